@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast, get_args
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec, Source
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.hnsw import required_faiss
+from glle_engine.graph.neighbors import required_faiss
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
@@ -85,4 +85,4 @@ def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Emb
     on_progress(0, 1, "draw")
     draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))
     figures = {**posterior.diagnostics.figures, "draw": draw.diagnostics}
-    return Embedding(draw.embedding, draw.eigenvalues, figures, posterior.diagnostics.notes)
+    return Embedding(draw.embedding, draw.eigenvalues, figures, posterior.notes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
@@ -28,8 +27,6 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec(SpaceSpec):
     """Parameters common to all methods; a method with more has a subclass."""
-
-    together: ClassVar[str] = ""  # constraints between the parameters of a subclass
 
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
 
@@ -56,8 +53,8 @@ class MethodSpec(SpaceSpec):
         p, most = self.n_components, min(n - 1, d) - 1
         if p > most:
             raise InvalidParameterError(
-                f"{title} needs a dimension beside n_components={p} for its noise, but {n} points of {d} "
-                f"features span {most + 1}.",
+                f"{title} needs a dimension beside n_components={p} for its noise, but {n} points with "
+                f"n_features={d} span {most + 1}.",
                 remedy=f"Give n_components of at most {most}."
                 if most > 0
                 else "Give more points or features, or take PCA.",

@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import glle
 from glle_engine.methods.entropy import alle, drill, meu, mvu
-from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
+from glle_engine.methods.linear import npe, pca, scaling
 from glle_engine.methods.lle_variants import (
-    auto_k_lle,
-    auto_reg_lle,
-    incremental_lle,
-    isolle,
+    adjusted_lle,
     pruned_lle,
-    robust_lle,
-    supervised_lle,
-    weighted_lle,
+    rewired_lle,
 )
-from glle_engine.methods.neighbor_embedding import elastic_embedding, pacmap, sne, tsne, umap
+from glle_engine.methods.neighbor_embedding import pacmap, pairwise, tsne, umap
 from glle_engine.methods.spectral import (
     diffusion_maps,
     isomap,
-    laplacian_eigenmaps,
+    laplacian,
     lle,
     local_alignment,
-    modified_lle,
 )
 
 if TYPE_CHECKING:
@@ -37,37 +31,37 @@ METHODS: dict[str, Method[Any]] = {
     method.name: method
     for method in (
         pca.pca,
-        ppca.ppca,
-        factor_analysis.factor_analysis,
-        kernel_pca.kernel_pca,
-        mds.mds,
+        pca.ppca,
+        pca.factor_analysis,
+        scaling.kernel_pca,
+        scaling.mds,
         npe.npe,
         lle.lle,
-        modified_lle.modified_lle,
+        lle.modified_lle,
         local_alignment.hessian_lle,
         local_alignment.ltsa,
         isomap.isomap,
-        laplacian_eigenmaps.laplacian_eigenmaps,
+        laplacian.laplacian_eigenmaps,
         diffusion_maps.diffusion_maps,
         meu.meu,
         alle.alle,
         drill.drill,
         mvu.mvu,
-        sne.sne,
-        sne.symmetric_sne,
+        pairwise.sne,
+        pairwise.symmetric_sne,
         tsne.t_sne,
-        elastic_embedding.elastic_embedding,
+        pairwise.elastic_embedding,
         umap.umap,
         umap.densmap,
         pacmap.pacmap,
-        isolle.isolle,
-        weighted_lle.weighted_lle,
+        rewired_lle.isolle,
+        rewired_lle.weighted_lle,
         pruned_lle.pruned_lle,
-        robust_lle.robust_lle,
-        auto_k_lle.auto_k_lle,
-        auto_reg_lle.auto_reg_lle,
-        supervised_lle.supervised_lle,
-        incremental_lle.incremental_lle,
+        adjusted_lle.robust_lle,
+        adjusted_lle.auto_k_lle,
+        adjusted_lle.auto_reg_lle,
+        rewired_lle.supervised_lle,
+        adjusted_lle.incremental_lle,
         glle.glle,
     )
 }

@@ -13,8 +13,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import checked_matrix, require_unmasked
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.gplvm import MAX_POINTS, fit_likelihood
-from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, trustworthiness
-from glle_engine.metrics.residual_variance import residual_variance
+from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

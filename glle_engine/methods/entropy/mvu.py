@@ -2,7 +2,23 @@ r"""Maximum variance unfolding: neighbors keep their distances, and all other po
 
 Maximize tr(K) over positive semidefinite, centered K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
 edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, solved by the
-barrier method on its dual (`semidefinite`). The embedding is the principal coordinates of K.
+barrier method on its dual. The embedding is the principal coordinates of K.
+
+Primal: maximise tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
+:math:`b_e = e_i - e_j`. Its dual has a multiplier for each edge, m numbers in place of the n^2 / 2 of K:
+
+.. math:: \min_w \; \sum_e d_e^2 w_e \quad \text{subject to} \quad
+          P(w) = \sum_e w_e b_e b_e^T - (I - 2 \cdot 1 1^T / n) \succeq 0
+
+(Sun, Boyd, Xiao and Diaconis 2006). Newton's method minimizes :math:`\sum_e d_e^2 w_e / \mu - \log|P(w)|` for
+decreasing :math:`\mu`: the likelihood of maximum entropy unfolding with :math:`-1` in the place of :math:`\gamma`. At a
+zero of the gradient :math:`K = \mu P^{-1}` has the required distances, and dual minus primal bounds the error of its
+trace.
+
+The feasible K may have no interior, for example if five points of three features are neighbors of each other, and the
+dual then has no minimum. So :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to it, and the trace loses
+:math:`\sum_e \delta_e^2 / (2 \varepsilon)`, :math:`\delta_e` the relative error of a squared distance. At the optimum
+:math:`\delta_e = \varepsilon d_e^2 w_e`, and its mean size is the slack of the caller.
 """
 
 from __future__ import annotations
@@ -11,13 +27,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.results import Note
+from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected_edges
-from glle_engine.methods.entropy.semidefinite import Program, unroll
+from glle_engine.methods.entropy.gaussian_field import (
+    edge_distances,
+    inverse_of,
+    principal_coordinates,
+    require_apart,
+    undirected_edges,
+)
 from glle_engine.methods.parameters import NeighborSpec, integer, number, require_size
 
 if TYPE_CHECKING:
@@ -25,8 +49,166 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
+_ARMIJO = 1e-4
+_ROUNDING = 1e-12  # of the objective: relative rise of a step that is rounding
+_HALVINGS = 40
+_CENTERED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
+_FALL = 0.2
+_JITTER = 1e-13  # of the Hessian scaled to a unit diagonal
 MAX_POINTS = 400
 MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Dual program.
+
+    Attributes
+    ----------
+    n : int
+    i, j : (m,) intp
+        Edges of a connected graph.
+    squared : (m,) float64
+        d_e^2, of mean 1.
+
+    """
+
+    n: int
+    i: NDArray[np.intp]
+    j: NDArray[np.intp]
+    squared: NDArray[np.float64]
+
+    def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P(w) (n, n)."""
+        n, i, j = self.n, self.i, self.j
+        P = np.full((n, n), 2.0 / n)
+        P[i, j] -= w
+        P[j, i] -= w
+        P[np.diag_indices(n)] += np.bincount(i, w, n) + np.bincount(j, w, n) - 1
+        return P
+
+    def squared_distances(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return k_ii + k_jj - 2 k_ij of the edges (m,)."""
+        return edge_distances(K, self.i, self.j)
+
+    def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
+        """Return the objective, infinite unless P is positive definite, and the upper Cholesky factor of P."""
+        factor, failed = dpotrf(self.matrix(w))
+        if failed:
+            return np.inf, factor
+        shares = self.squared * w
+        linear = float(shares.sum() + eps / 2 * (shares @ shares)) / mu
+        return linear - 2 * float(np.log(np.diagonal(factor)).sum()), factor
+
+    def newton(
+        self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
+    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+        """Return Newton's step (m,), its squared decrement, and P^-1."""
+        inverse = inverse_of(factor)
+        rows = inverse[self.i] - inverse[self.j]
+        hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
+        gradient = self.squared * (1 + eps * self.squared * w) / mu - np.diagonal(hessian)
+        hessian *= hessian
+        diagonal = np.diag_indices(len(w))
+        hessian[diagonal] += eps / mu * self.squared**2
+        scale = 1 / np.sqrt(np.diagonal(hessian))
+        hessian *= scale
+        hessian *= scale[:, None]
+        hessian[diagonal] += _JITTER
+        step = -scale * cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), scale * gradient)
+        return step, -float(gradient @ step), inverse
+
+    def start(self) -> NDArray[np.float64]:
+        """Return strictly feasible multipliers."""
+        w = 1 / self.squared
+        laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
+        return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Unrolled:
+    """Unfolding of greatest variance.
+
+    Attributes
+    ----------
+    K : (n, n) float64
+        Positive semidefinite, centered.
+    gap : float
+        Duality gap relative to the trace.
+    iterations : int
+        Newton steps.
+    converged : bool
+
+    """
+
+    K: NDArray[np.float64]
+    gap: float
+    iterations: int
+    converged: bool
+
+
+def unroll(program: Program, slack: float, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unrolled:
+    """Return the K of greatest trace.
+
+    Parameters
+    ----------
+    program : Program
+    slack : float
+        Mean relative error of a squared distance.
+    tolerance : float
+        Of the gap.
+    max_iterations : int
+    on_progress
+        Called with (Newton steps, max_iterations, "semidefinite program").
+
+    """
+    w = program.start()
+    mu = float(program.squared @ w) / program.n
+    steps = 0
+    while True:
+        shares = program.squared * w
+        eps = slack * len(w) / float(np.abs(shares).sum())
+        value, factor = program.value(w, mu, eps)
+        while True:
+            on_progress(steps, max_iterations, "semidefinite program")
+            step, decrement, inverse = program.newton(w, factor, mu, eps)
+            if decrement < _CENTERED or steps >= max_iterations:
+                break
+            descended = _descend(program, w, value, step, decrement, mu, eps)
+            if descended is None:
+                break
+            w, value, factor = descended
+            steps += 1
+        means = mu * inverse.mean(axis=0)
+        K = mu * inverse - means - means[:, None] + means.mean()
+        trace, shares = float(K.trace()), program.squared * w
+        errors = program.squared_distances(K) / program.squared - 1
+        dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - errors @ errors / (2 * eps)
+        gap = float(dual - primal) / trace
+        converged = gap <= tolerance
+        # If no step descends although mu is far below the tolerance, a smaller mu is lost in rounding.
+        if converged or steps >= max_iterations or mu * program.n < tolerance * trace / 100:
+            return Unrolled(K, gap, steps, converged)
+        mu *= _FALL
+
+
+def _descend(
+    program: Program,
+    w: NDArray[np.float64],
+    value: float,
+    step: NDArray[np.float64],
+    decrement: float,
+    mu: float,
+    eps: float,
+) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
+    """Return w, the objective and the factor after the longest halved step that descends; None if no step does."""
+    length = 1.0
+    for _ in range(_HALVINGS):
+        trial, factor = program.value(w + length * step, mu, eps)
+        if trial <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
+            return w + length * step, trial, factor
+        length /= 2
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

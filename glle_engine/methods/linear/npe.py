@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.maps import AffineMap
+from glle_engine.base.results import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.maps import AffineMap
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights

@@ -36,11 +36,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
+from glle_engine.base.results import Note
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES
+from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 

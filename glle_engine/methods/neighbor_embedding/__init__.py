@@ -1,4 +1,4 @@
 """Neighbor embeddings by affinities: SNE, symmetric SNE, t-SNE, elastic embedding.
 
-May import the files of `methods`, `linear` and what `methods` may import. Start with `common`, then `affinities`.
+May import the files of `methods`, `linear` and what `methods` may import. Start with `affinities`.
 """

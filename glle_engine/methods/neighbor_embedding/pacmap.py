@@ -23,7 +23,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.neighbor_embedding.common import StartSpec, noisy, older_seed
+from glle_engine.methods.neighbor_embedding.affinities import StartSpec, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number, require_points
 
 if TYPE_CHECKING:

@@ -12,19 +12,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.progress import silent
+from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
-from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, noisy, older_seed
+from glle_engine.methods.maps import NeighborMap
+from glle_engine.methods.neighbor_embedding.affinities import (
+    PerplexitySpec,
+    initial,
+    noisy,
+    older_seed,
+    perplexity_notes,
+)
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _START = 1e-4  # standard deviation, of van der Maaten and Hinton
+_PERPLEXITY = 5.0  # of new points, as in openTSNE
 _EVERY = 25  # iterations between callbacks, each of which computes the divergence
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # points, as in openTSNE
@@ -87,6 +96,21 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
 
 
+class PartialMap(NeighborMap):
+    """Placement by openTSNE, each point by its affinities to the data, which stay in place."""
+
+    def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
+
+        affinities, _ = _affinities(self.points, self.spec, silent)
+        affinities.knn_index.query = partial(kneighbors_to, self.points)
+        embedding = TSNEEmbedding(
+            self.embedding.Y, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
+        )
+        perplexity = min(_PERPLEXITY, self.spec.perplexity)
+        return np.array(embedding.transform(points, perplexity=perplexity), dtype=np.float64)
+
+
 @Method(
     spec=TsneSpec,
     title="t-distributed stochastic neighbor embedding",
@@ -95,6 +119,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
     by_distances=True,
     sparse=True,
+    neighbor_map=PartialMap,
     growth="n log n, and n^2 d to find neighbors among many features",
     libraries=("openTSNE",),
     extra="tsne",

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.results import Note
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.neighbor_embedding.common import StartSpec, initial, noisy, older_seed
+from glle_engine.methods.maps import NeighborMap
+from glle_engine.methods.neighbor_embedding.affinities import StartSpec, initial, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class DensmapSpec(UmapSpec):
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
-def _laid_out(
+def _lay_out(
     X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: NDArray[np.float64] | None
 ) -> Embedding:
     """Embed by umap-learn."""
@@ -159,6 +161,24 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
     return tuple(Note("umap-learn", f"umap-learn: {text}") for text in texts if not text.startswith(_EXPECTED))
 
 
+class MembershipMap(NeighborMap):
+    """Placement at the mean of the nearest points, weighted by their memberships.
+
+    It is the start of umap-learn's own transform, without the random descent that follows there.
+    """
+
+    def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        from umap import umap_  # noqa: PLC0415 -- an extra, slow to import
+
+        k = self.spec.n_neighbors
+        nearest, distances = kneighbors_to(self.points, points, k)
+        lengths = (distances / (float(self.points.std()) or 1.0)).astype(np.float32)
+        sigmas, rhos = umap_.smooth_knn_dist(lengths, float(k), local_connectivity=0.0)
+        rows, columns, values, _ = umap_.compute_membership_strengths(nearest, lengths, sigmas, rhos, bipartite=True)
+        memberships = csr_array((values, (rows, columns)), shape=(len(points), len(self.points)))
+        return np.asarray(memberships @ self.embedding.Y / memberships.sum(axis=1)[:, None])
+
+
 @Method(
     spec=UmapSpec,
     title="Uniform manifold approximation and projection",
@@ -169,12 +189,13 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
     libraries=("umap",),
     extra="umap",
     first_seconds=_COMPILATION,
+    neighbor_map=MembershipMap,
 )
 def umap(
     X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
 ) -> Embedding:
     """Embed by umap-learn."""
-    return _laid_out(X, spec, on_progress, start)
+    return _lay_out(X, spec, on_progress, start)
 
 
 @Method(
@@ -192,4 +213,4 @@ def densmap(
     X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
 ) -> Embedding:
     """Embed by umap-learn with densities."""
-    return _laid_out(X, spec, on_progress, start)
+    return _lay_out(X, spec, on_progress, start)

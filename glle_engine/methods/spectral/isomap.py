@@ -10,22 +10,25 @@ and Tenenbaum 2004). With all points as landmarks it is Isomap.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import blocks, silent
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, integer
 from glle_engine.methods.spectral.laplacian import symmetric_graph
-from glle_engine.metrics.residual_variance import unexplained_variance
+from glle_engine.metrics.ranks import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,6 +99,31 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
+def _paths(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the landmarks (m,), or all points, and the lengths of the shortest paths from them (m, n)."""
+    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
+    if spec.n_landmarks:
+        return farthest_points(graph, spec.n_landmarks, on_progress)
+    return np.arange(len(X)), all_distances(graph, on_progress)
+
+
+class PathMap(NeighborMap):
+    """Placement by the shortest paths to the landmarks, or to all points (de Silva and Tenenbaum 2004)."""
+
+    @cached_property
+    def _lengths(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        return _paths(self.points, self.spec, silent)
+
+    def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        landmarks, lengths = self._lengths
+        nearest, distances = kneighbors_to(self.points, points, self.spec.n_neighbors)
+        paths = np.full((len(points), len(landmarks)), np.inf)
+        for neighbor, distance in zip(nearest.T, distances.T, strict=True):
+            np.minimum(paths, distance[:, None] + lengths[:, neighbor].T, out=paths)
+        centered = paths**2 - (lengths[:, landmarks] ** 2).mean(axis=0)
+        return np.asarray(centered @ (self.embedding.Y[landmarks] / (-2 * self.embedding.eigenvalues)))
+
+
 @Method(
     spec=IsomapSpec,
     title="Isomap",
@@ -103,16 +131,13 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     source="Tenenbaum, de Silva and Langford 2000, Science 290; de Silva and Tenenbaum 2004 (landmarks)",
     by_distances=True,
     sparse=True,
+    neighbor_map=PathMap,
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     """Embed by shortest paths between all points, or from landmarks."""
-    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
-    n, p = len(X), spec.n_components
-    if spec.n_landmarks:
-        points, distances = farthest_points(graph, spec.n_landmarks, on_progress)
-    else:
-        points, distances = np.arange(n), all_distances(graph, on_progress)
+    p = spec.n_components
+    points, distances = _paths(X, spec, on_progress)
     unit = power_of_two(float(distances.max()))  # fourth powers stay in range
     distances /= unit
     among = distances[:, points] ** 2

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
+from glle_engine.base.results import Note
+from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -123,8 +124,7 @@ def align_patches(
     M = csr_array((M + M.T) / 2)
     on_progress(0, 1, "embedding")
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
-    gap = float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
-    figures = {"solver": solver, "relative_gap": gap, "flat_patches": flat}
+    figures = {"solver": solver, "relative_gap": relative_gap(values, p), "flat_patches": flat}
     notes = []
     if values[p] <= _VANISHING * abs(M).max():
         notes.append(

@@ -1,4 +1,4 @@
-"""What the tests of the methods compare with, and how."""
+"""Data of the tests of the methods, and comparisons with what is expected."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,17 +7,29 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glle_engine.methods import METHODS, Embedding
+from glle_engine.methods import Embedding, method
 
 
-def embed(name: str, X: NDArray[np.float64], **options: Any) -> Embedding:
-    """Embed with some options."""
-    return METHODS[name].embed(X, METHODS[name].spec(**options))
+def embed(name: str, X: NDArray[np.float64], labels: Any = None, **options: Any) -> Embedding:
+    """Embed by a method's name, with some options."""
+    one = method(name)
+    return one.embed(X, one.spec(**options), labels=labels)
+
+
+def values_of(found: Embedding) -> NDArray[np.float64]:
+    """Return the eigenvalues of an embedding that has them."""
+    assert found.eigenvalues is not None
+    return found.eigenvalues
+
+
+def codes_of(found: Embedding) -> list[str]:
+    """Return the codes of the notes."""
+    return [note.code for note in found.notes]
 
 
 def with_slow_ones(names: Iterable[str]) -> list[Any]:
     """Return methods as parameters of a test, slow where the library compiles itself for seconds in each process."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (METHODS[name].first_seconds > 1)) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (method(name).first_seconds > 1)) for name in names]
 
 
 def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tolerance: float) -> None:
@@ -29,3 +41,25 @@ def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tole
 def patches_of(X: NDArray[np.float64], k: int) -> NDArray[np.intp]:
     """Return each point and its k nearest, by sorted distances."""
     return np.argsort(np.linalg.norm(X[:, None] - X[None], axis=2), axis=1, kind="stable")[:, : k + 1]
+
+
+def cloud(n: int, d: int) -> NDArray[np.float64]:
+    """Return Gaussian points without any structure."""
+    return np.asarray(np.random.default_rng(4).standard_normal((n, d)) * np.linspace(2, 0.5, d))
+
+
+def correlated(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
+    """Return points of three factors and noise of several variances, far from 0."""
+    rng = np.random.default_rng(seed)
+    noise = rng.uniform(0.3, 1.0, d)
+    spread = np.diag([3.0, 2.0, 1.2])
+    return np.asarray(
+        5 + rng.standard_normal((n, 3)) @ spread @ rng.standard_normal((3, d)) + noise * rng.standard_normal((n, d))
+    )
+
+
+def explained(Y: NDArray[np.float64], coordinate: NDArray[np.float64]) -> float:
+    """Return which share of a true coordinate's variance a linear function of the embedding explains."""
+    design = np.column_stack([np.ones(len(Y)), Y])
+    rest = coordinate - design @ np.linalg.lstsq(design, coordinate, rcond=None)[0]
+    return float(1 - rest.var() / coordinate.var())

@@ -15,13 +15,13 @@ from glle_engine import manifolds
 from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
-from glle_engine.methods import METHODS, Embedding, Method, base, method
-from glle_engine.methods.lle_variants.rewired import smallest_of_rows
+from glle_engine.methods import METHODS, Embedding, Method, base, costs, method
+from glle_engine.methods.base import participation_ratio
+from glle_engine.methods.lle_variants.rewired_lle import smallest_of_rows
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
-from glle_engine.metrics.concentration import participation_ratio
 from glle_engine.metrics.ranks import continuity, trustworthiness
-from tests.engine.methods.reference import with_slow_ones
+from tests.engine.methods.reference import codes_of, embed, with_slow_ones
 
 N = 120
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
@@ -41,21 +41,15 @@ ASCENDING = {
 }
 
 
-def present(name: str) -> Method[Any]:
-    """Return a method; skip the test if its libraries are not installed."""
+def embedded(name: str, X: np.ndarray, on_progress: Any = silent, **options: Any) -> Embedding:
+    """Embed with the defaults, options and three classes; skip the test if the libraries are not installed."""
     one = METHODS[name]
     try:
         one.require_available()
     except MissingLibraryError as error:
         pytest.skip(error.message)
-    return one
-
-
-def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
-    """Embed with the defaults, and options."""
-    one = present(name)
     labels = (np.arange(len(X)) * 3 // len(X)) if one.labels else None
-    return one.embed(X, one.spec(**{**OPTIONS.get(name, {}), **options}), labels=labels)
+    return one.embed(X, one.spec(**{**OPTIONS.get(name, {}), **options}), on_progress, labels=labels)
 
 
 @pytest.mark.parametrize("name", with_slow_ones(METHODS))
@@ -63,15 +57,11 @@ def test_embeds_a_sheet(name: str) -> None:
     """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
     sheet = manifolds.make("s_curve", N, seed=3)
     stages: list[tuple[int, int, str]] = []
-    one = present(name)
-    labels = (np.arange(N) * 3 // N) if one.labels else None
-    spec = one.spec(**OPTIONS.get(name, {}))
-    found = one.embed(sheet.X, spec, lambda *stage: stages.append(stage), labels=labels)
+    found = embedded(name, sheet.X, lambda *stage: stages.append(stage))
     assert found.Y.shape == (N, 2)
     assert found.Y.dtype == np.float64
-    # Points placed at random are at 1/2.
-    assert trustworthiness(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
-    assert continuity(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
+    for score in (trustworthiness, continuity):  # points placed at random are at 1/2
+        assert score(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
     extent = np.linalg.svd(found.Y - found.Y.mean(axis=0), compute_uv=False)
     assert extent[1] > 0.05 * extent[0]  # a sheet, not a curve
     if found.eigenvalues is not None:
@@ -80,17 +70,23 @@ def test_embeds_a_sheet(name: str) -> None:
     assert all(0 <= done <= total for done, total, _ in stages)
     assert set(found.seconds) >= {stage for *_, stage in stages} > set()
     json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
-    np.testing.assert_array_equal(found.Y, one.embed(sheet.X, spec, labels=labels).Y)
+    np.testing.assert_array_equal(found.Y, embedded(name, sheet.X).Y)
 
 
 @pytest.mark.parametrize("name", with_slow_ones(sorted(set(METHODS) - {"supervised-lle"})))
 def test_points_at_one_distance(name: str) -> None:
-    """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash."""
+    """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash.
+
+    Coordinates of a multiple eigenvalue are orthogonal, of equal length, and centred.
+    """
     options = {"perplexity": 10} if "perplexity" in METHODS[name].spec.parameters() else {}
-    found = embedded(name, np.eye(40), **options)
-    assert found.Y.shape == (40, 2)
-    assert np.isfinite(found.Y).all()
-    assert np.linalg.matrix_rank(found.Y - found.Y.mean(axis=0)) == 2
+    Y = embedded(name, np.eye(40), **options | ({"n_neighbors": 39} if name == "isomap" else {})).Y
+    assert Y.shape == (40, 2)
+    assert np.isfinite(Y).all()
+    assert np.linalg.matrix_rank(Y - Y.mean(axis=0)) == 2
+    if name in {"isomap", "mds", "kernel-pca", "diffusion-maps"}:
+        np.testing.assert_allclose(Y.T @ Y / (Y**2).sum() * 2, np.eye(2), atol=1e-9)
+        np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9 * np.abs(Y).max())
 
 
 @pytest.mark.parametrize("m", [12, 40, 100])
@@ -114,50 +110,13 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         assert np.isfinite(found.Y).all()
 
 
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), n=st.integers(5, 60), ties=st.integers(1, 6), data=st.data())
-def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
-    """With ties at the k-th the smaller columns are taken."""
-    k = data.draw(st.integers(1, n))
-    entries = np.random.default_rng(seed).integers(0, ties, (7, n)).astype(np.float64)
-    np.testing.assert_array_equal(smallest_of_rows(entries, k), np.argsort(entries, axis=1, kind="stable")[:, :k])
-
-
-def test_a_collapsed_embedding_is_noted() -> None:
+@pytest.mark.parametrize(("k", "is_collapsed"), [(8, False), (20, True)])
+def test_a_collapsed_embedding_is_noted(k: int, is_collapsed: bool) -> None:  # noqa: FBT001
     """Hessian LLE with too many neighbors puts a roll on a few points, and says so; with fewer it unrolls it."""
-    X = manifolds.make("swiss_roll", 800, seed=1).X
-    one = METHODS["hessian-lle"]
-    codes = {}
-    for k in (8, 20):
-        found = one.embed(X, one.spec(n_neighbors=k))
-        e = ((found.Y - found.Y.mean(axis=0)) ** 2).sum(axis=1)
-        heaviest = np.sort(e)[::-1][:80].sum() / e.sum()  # of a tenth of the points
-        assert (heaviest > 0.5) == (k == 20)
-        codes[k] = [note.code for note in found.notes]
-    assert "collapsed" not in codes[8]
-    assert "collapsed" in codes[20]
-
-
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 50), p=st.integers(1, 3), exponent=st.integers(-500, 500))
-def test_the_participation_ratio_counts_points(seed: int, n: int, p: int, exponent: int) -> None:
-    """It is from 1 to n, n where all are as far from the mean, 2 for two points; units of 2^e change no bit."""
-    Y = np.random.default_rng(seed).standard_normal((n, p))
-    ratio = participation_ratio(Y)
-    assert 1 <= ratio <= n * (1 + 1e-12)
-    assert participation_ratio(Y * 2.0**exponent) == ratio
-    assert participation_ratio(np.concatenate([Y, Y])) == pytest.approx(2 * ratio)
-    assert participation_ratio(np.eye(n)) == pytest.approx(n)
-    assert participation_ratio(np.eye(n, p)[:, :1] * 0) == 0
-
-
-@pytest.mark.parametrize("name", ["isomap", "mds", "kernel-pca", "diffusion-maps"])
-def test_multiple_eigenvalues_have_orthogonal_vectors(name: str) -> None:
-    """The p coordinates of a simplex are orthogonal and centred, of equal length where its eigenvalue is multiple."""
-    options: dict[str, object] = {"n_neighbors": 39} if name == "isomap" else {}
-    Y = embedded(name, np.eye(40), **options).Y
-    np.testing.assert_allclose(Y.T @ Y / (Y**2).sum() * 2, np.eye(2), atol=1e-9)
-    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9 * np.abs(Y).max())
+    found = embed("hessian-lle", manifolds.make("swiss_roll", 800, seed=1).X, n_neighbors=k)
+    e = ((found.Y - found.Y.mean(axis=0)) ** 2).sum(axis=1)
+    assert (np.sort(e)[-80:].sum() > 0.5 * e.sum()) == is_collapsed  # of a tenth of the points
+    assert ("collapsed" in codes_of(found)) == is_collapsed
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -187,22 +146,12 @@ def test_refuses_what_cannot_be(name: str) -> None:
 
 
 @pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
-def test_is_reported(one: Method[Any]) -> None:
-    """Every method says what it is, where it comes from and how it grows; cost grows with n."""
+def test_methods_and_their_parameters_are_described(one: Method[Any]) -> None:
+    """Every method has a source and a growth, every parameter a description and a default in its own domain."""
     assert METHODS[one.name] is one
     assert all((one.title, one.about.endswith("."), one.source, one.growth, one.spec.__doc__))
     assert bool(one.libraries) == bool(one.extra)
-    spec = one.spec()
-    small, large = one.cost(200, 3, spec), one.cost(2000, 3, spec)
-    assert 0 < small.seconds < large.seconds
-    assert 0 < small.bytes < large.bytes
-
-
-@pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
-def test_parameters_are_reported_and_checked(one: Method[Any]) -> None:
-    """Every parameter has a description and a default in its own domain; others are refused by name."""
-    schema = one.spec.schema()
-    spec = one.spec()
+    schema, spec = one.spec.schema(), one.spec()
     assert one.spec.from_dict(spec.to_dict()) == spec
     assert json.loads(json.dumps(schema)) == schema
     for name, parameter in one.spec.parameters().items():
@@ -215,54 +164,31 @@ def test_parameters_are_reported_and_checked(one: Method[Any]) -> None:
         one.spec.from_dict({"nope": 1})
 
 
-def test_an_unknown_method_is_refused() -> None:
-    """The names there are, are the remedy; a close one comes first."""
-    with pytest.raises(InvalidParameterError, match=r"known\. Choose one of pca"):
-        method("zzz")
-    with pytest.raises(InvalidParameterError, match=r"'izomap' is not known\. Did you mean isomap"):
-        method("izomap")
-    with pytest.raises(InvalidParameterError) as caught:
-        method("isomap" * 10_000)
-    assert len(str(caught.value)) < 1000
-
-
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        *(
-            ("tsne", "t-sne"),
-            ("t_SNE", "t-sne"),
-            ("TSNE", "t-sne"),
-            ("kpca", "kernel-pca"),
-            ("KernelPCA", "kernel-pca"),
-        ),
-        *(
-            ("PCA", "pca"),
-            ("Isomap", "isomap"),
-            ("classical MDS", "mds"),
-            ("MLLE", "modified-lle"),
-            ("sLLE", "supervised-lle"),
-        ),
-        ("spectral_embedding", "laplacian-eigenmaps"),
-    ],
-)
-def test_other_spellings_are_the_same_method(spelling: str, name: str) -> None:
-    """Capitals, hyphens, titles and usual abbreviations do not matter."""
-    assert canonical(spelling) == name
-    assert method(spelling) is METHODS[name]
-
-
 def test_no_spelling_is_ambiguous() -> None:
-    """Names, titles and abbreviations of different methods differ."""
-    spellings = [(plain(text), one.name) for one in METHODS.values() for text in {one.name, one.title}]
+    """Names, titles and abbreviations differ between methods, whatever the capitals and hyphens; others are refused."""
+    spellings = [(plain(text), one.name) for one in METHODS.values() for text in (one.name, one.title)]
     spellings += [(plain(text), name) for text, name in ABBREVIATIONS.items()]
-    owners: dict[str, set[str]] = {}
-    for spelling, name in spellings:
-        owners.setdefault(spelling, set()).add(name)
-    assert {spelling: names for spelling, names in owners.items() if len(names) > 1} == {}
+    assert len({spelling for spelling, _ in spellings}) == len(set(spellings))
     assert {name for _, name in spellings} == set(METHODS)
-    assert all(canonical(name) == name for name in METHODS)
+    others = {
+        "t_SNE": "t-sne",
+        "KernelPCA": "kernel-pca",
+        "Isomap": "isomap",
+        "classical MDS": "mds",
+        "sLLE": "supervised-lle",
+    }
+    for spelling, name in (*spellings, *others.items(), ("spectral_embedding", "laplacian-eigenmaps")):
+        assert canonical(spelling) == name
+        assert method(spelling) is METHODS[name]
     assert canonical("nope") == "nope"
+    for unknown, words in (
+        ("zzz", r"known\. Choose one of pca"),
+        ("izomap", "Did you mean isomap"),
+        ("isomap" * 10_000, "known"),
+    ):
+        with pytest.raises(InvalidParameterError, match=words) as caught:
+            method(unknown)
+        assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(
@@ -280,7 +206,7 @@ def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[obje
     for value in good:
         parameter.check("a", value)
     for value in bad:
-        with pytest.raises(InvalidParameterError, match="Give a as "):
+        with pytest.raises(InvalidParameterError, match=r"a=.* is not .*\. Give another value\.$"):
             parameter.check("a", value)
 
 
@@ -288,6 +214,77 @@ def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[obje
 def test_more_components_than_features_are_noted_once(name: str) -> None:
     """Linear methods refuse them; others have a note, and that of a fit is not repeated."""
     X = manifolds.make("s_curve", N, seed=0).X
-    codes = [note.code for note in embedded(name, X, n_components=4).notes]
-    assert codes.count("more-components-than-features") == 1
-    assert "more-components-than-features" not in {note.code for note in embedded(name, X, n_components=3).notes}
+    counts = [codes_of(embed(name, X, n_components=p)).count("more-components-than-features") for p in (3, 4)]
+    assert counts == [0, 1]
+
+
+def test_the_table_is_complete() -> None:
+    """Every method has a row, every row a method; no coefficient is negative; the file names machine and command."""
+    document = json.loads(costs.TABLE.read_text(encoding="utf-8"))
+    assert document["machine"]
+    assert document["command"].startswith("python -m docs.figures.methods")
+    assert {row.split(", ")[0] for row in costs.table()} == set(METHODS)
+    for cells in costs.table().values():
+        assert set(cells) == {"seconds", "bytes"}
+        for terms in cells.values():
+            assert all(value >= 0 for value in terms.values())
+            assert sum(terms.values()) > 0
+
+
+@settings(max_examples=50)
+@given(n=st.integers(60, 10**6), more=st.integers(0, 10**5), d=st.integers(1, 10**4))
+def test_costs_grow_with_the_points(n: int, more: int, d: int) -> None:
+    """More points cost no less, except where a method goes over to another solver or to fewer epochs."""
+
+    def sizes(n: int) -> tuple[bool, ...]:
+        return n > 2000, n > 3000, n >= 10_000, n > 10_000
+
+    if sizes(n) != sizes(n + more):
+        return
+    for name, one in METHODS.items():
+        spec = one.spec()
+        small, large = one.cost(n, d, spec), one.cost(n + more, d, spec)
+        assert 0 < small.seconds <= large.seconds, name
+        assert 0 < small.bytes <= large.bytes, name
+
+
+def test_a_route_has_its_row() -> None:
+    """Options that choose another algorithm choose another row."""
+    for name, options, row in (
+        ("mds", {"dissimilarity": "precomputed"}, "mds, precomputed"),
+        ("glle", {"variant": "published", "n_neighbors": 10}, "glle, published"),
+        ("glle", {"noise": "tangent", "n_neighbors": 10}, "glle, tangent"),
+    ):
+        spec = METHODS[name].spec(**options)
+        k = getattr(spec, "n_neighbors", 0)
+        assert METHODS[name].cost(500, 20, spec) == costs.estimate(row, 500, 20, k=k, p=spec.n_components)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), n=st.integers(5, 60), ties=st.integers(1, 6), data=st.data())
+def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
+    """With ties at the k-th the smaller columns are taken."""
+    entries = np.random.default_rng(seed).integers(0, ties, (7, n)).astype(np.float64)
+    for k in (data.draw(st.integers(1, n)), n):
+        np.testing.assert_array_equal(smallest_of_rows(entries, k), np.argsort(entries, axis=1, kind="stable")[:, :k])
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 50), p=st.integers(1, 3), exponent=st.integers(-500, 500))
+def test_the_participation_ratio_counts_points(seed: int, n: int, p: int, exponent: int) -> None:
+    """It is from 1 to n, n where all are as far from the mean, 0 where none is; units of 2^e change no bit."""
+    Y = np.random.default_rng(seed).standard_normal((n, p))
+    ratio = participation_ratio(Y)
+    assert 1 <= ratio <= n * (1 + 1e-12)
+    assert participation_ratio(Y * 2.0**exponent) == ratio
+    assert participation_ratio(np.concatenate([Y, Y])) == pytest.approx(2 * ratio)
+    assert participation_ratio(np.eye(n)) == pytest.approx(n)
+    assert participation_ratio(0 * Y) == 0
+
+
+def test_a_cost_is_the_sum_of_its_terms() -> None:
+    """Each is a coefficient times powers and logarithms of the sizes; 1 is the constant."""
+    found = costs.evaluate({"1": 5, "n k^2": 2, "n log(n)": 3}, {"n": 3.0, "k": 2.0})
+    assert found == pytest.approx(5 + 2 * 12 + 3 * 3 * np.log(3))
+    with pytest.raises(KeyError, match="d"):
+        costs.product("n d", {"n": 3.0})

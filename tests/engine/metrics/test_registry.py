@@ -1,19 +1,21 @@
 """Scores of embeddings, and their errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import floyd_warshall
+from scipy.spatial import cKDTree, procrustes
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LinearRegression
+from sklearn.manifold import trustworthiness as reference
 from sklearn.metrics import r2_score
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 
 from glle_engine import manifolds
+from glle_engine.base import errors
 from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
@@ -22,11 +24,18 @@ from glle_engine.base.errors import (
     InvalidShapeError,
     NotFiniteError,
 )
-from glle_engine.methods import METHODS
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics import ranks
-from glle_engine.metrics.ranks import affine_r_squared
+from glle_engine.metrics.ranks import (
+    affine_r_squared,
+    continuity,
+    disparity,
+    local_trustworthiness,
+    residual_variance,
+    trustworthiness,
+)
 from glle_engine.metrics.registry import SCORES, neighborhood_hit, score
-from glle_engine.metrics.residual_variance import residual_variance
+from tests.engine.methods.reference import embed
 
 N = 60
 SHEET = manifolds.make("swiss_roll", N, seed=1)
@@ -37,26 +46,22 @@ def test_every_score_of_one_embedding() -> None:
     """In the order of the names, finite, the same to the bit, with progress reports."""
     stages: list[str] = []
     names = list(reversed(SCORES))
-    found = score(
-        SHEET.X,
-        SHEET.coordinates,
-        names,
-        labels=LABELS,
-        truth=SHEET.coordinates,
-        on_progress=lambda *scores: stages.append(scores[2]),
-    )
+    given: Any = {"labels": LABELS, "truth": SHEET.coordinates}
+    found = score(SHEET.X, SHEET.coordinates, names, **given, on_progress=lambda *scores: stages.append(scores[2]))
     assert list(found) == names
     assert all(type(value) is float and np.isfinite(value) for value in found.values())
     assert set(stages) >= {"scores", "gplvm", "geodesics"}
     assert found["procrustes"] == pytest.approx(0, abs=1e-12)
     assert found["trustworthiness"] == ranks.trustworthiness(SHEET.X, SHEET.coordinates)
     assert found["continuity"] == ranks.continuity(SHEET.X, SHEET.coordinates)
-    assert found == score(SHEET.X, SHEET.coordinates, names, labels=LABELS, truth=SHEET.coordinates)
+    assert found == score(SHEET.X, SHEET.coordinates, names, **given)
+    line = SHEET.coordinates[:, :1]  # is padded with zeros
+    assert score(SHEET.X, line * [0.6, 0.8], ["procrustes"], truth=line)["procrustes"] == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("one", SCORES.values(), ids=SCORES)
 def test_the_better_embedding_scores_better(one: Any) -> None:
-    """The sheet laid flat beats its points in another order, the way that the score says is better."""
+    """The sheet laid flat beats its points in another order, the way that the score says is better; it is described."""
     sheet = manifolds.make("s_curve", N, seed=1)
     labels = (sheet.coordinates[:, 0] > 0).astype(int)
     shuffled = np.random.default_rng(0).permutation(sheet.coordinates)
@@ -65,15 +70,9 @@ def test_the_better_embedding_scores_better(one: Any) -> None:
         for Y in (sheet.coordinates, shuffled)
     )
     assert good > bad if one.better == "higher" else good < bad
-
-
-@pytest.mark.parametrize("one", SCORES.values(), ids=SCORES)
-def test_is_reported(one: Any) -> None:
-    """Every score says what it is, what it needs, which way is better and how it grows."""
-    assert SCORES[one.name] is one
-    assert all((one.title, one.about.endswith("."), one.growth))
-    assert one.needs in {"nothing", "labels", "truth"}
     assert one.better in {"higher", "lower"}
+    assert one.needs in {"nothing", "labels", "truth"}
+    assert all((one.title, one.about.endswith("."), one.growth))
 
 
 def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
@@ -88,34 +87,28 @@ def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
     assert score(Y, Y, ["neighborhood_hit"], n_neighbors=6, labels=words)["neighborhood_hit"] == pytest.approx(expected)
 
 
-def test_residual_variance_of_a_flat_sheet_is_that_of_its_graph() -> None:
-    """All pairs, against numpy's correlation with the shortest ways that another program finds."""
-    from scipy.sparse.csgraph import floyd_warshall  # noqa: PLC0415 -- this test alone
-    from sklearn.neighbors import kneighbors_graph  # noqa: PLC0415 -- an extra
-
-    Y = np.random.default_rng(3).uniform(size=(80, 2))
-    graph = kneighbors_graph(Y, 8, mode="distance").toarray()
-    along = floyd_warshall(np.maximum(graph, graph.T))
-    straight = np.linalg.norm(Y[:, None] - Y, axis=2)
-    pairs = np.triu_indices(80, 1)
-    expected = 1 - np.corrcoef(along[pairs], straight[pairs])[0, 1] ** 2
-    assert residual_variance(Y, Y, 8) == pytest.approx(expected, rel=1e-9)
-    assert 0 < expected < 0.05
-
-
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), unit=st.integers(-460, 490), other=st.integers(-460, 490))
-def test_residual_variance_has_one_definition_in_every_unit(seed: int, unit: int, other: int) -> None:
-    """Paths that are straight and Isomap's own give one number; units of 2^u change no bit."""
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.sampled_from([8, 29]),
+    unit=st.integers(-460, 490),
+    other=st.integers(-460, 490),
+)
+def test_residual_variance_has_one_definition_in_every_unit(seed: int, k: int, unit: int, other: int) -> None:
+    """It is that of the shortest ways of another program, and Isomap's own; units of 2^u change no bit."""
     rng = np.random.default_rng(seed)
-    X, Y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
-    whole = residual_variance(X, Y, 29)  # every pair is an edge: the shortest path is the straight line
+    X, Y = rng.uniform(size=(30, 2)), rng.standard_normal((30, 2))
+    graph = kneighbors_graph(X, k, mode="distance").toarray()
+    along = floyd_warshall(np.maximum(graph, graph.T))
+    if np.isinf(along).any():
+        return
     pairs = np.triu_indices(30, 1)
-    a, b = (np.linalg.norm(points[:, None] - points, axis=2)[pairs] for points in (X, Y))
-    assert whole == pytest.approx(1 - np.corrcoef(a, b)[0, 1] ** 2, abs=1e-12)
-    isomap = METHODS["isomap"].embed(X, METHODS["isomap"].spec(n_neighbors=29))
-    assert isomap.figures["residual_variance"] == pytest.approx(residual_variance(X, isomap.Y, 29))
-    assert residual_variance(X * 2.0**unit, Y * 2.0**other, 29) == whole
+    straight = np.linalg.norm(Y[:, None] - Y, axis=2)
+    whole = residual_variance(X, Y, k)
+    assert whole == pytest.approx(1 - np.corrcoef(along[pairs], straight[pairs])[0, 1] ** 2, abs=1e-12)
+    isomap = embed("isomap", X, n_neighbors=k)
+    assert isomap.figures["residual_variance"] == pytest.approx(residual_variance(X, isomap.Y, k), abs=1e-12)
+    assert residual_variance(X * 2.0**unit, Y * 2.0**other, k) == whole
 
 
 def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,25 +117,18 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
     X = np.concatenate([sheet.X, sheet.X[:5]])
     Y = np.concatenate([sheet.coordinates, sheet.coordinates[:5]])
     exact = residual_variance(X, Y, 8)
-    monkeypatch.setattr("glle_engine.metrics.residual_variance.EXACT_POINTS", 500)
-    monkeypatch.setattr("glle_engine.metrics.residual_variance.LANDMARKS", 150)
+    monkeypatch.setattr("glle_engine.metrics.ranks.EXACT_POINTS", 500)
+    monkeypatch.setattr("glle_engine.metrics.ranks.LANDMARKS", 150)
     sampled = residual_variance(X, Y, 8)
     assert sampled == residual_variance(X, Y, 8)
     assert sampled != exact
     assert sampled == pytest.approx(exact, abs=0.05)
 
 
-def test_procrustes_to_a_truth_of_another_width() -> None:
-    """The embedding of a line is padded with zeros to a plane."""
-    line = np.linspace(0, 1, 20)[:, None]
-    plane = np.concatenate([line * 0.6, line * 0.8], axis=1)
-    assert score(plane, plane, ["procrustes"], truth=line)["procrustes"] == pytest.approx(0, abs=1e-12)
-
-
 def test_affine_r2_of_hessian_lle() -> None:
     """A roll laid flat with unit covariance is an affine image of the truth, far from it by Procrustes."""
     roll = manifolds.make("swiss_roll", 1000, seed=0)
-    found = METHODS["hessian-lle"].embed(roll.X, METHODS["hessian-lle"].spec(n_neighbors=10)).Y
+    found = embed("hessian-lle", roll.X, n_neighbors=10).Y
     scores = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
     assert scores["affine_r2"] > 0.999
     assert scores["procrustes"] == pytest.approx(0.272, abs=0.01)
@@ -151,67 +137,174 @@ def test_affine_r2_of_hessian_lle() -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 4))
 def test_affine_r2_is_that_of_a_linear_regression(seed: int, p: int, q: int) -> None:
-    """Whatever the widths, it is scikit-learn's, and an invertible affine map of the embedding changes nothing."""
+    """It is scikit-learn's; an affine map of the embedding, copies and constant columns change nothing."""
     rng = np.random.default_rng(seed)
     Y = rng.standard_normal((30, p))
     truth = Y @ rng.standard_normal((p, q)) + rng.standard_normal((30, q)) + 5
     predicted = LinearRegression().fit(Y, truth).predict(Y)
     found = affine_r_squared(Y, truth)
     assert found == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), abs=1e-12)
-    turned = np.linalg.qr(rng.standard_normal((p, p)))[0] * 10.0 ** rng.integers(-3, 4, p)
-    assert affine_r_squared(Y @ turned - 3, truth) == pytest.approx(found, abs=1e-9)
+    turned = Y @ (np.linalg.qr(rng.standard_normal((p, p)))[0] * 10.0 ** rng.integers(-3, 4, p)) - 3
+    for other in (turned, np.concatenate([Y, Y, np.ones((30, 1))], axis=1)):
+        assert affine_r_squared(other, truth) == pytest.approx(found, abs=1e-9)
     assert affine_r_squared(truth @ rng.standard_normal((q, q)), truth) == pytest.approx(1, abs=1e-9)
 
 
-def test_affine_r2_of_a_collapsed_embedding() -> None:
-    """A column that is constant, or a copy of another, explains nothing more."""
-    Y = SHEET.coordinates[:, :1]
-    alone = affine_r_squared(Y, SHEET.coordinates)
-    assert 0 < alone < 1
-    assert affine_r_squared(np.concatenate([Y, Y, np.ones_like(Y)], axis=1), SHEET.coordinates) == pytest.approx(alone)
+APART = np.concatenate([SHEET.X, SHEET.X + 1e4])
+BIG = np.arange(4002.0).reshape(2001, 2)
 
 
 @pytest.mark.parametrize(
-    ("names", "options", "error"),
+    ("X", "Y", "names", "options", "error"),
     [
-        (["nope"], {}, InvalidParameterError),
-        (["continuity", "continuity"], {}, InvalidParameterError),
-        (["neighborhood_hit"], {}, InvalidParameterError),
-        (["procrustes"], {}, InvalidParameterError),
-        (["trustworthiness"], {"n_neighbors": N // 2}, InvalidParameterError),
-        (["residual_variance"], {"n_neighbors": N}, InvalidParameterError),
-        (["residual_variance"], {"n_neighbors": 0}, InvalidParameterError),
-        (["neighborhood_hit"], {"labels": LABELS[:-1]}, InvalidShapeError),
-        (["neighborhood_hit"], {"labels": LABELS * 0.5}, InvalidShapeError),
-        (["procrustes"], {"truth": SHEET.coordinates[:-1]}, InvalidShapeError),
-        (["procrustes"], {"truth": np.full((N, 2), np.nan)}, NotFiniteError),
-        (["procrustes"], {"truth": np.ones((N, 2))}, DegenerateDataError),
+        (SHEET.X, SHEET.coordinates, ["nope"], {}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["continuity", "continuity"], {}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["procrustes"], {}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["trustworthiness"], {"n_neighbors": N // 2}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["residual_variance"], {"n_neighbors": N}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["residual_variance"], {"n_neighbors": 0}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS[:-1]}, InvalidShapeError),
+        (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS * 0.5}, InvalidShapeError),
+        (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": SHEET.coordinates[:-1]}, InvalidShapeError),
+        (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": np.full((N, 2), np.nan)}, NotFiniteError),
+        (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": np.ones((N, 2))}, DegenerateDataError),
+        (SHEET.X, SHEET.coordinates[1:], ["continuity"], {}, InvalidShapeError),
+        (SHEET.X, SHEET.coordinates[1:], ["residual_variance"], {}, InvalidShapeError),
+        (SHEET.X, np.ones((N, 2)), ["continuity"], {}, DegenerateDataError),
+        (BIG, BIG, ["gplvm"], {}, InvalidParameterError),
+        (APART, APART, ["residual_variance"], {"n_neighbors": 8}, DisconnectedGraphError),
+        (np.eye(3), np.eye(3), ["residual_variance"], {"n_neighbors": 2}, DegenerateDataError),
     ],
 )
-def test_refuses_with_a_remedy(names: list[str], options: dict[str, Any], error: type[GlleError]) -> None:
-    """Unknown names, missing inputs, and mismatched ones."""
+def test_refuses_with_a_remedy(X: Any, Y: Any, names: list[str], options: Any, error: type[GlleError]) -> None:
+    """Unknown names, missing inputs, mismatched ones, and data without distances between the points."""
     with pytest.raises(error) as caught:
-        score(SHEET.X, SHEET.coordinates, names, **options)
+        score(X, Y, names, **options)
     assert caught.value.remedy
 
 
-def test_refuses_embeddings_that_do_not_belong_to_the_data() -> None:
-    """Another length, all points equal, or too many for the likelihood."""
-    with pytest.raises(InvalidShapeError):
-        score(SHEET.X, SHEET.coordinates[1:], ["continuity"])
-    with pytest.raises(InvalidShapeError):
-        residual_variance(SHEET.X, SHEET.coordinates[1:])
-    with pytest.raises(DegenerateDataError):
-        score(SHEET.X, np.ones((N, 2)), ["continuity"])
-    big = np.arange(4002.0).reshape(2001, 2)
-    with pytest.raises(InvalidParameterError, match="at most 2,000 points"):
-        score(big, big, ["gplvm"])
+@pytest.mark.parametrize(("d", "few"), [(3, 0), (3, 300), (40, 300)])
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both routes, tree and blocks, agree with scikit-learn, for good embeddings and for noise."""
+    monkeypatch.setattr(ranks, "_FEW_POINTS", few)
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((300, d))
+    for Y in (X[:, :2], rng.standard_normal((300, 2))):
+        assert trustworthiness(X, Y, k) == pytest.approx(reference(X, Y, n_neighbors=k), abs=1e-12)
+        assert continuity(X, Y, k) == pytest.approx(reference(Y, X, n_neighbors=k), abs=1e-12)
 
 
-def test_residual_variance_refuses_what_has_no_distances() -> None:
-    """Two clusters have no way between them; three points at one distance do not vary."""
-    apart = np.concatenate([SHEET.X, SHEET.X + 1e4])
-    with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
-        score(apart, apart, ["residual_variance"], n_neighbors=8)
-    with pytest.raises(DegenerateDataError, match="nothing varies"):
-        score(np.eye(3), np.eye(3), ["residual_variance"], n_neighbors=2)
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.sampled_from([2, 15, 16, 30]),
+    k=st.integers(1, 12),
+    exponent=st.integers(-400, 400),
+    shift=st.integers(-(2**30), 2**30),
+    few=st.sampled_from([0, 60]),
+)
+def test_ranks_do_not_depend_on_origin_unit_or_order(
+    seed: int, d: int, k: int, exponent: int, shift: int, few: int
+) -> None:
+    """An exact shift, a unit of a power of 2 and a permutation of features change no rank, by either route."""
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.standard_normal((60, d)) * 4) / 4
+    Y = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
+    unit, order = 2.0**exponent, rng.permutation(60)
+    apart = X + rng.standard_normal(X.shape) * 2.0**-30  # without ties an order of points changes no neighbor
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "_FEW_POINTS", few)
+        expected = local_trustworthiness(X, Y, k)
+        for other in (X + shift, X * unit, X[:, ::-1], np.repeat(X, 4, axis=1)):  # sums are exact on this grid
+            np.testing.assert_array_equal(local_trustworthiness(other, Y, k), expected)
+        np.testing.assert_array_equal(local_trustworthiness(X, Y * unit, k), expected)
+        moved = Y + 1e-6 * apart[:, :2]
+        permuted = local_trustworthiness(apart[order], moved[order], k)
+        np.testing.assert_array_equal(permuted, local_trustworthiness(apart, moved, k)[order])
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    route=st.sampled_from([(3, 0), (3, 40), (16, 40), (40, 40)]),
+    k=st.integers(1, 9),
+)
+def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int) -> None:
+    """On an integer grid the ranks are those counted from all exact squared distances."""
+    d, few = route
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (40, d)).astype(np.float64)
+    Y = rng.standard_normal((40, 2))
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)
+    nearest = kneighbors(Y, k)[0]
+    rank = 1 + (squares[:, None, :] < np.take_along_axis(squares, nearest, axis=1)[:, :, None]).sum(axis=2)
+    rank -= (np.take_along_axis(squares, nearest, axis=1) > 0).astype(int)  # the point itself is not another
+    excess = np.maximum(rank - k, 0).sum(axis=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "_FEW_POINTS", few)
+        local = local_trustworthiness(X, Y, k)
+    np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_local_trust_averages_to_trust_and_finds_the_misplaced(d: int) -> None:
+    """The mean over points, or over halves of them, is the score; a point that was moved far away has a low one."""
+    X = np.random.default_rng(3).standard_normal((200, d))
+    Y = X[:, :2].copy()
+    Y[17] = -3 * X[np.linalg.norm(X - X[17], axis=1).argmax(), :2]
+    assert local_trustworthiness(X, X.copy(), 8).min() == 1
+    local = local_trustworthiness(X, Y, 8)
+    assert local.mean() == pytest.approx(reference(X, Y, n_neighbors=8), abs=1e-12)
+    halves = [trustworthiness(X, Y, 8, points=np.arange(start, 200, 2)) for start in (0, 1)]
+    assert np.mean(halves) == pytest.approx(local.mean(), abs=1e-12)
+    assert d > 3 or local[17] < np.median(local)
+
+
+def test_disparity_is_scipys() -> None:
+    """The definition is scipy's, and symmetric; turning and rescaling change nothing."""
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((50, 3)), rng.standard_normal((50, 3))
+    assert disparity(a, b) == pytest.approx(procrustes(a, b)[2], abs=1e-12)
+    assert disparity(b, a) == pytest.approx(disparity(a, b), abs=1e-12)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    assert disparity(a, 3 * a @ turn + 5) == pytest.approx(0, abs=1e-12)
+
+
+def test_impossible_questions() -> None:
+    """Too many neighbors and embeddings of other length are refused with the remedy."""
+    X = np.random.default_rng(0).random((20, 3))
+    with pytest.raises(errors.InvalidParameterError, match="at most 9"):
+        trustworthiness(X, X, 10)
+    with pytest.raises(errors.InvalidShapeError, match="one row"):
+        trustworthiness(X, X[:10], 3)
+
+
+@pytest.mark.parametrize("name", manifolds.NAMES)
+def test_sheets_are_what_they_say(name: str) -> None:
+    """Sheets have their size, repeat by seed, and neighbors in the coordinates are neighbors in space."""
+    sheet, noisy = manifolds.make(name, 500, seed=4), manifolds.make(name, 500, noise=0.01, seed=4)
+    assert (sheet.X.shape, sheet.coordinates.shape) == ((500, 3), (500, 2))
+    np.testing.assert_array_equal(sheet.X, manifolds.make(name, 500, seed=4).X)
+    assert not np.array_equal(sheet.X, manifolds.make(name, 500, seed=5).X)
+    np.testing.assert_array_equal(noisy.coordinates, sheet.coordinates)
+    radius = np.sqrt(((sheet.X - sheet.X.mean(axis=0)) ** 2).sum(axis=1).mean())
+    assert (noisy.X - sheet.X).std() == pytest.approx(0.01 * radius, rel=0.1)
+    assert trustworthiness(sheet.X, sheet.coordinates / sheet.coordinates.std(axis=0), 5) > 0.98
+    for wrong, noise, words in (("torus", 0, "swiss_roll_hole"), (name, -1, "noise")):
+        with pytest.raises(errors.InvalidParameterError, match=words):
+            manifolds.make(wrong, 10, noise=noise)
+
+
+@pytest.mark.parametrize("name", ["s_curve", "swiss_roll", "swiss_roll_hole"])
+def test_coordinates_of_a_developable_sheet_are_lengths(name: str) -> None:
+    """Between near points of the sheet its coordinates have the distance that space has; a hole has no points."""
+    sheet = manifolds.make(name, 20_000, seed=1)
+    distance, index = cKDTree(sheet.coordinates).query(sheet.coordinates, 2)
+    in_space = np.linalg.norm(sheet.X[index[:, 1]] - sheet.X, axis=1)
+    near = distance[:, 1] > 0
+    np.testing.assert_allclose(in_space[near] / distance[near, 1], 1, atol=0.02)
+    if name == "swiss_roll_hole":
+        turns = np.hypot(sheet.X[:, 0], sheet.X[:, 2]) / (1.5 * np.pi)  # of the spiral r = t
+        assert not ((np.abs(turns - 2) < 1 / 3 - 1e-9) & (np.abs(sheet.coordinates[:, 1] - 10.5) < 3.5 - 1e-9)).any()

@@ -9,21 +9,17 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import graphical_lasso
 
 from glle_engine import manifolds
-from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.methods.entropy.alle import AlleSpec, acyclic, ordering
+from glle_engine.methods.entropy.drill import regularize
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
-from glle_engine.methods.entropy.graphical_lasso import lasso, regularize
-from glle_engine.methods.entropy.multipliers import Unfolding, unfold
+from glle_engine.methods.entropy.meu import Unfolding, unfold
 from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import ORACLES
-
-
-def cloud(n: int, d: int) -> np.ndarray:
-    """Return Gaussian points without any structure."""
-    return np.asarray(np.random.default_rng(4).standard_normal((n, d)) * np.linspace(2, 0.5, d))
+from tests.engine.methods.reference import cloud, codes_of, embed, values_of
 
 
 def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
@@ -62,46 +58,35 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
 def test_unfolding_in_any_unit(exponent: int) -> None:
     """A unit of a power of 2 scales embedding, eigenvalues and gamma exactly, and shifts the log density."""
     X, unit = manifolds.make("s_curve", 60, seed=1).X, 2.0**exponent
-    one = METHODS["meu"]
-    found, other = (one.embed(data, one.spec(n_neighbors=6)) for data in (X, unit * X))
+    found, other = (embed("meu", data, n_neighbors=6) for data in (X, unit * X))
     np.testing.assert_array_equal(other.Y, unit * found.Y)
-    assert found.eigenvalues is not None
-    assert other.eigenvalues is not None
-    np.testing.assert_array_equal(other.eigenvalues, unit**2 * found.eigenvalues)
+    np.testing.assert_array_equal(values_of(other), unit**2 * values_of(found))
     assert other.figures["gamma"] == found.figures["gamma"] / unit**2
     shift = -X.size * exponent * np.log(2)
     assert other.figures["log_likelihood"] == pytest.approx(found.figures["log_likelihood"] + shift, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["meu", "alle"])
-def test_with_all_neighbors_the_embedding_is_that_of_pca(name: str) -> None:
-    """Divided by the root of d; of LLE, this is not so."""
+def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
+    """Divided by the root of d; not so for LLE, nor where pairs that would have to repel each other cannot."""
     X = cloud(16, 24)
-    limit: dict[str, object] = {"reg": 0} if name == "alle" else {"multipliers": "any", "tolerance": 1e-9}
-    one = METHODS[name]
-    Y = one.embed(X, one.spec(n_neighbors=15, **limit)).Y
-    Z = principal_axes(X, 2, silent).scores
-    assert np.allclose(Y * np.sqrt(24), Z, atol=1e-5)
-    lle = METHODS["lle"].embed(X, METHODS["lle"].spec(n_neighbors=15)).Y
-    cosines = np.linalg.svd(np.linalg.qr(lle)[0].T @ np.linalg.qr(Z)[0])[1]
-    assert cosines.min() < 0.98
-
-
-def test_positive_multipliers_on_all_pairs_are_not_pca() -> None:
-    """Some pairs would have to repel each other."""
-    X = cloud(16, 24)
-    one = METHODS["meu"]
-    found = one.embed(X, one.spec(n_neighbors=15))
-    assert found.figures["edges_without_multiplier"] > 0
-    assert not np.allclose(found.Y * np.sqrt(24), principal_axes(X, 2, silent).scores, atol=0.1)
+    Z = principal_axes(X, 2, silent).scores / np.sqrt(24)
+    for found in (
+        embed("alle", X, n_neighbors=15, reg=0),
+        embed("meu", X, n_neighbors=15, multipliers="any", tolerance=1e-9),
+    ):
+        assert np.allclose(found.Y, Z, atol=1e-5)
+    positive = embed("meu", X, n_neighbors=15)
+    assert positive.figures["edges_without_multiplier"] > 0
+    assert not np.allclose(positive.Y, Z, atol=0.02)
+    lle = np.linalg.qr(embed("lle", X, n_neighbors=15).Y)[0]
+    assert np.linalg.svd(lle.T @ np.linalg.qr(Z)[0])[1].min() < 0.98
 
 
 @pytest.mark.parametrize("name", ["meu", "alle"])
 def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
     """As `scipy.stats` has it, the features being draws over the points."""
     X = cloud(25, 7)
-    one = METHODS[name]
-    spec = one.spec(n_neighbors=5)
+    spec = METHODS[name].spec(n_neighbors=5)
     if name == "meu":
         i, j = undirected_edges(kneighbors(X, 5)[0])
         gamma = spec.gamma * 25 / np.trace(second_moment(X))
@@ -110,7 +95,8 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
         M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
         K = np.linalg.inv(M @ M.T)
     expected = multivariate_normal(np.zeros(25), K).logpdf((X - X.mean(axis=0)).T).sum()
-    assert one.embed(X, spec).figures["log_likelihood"] == pytest.approx(expected, rel=1e-9)
+    found = embed(name, X, n_neighbors=5).figures
+    assert found["log_likelihood"] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [60, 130])
@@ -121,20 +107,16 @@ def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
     order = ordering(X, spec)
     M = np.zeros((n, n))
     M[order] = acyclic(X, spec, order, silent)[0].toarray()
-    assert np.allclose(
-        METHODS["alle"].embed(X, spec).Y,
-        principal_coordinates(np.asarray(np.linalg.inv(M @ M.T), np.float64), 2)[0],
-        atol=1e-7,
-    )
+    expected = principal_coordinates(np.asarray(np.linalg.inv(M @ M.T), np.float64), 2)[0]
+    assert np.allclose(METHODS["alle"].embed(X, spec).Y, expected, atol=1e-7)
 
 
 def test_words_for_an_ordering_are_what_they_say() -> None:
     """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
     X = cloud(40, 3)
-    one = METHODS["alle"]
     inward = np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))
-    np.testing.assert_allclose(one.embed(X, one.spec(ordering="inward")).Y[inward], one.embed(X[inward]).Y, atol=1e-9)
-    random = [one.embed(X, one.spec(ordering="random", seed=seed)).Y for seed in (0, 0, 1)]
+    np.testing.assert_allclose(embed("alle", X, ordering="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
+    random = [embed("alle", X, ordering="random", seed=seed).Y for seed in (0, 0, 1)]
     assert np.array_equal(random[0], random[1])
     assert not np.allclose(random[0], random[2])
 
@@ -167,26 +149,12 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
     assert np.allclose(found.K, K, atol=1e-4)
 
 
-def test_a_small_lasso_is_solved_from_any_start() -> None:
-    """From zero and from wrong signs alike; without coefficients, there are none."""
-    rng = np.random.default_rng(2)
-    A = second_moment(rng.standard_normal((8, 30))) + 0.1 * np.eye(8)
-    s = rng.standard_normal(8)
-    cold, wrong = lasso(A, s, 0.3, np.zeros(8)), lasso(A, s, 0.3, -np.sign(s))
-    slope = s - A @ cold
-    assert np.allclose(cold, wrong)
-    assert np.allclose(slope[cold != 0], 0.3 * np.sign(cold[cold != 0]))
-    assert (np.abs(slope) <= 0.3 + 1e-7).all()
-    assert lasso(np.zeros((0, 0)), np.zeros(0), 0.3, np.zeros(0)).shape == (0,)
-
-
-def test_a_larger_penalty_leaves_fewer_edges() -> None:
+@pytest.mark.parametrize("neighbors", ["all", 6])
+def test_a_larger_penalty_leaves_fewer_edges(neighbors: int | str) -> None:
     """Among all points, and among given neighbors."""
     X = cloud(30, 40)
-    one = METHODS["drill"]
-    for neighbors in ("all", 6):
-        edges = [one.embed(X, one.spec(n_neighbors=neighbors, l1=l1)).figures["edges"] for l1 in (0.02, 0.2, 0.6)]
-        assert edges[0] > edges[1] > edges[2]
+    edges = [embed("drill", X, n_neighbors=neighbors, l1=l1).figures["edges"] for l1 in (0.02, 0.2, 0.6)]
+    assert edges[0] > edges[1] > edges[2]
 
 
 @pytest.mark.parametrize(
@@ -194,75 +162,30 @@ def test_a_larger_penalty_leaves_fewer_edges() -> None:
 )
 def test_real_data_unfold(name: str, data: str, k: int) -> None:
     """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
-    from sklearn.manifold import trustworthiness  # noqa: PLC0415 -- takes a while to load
-
     path = ORACLES / f"{data}.npy"
     if not path.exists():
         pytest.skip(f"{path.name} is not here")
     X = np.load(path)
-    one = METHODS[name]
-    found = one.embed(X, one.spec(n_neighbors=k))
-    assert not found.notes
-    assert trustworthiness(X, found.Y, n_neighbors=5) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("meu", {"max_iterations": 1}), ("drill", {"max_iterations": 1}), ("mvu", {"max_iterations": 1})],
-)
-def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) -> None:
-    """In a note with the remedy, and in the figures."""
-    one = METHODS[name]
-    found = one.embed(manifolds.make("s_curve", 60, seed=1).X, one.spec(n_neighbors=8, **options))
-    assert found.figures["converged"] is False
-    assert [note.code for note in found.notes] == ["not-converged"]
-    assert "max_iterations" in found.notes[0].message
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "d", "options", "result"),
-    [
-        ("meu", 2001, 3, {}, "at most 2,000 points"),
-        ("meu", 30, 3, {"n_neighbors": 29, "multipliers": "any"}, "positive"),
-        ("drill", 1001, 3, {"n_neighbors": "all"}, "at most 1,000 points"),
-        ("drill", 3, 3, {"n_neighbors": "all"}, "at least 4 points"),
-        ("mvu", 401, 3, {}, "at most 400 points"),
-        ("mvu", 200, 3, {"n_neighbors": 30}, "n_neighbors of at most 20"),
-        ("alle", 30, 3, {"n_neighbors": 10, "reg": 0}, "reg above 0"),
-    ],
-)
-def test_refuses_before_computing(name: str, n: int, d: int, options: dict[str, object], result: str) -> None:
-    """What the sizes and the parameters alone make impossible, with the remedy."""
-    one = METHODS[name]
-    with pytest.raises(InvalidParameterError if "4 points" not in result else ValueError, match=result):
-        one.require_possible(n, d, one.spec(**options))
-
-
-@pytest.mark.parametrize("name", ["meu", "alle", "mvu"])
-def test_equal_neighbors_are_refused(name: str) -> None:
-    """Their likelihood has no bound; the points are named."""
-    X = cloud(20, 3)
-    X[-2] = X[-1]
-    one = METHODS[name]
-    with pytest.raises(DegenerateDataError, match="Remove duplicated points"):
-        one.embed(X, one.spec(n_neighbors=4))
+    found = embed(name, X, n_neighbors=k)
+    # The strengths of the robot's signals have one unit and unequal scales, of which `embed` tells.
+    assert set(codes_of(found)) <= {"unequal-feature-scales"}
+    assert trustworthiness(X, found.Y) > 0.95
 
 
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
-def test_a_graph_in_pieces_is_refused(name: str) -> None:
-    """Nothing would hold the pieces together."""
-    X = np.concatenate([cloud(12, 3), cloud(12, 3) + 100])
-    one = METHODS[name]
-    with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
-        one.embed(X, one.spec(n_neighbors=4))
+def test_what_did_not_converge_says_so(name: str) -> None:
+    """In a note with the remedy, and in the figures."""
+    found = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iterations=1)
+    assert found.figures["converged"] is False
+    assert codes_of(found) == ["not-converged"]
+    assert "max_iterations" in found.notes[0].message
 
 
 def test_the_greatest_variance_is_that_of_clarabel() -> None:
     """The barrier method on the dual finds the solution of an interior-point solver on the primal."""
     cvxpy: Any = pytest.importorskip("cvxpy")
     X = cloud(14, 6)
-    one = METHODS["mvu"]
-    own = one.embed(X, one.spec(n_neighbors=4, slack=1e-5, tolerance=1e-4))
+    own = embed("mvu", X, n_neighbors=4, slack=1e-5, tolerance=1e-4)
     assert own.figures["converged"]
     i, j = undirected_edges(kneighbors(X, 4)[0])
     K = cvxpy.Variable((14, 14), PSD=True)
@@ -276,8 +199,7 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
 
 def test_a_sheet_unrolls_with_its_distances() -> None:
     """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
-    one = METHODS["mvu"]
-    found = one.embed(manifolds.make("s_curve", 80, seed=3).X, one.spec(n_neighbors=5))
+    found = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
     assert found.figures["kept"] > 0.98
     assert found.figures["mean_squared_distance_error"] < 5e-3
     assert 0 <= found.figures["duality_gap"] <= 1e-3

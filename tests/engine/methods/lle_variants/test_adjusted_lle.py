@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
+from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
-from glle_engine.methods import METHODS, Embedding, method
-from glle_engine.methods.lle_variants.auto_reg_lle import residual_ridge
-from glle_engine.methods.lle_variants.robust_lle import reliability
+from glle_engine.methods import METHODS
+from glle_engine.methods.lle_variants.adjusted_lle import reliability, residual_ridge
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights.lle import neighborhoods
-
-
-def embed(name: str, X: np.ndarray, **options: Any) -> Embedding:
-    """Embed by a method's name."""
-    one = method(name)
-    return one.embed(X, one.spec(**options))
+from tests.engine.methods.reference import codes_of, embed
 
 
 @pytest.fixture(scope="module")
@@ -55,57 +49,40 @@ def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray
     return X, moved
 
 
-def test_outliers_are_found_and_the_rest_unharmed() -> None:
-    """Most planted outliers are found, few others; the inliers' neighbors are kept where LLE loses them."""
-    for seed in range(2):
-        X, moved = with_outliers(800, 30, seed)
-        inliers = np.setdiff1d(np.arange(800), moved)
-        found = embed("robust-lle", X)
-        assert np.isin(moved, found.figures["outliers"]).mean() > 0.7
-        assert found.figures["n_outliers"] == len(found.figures["outliers"]) < 30 + 0.02 * 800
-        assert "outliers-placed" in [note.code for note in found.notes]
-        lost = 1 - trustworthiness(X[inliers], embed("lle", X).Y[inliers])
-        assert 1 - trustworthiness(X[inliers], found.Y[inliers]) < 0.2 * lost
-        assert lost > 0.05
-
-
-def test_inliers_are_embedded_as_if_alone() -> None:
-    """The rows of the inliers are LLE of the inliers; every outlier has a place among them."""
-    X, _ = with_outliers(400, 12, 0)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_outliers_are_found_and_the_rest_unharmed(seed: int) -> None:
+    """Most planted outliers are found, few others; the inliers keep neighbors, and their rows are LLE of them alone."""
+    X, moved = with_outliers(800, 30, seed)
+    inliers = np.setdiff1d(np.arange(800), moved)
     found = embed("robust-lle", X)
-    inliers = np.setdiff1d(np.arange(400), found.figures["outliers"])
-    assert np.array_equal(embed("lle", X[inliers]).Y, found.Y[inliers])
-    assert np.abs(found.Y).max() < 2 * np.abs(found.Y[inliers]).max()
-
-
-def test_on_a_plane_reliability_counts_neighborhoods() -> None:
-    """Where every plane fits to rounding all weights are 1, in few features and in many."""
-    flat = np.random.default_rng(0).random((200, 2))
-    for d in (3, 40):
-        X = flat @ np.random.default_rng(1).standard_normal((2, d))
-        nearest = kneighbors(X, 10)[0]
-        reliable, unsettled = reliability(X, nearest, 2, 30, silent)
-        assert np.allclose(np.bincount(nearest.ravel(), minlength=200) / 10, reliable)
-        assert unsettled == 0
+    outliers = found.figures["outliers"]
+    assert np.isin(moved, outliers).mean() > 0.7
+    assert found.figures["n_outliers"] == len(outliers) < 30 + 0.02 * 800
+    assert "outliers-placed" in codes_of(found)
+    lost = 1 - trustworthiness(X[inliers], embed("lle", X).Y[inliers])
+    assert 1 - trustworthiness(X[inliers], found.Y[inliers]) < 0.2 * lost
+    assert lost > 0.05
+    kept = np.setdiff1d(np.arange(800), outliers)
+    assert np.array_equal(embed("lle", X[kept]).Y, found.Y[kept])
+    assert np.abs(found.Y).max() < 2 * np.abs(found.Y[kept]).max()
 
 
 def test_a_point_off_the_plane_loses_its_weight() -> None:
-    """Of points on a plane but one, that one has the least weight, and the others nearly all."""
+    """Of points on a plane but one, that one has the least weight; on a plane, the weights count neighborhoods."""
     X = np.column_stack([np.random.default_rng(2).random((30, 2)), np.zeros(30)])
+    nearest = kneighbors(X, 10)[0]
+    reliable, unsettled = reliability(X, nearest, 2, 30, silent)
+    assert np.allclose(np.bincount(nearest.ravel(), minlength=30) / 10, reliable)
+    assert unsettled == 0
     X[4, 2] = 0.3
-    nearest = np.array([[j for j in range(30) if j != i] for i in range(30)], np.int32)
-    reliable, _ = reliability(X, nearest, 2, 100, silent)
+    reliable, _ = reliability(X, kneighbors(X, 29)[0], 2, 100, silent)
     assert reliable[4] < 0.2 < 0.9 * np.delete(reliable, 4).min()
 
 
-def test_too_many_outliers_are_refused(saddle: np.ndarray) -> None:
-    """A threshold that leaves too few is refused with the remedy."""
+def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> None:
+    """Too many, or those of a thin bridge between two clouds: the remedies are another k or threshold."""
     with pytest.raises(TooFewPointsError, match="Lower threshold"):
         embed("robust-lle", saddle[:40], threshold=0.999, n_neighbors=30)
-
-
-def test_outliers_that_hold_the_rest_together_are_reported() -> None:
-    """Two clouds and a thin bridge of outliers: the remedies are another k or threshold."""
     rng = np.random.default_rng(0)
     bridge = np.column_stack([np.linspace(1.5, 5.5, 4), np.full((4, 2), 0.5)])
     X = np.concatenate([rng.random((60, 3)), bridge, rng.random((60, 3)) + np.array([6.0, 0.0, 0.0])])
@@ -123,26 +100,9 @@ def test_automatic_k_is_better_than_a_bad_one() -> None:
     assert found.figures["n_neighbors"] == best
     assert found.figures["smallest_connecting_k"] <= best < 20
     assert np.array_equal(embed("lle", roll.X, n_neighbors=best).Y, found.Y)
-    worst = embed("lle", roll.X, n_neighbors=20)
-    assert trustworthiness(roll.X, found.Y) > trustworthiness(roll.X, worst.Y) + 0.02
-    assert sorted([row["n_neighbors"] for row in curve] + found.figures["left_out"]) == curve_of(5, 20)
-
-
-def curve_of(least: int, most: int) -> list[int]:
-    """Return the ks that are tried."""
-    spec = METHODS["auto-k-lle"].spec(k_least=least, k_most=most)
-    return [int(k) for k in spec.candidates()]
-
-
-def test_automatic_k_refuses() -> None:
-    """An empty range, one beyond the data, and one that does not connect."""
-    X = np.concatenate([np.random.default_rng(i).random((40, 3)) + 10 * i for i in range(2)])
-    with pytest.raises(InvalidParameterError, match="k_least of at most k_most"):
-        embed("auto-k-lle", X, k_least=9, k_most=8)
-    with pytest.raises(InvalidParameterError, match="k_most of at most 79"):
-        embed("auto-k-lle", X, k_most=80)
-    with pytest.raises(DisconnectedGraphError, match="The smallest n_neighbors that connects it is 40"):
-        embed("auto-k-lle", X)
+    assert trustworthiness(roll.X, found.Y) > trustworthiness(roll.X, embed("lle", roll.X, n_neighbors=20).Y) + 0.02
+    tried = METHODS["auto-k-lle"].spec(k_least=5, k_most=20).candidates()
+    assert sorted([row["n_neighbors"] for row in curve] + found.figures["left_out"]) == list(tried)
 
 
 def test_ridges_are_those_of_their_formulas() -> None:
@@ -154,8 +114,8 @@ def test_ridges_are_those_of_their_formulas() -> None:
     assert np.allclose(values[:, 2:].sum(axis=1) / 6 / values.sum(axis=1), residual_ridge(block, 2))
 
 
-def test_automatic_ridge_is_better_under_noise() -> None:
-    """On noisy bowls a ridge as large as the noise keeps neighbors that .001 loses; it grows with the noise."""
+def test_automatic_ridge_is_better_under_noise(saddle: np.ndarray) -> None:
+    """On noisy bowls a ridge as large as the noise keeps neighbors that .001 loses; one at its bound is a note."""
     fixed, chosen = [], []
     for seed in range(4):
         X = manifolds.make("severed_bowl", 500, noise=0.04, seed=seed).X
@@ -166,42 +126,16 @@ def test_automatic_ridge_is_better_under_noise() -> None:
     assert np.mean(chosen) > np.mean(fixed) + 0.02
     clean = embed("auto-reg-lle", manifolds.make("severed_bowl", 500, seed=3).X, n_neighbors=12)
     assert clean.figures["reg_median"] < found.figures["reg_median"]
-
-
-def test_a_ridge_at_its_bound_is_reported(saddle: np.ndarray) -> None:
-    """Bounds that choose instead of the rule are a note, and counted."""
-    found = embed("auto-reg-lle", saddle, reg_least=0.1, reg_most=0.2)
-    assert [note.code for note in found.notes] == ["ridge-at-bound"]
-    assert found.figures["at_reg_least"] > 200
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"reg_least": 2.0}, "reg_least of at most reg_most"), ({"n_neighbors": 2}, "leave no residual")],
-)
-def test_automatic_ridge_refuses(options: dict[str, Any], message: str) -> None:
-    """An empty range, and no eigenvalues left."""
-    with pytest.raises(InvalidParameterError, match=message):
-        METHODS["auto-reg-lle"].spec(**options)
+    bounded = embed("auto-reg-lle", saddle, reg_least=0.1, reg_most=0.2)
+    assert codes_of(bounded) == ["ridge-at-bound"]
+    assert bounded.figures["at_reg_least"] > 200
 
 
 def test_additions_are_near_where_all_at_once_would_be(saddle: np.ndarray) -> None:
-    """Half of the points first, the others added: the embedding is that of all at once but for a few percent."""
-    whole = embed("lle", saddle, n_neighbors=12)
+    """Half of the points first, then the others: nearly that of all at once; another seed gives another."""
     found = embed("incremental-lle", saddle, n_neighbors=12)
-    assert disparity(found.Y, whole.Y) < 0.05
+    assert disparity(found.Y, embed("lle", saddle, n_neighbors=12).Y) < 0.05
     assert found.figures["n_initial"] == 200
-
-
-def test_the_order_of_arrival(saddle: np.ndarray) -> None:
-    """As given, the first points are LLE's of these; another seed is another embedding."""
-    found = embed("incremental-lle", saddle, order="given", initial=0.6)
-    assert np.array_equal(embed("lle", saddle[:240]).Y, found.Y[:240])
-    a, b = (embed("incremental-lle", saddle, seed=seed).Y for seed in (0, 1))
-    assert not np.allclose(a, b)
-
-
-def test_too_few_to_begin_with_are_refused(saddle: np.ndarray) -> None:
-    """The share that would do is named."""
-    with pytest.raises(TooFewPointsError, match=r"initial of at least 0\.0275"):
-        embed("incremental-lle", saddle, initial=0.01)
+    assert not np.allclose(found.Y, embed("incremental-lle", saddle, n_neighbors=12, seed=1).Y)
+    given = embed("incremental-lle", saddle, order="given", initial=0.6)
+    assert np.array_equal(embed("lle", saddle[:240]).Y, given.Y[:240])

@@ -1,7 +1,5 @@
 """Optional libraries behind the methods."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """UMAP, densMAP and PaCMAP by their libraries; without them these tests are skipped."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -9,22 +7,14 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, imported
-from tests.engine.methods.reference import with_slow_ones
+from tests.engine.methods.reference import embed, with_slow_ones
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=5)
 pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their first import
-
-
-def embedded(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
-    """Embed by a method, or skip."""
-    imported(LIBRARIES[name])
-    one = method(name)
-    return one.embed(X, one.spec(**options))
 
 
 @pytest.mark.slow
@@ -98,25 +88,14 @@ def test_a_graph_in_pieces_is_embedded(name: str) -> None:
     assert apart > max(group.std() for group in groups)
 
 
-def test_impossible_parameters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The specification and the sizes are checked before any library is loaded."""
-    with pytest.raises(InvalidParameterError, match="min_dist=2 is more than spread=1"):
-        method("umap").spec(min_dist=2)
-    with pytest.raises(InvalidParameterError, match="no pair"):
-        method("pacmap").spec(n_neighbors=2, further_ratio=0.1)
-    with pytest.raises(InvalidParameterError, match="one of spectral, pca, random"):
-        method("umap").spec(initialization="lanczos")
-    for name in LIBRARIES:
-        one = method(name)
-        monkeypatch.setattr("glle_engine.methods.base.find_spec", lambda _: True)
-        with pytest.raises(TooFewPointsError):
-            one.require_possible(12, 3, one.spec())
-    with pytest.raises(InvalidParameterError, match="3 dimensions"):
-        method("umap").require_possible(100, 3, method("umap").spec(n_components=4, initialization="pca"))
+def test_epochs_follow_from_the_number_of_points() -> None:
+    """As in the library, unless they are given."""
     assert method("umap").spec(n_epochs=7).epochs(10**6) == 7
-    assert [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)] == [
-        500,
-        200,
-        700,
-        400,
-    ]
+    epochs = [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)]
+    assert epochs == [500, 200, 700, 400]
+
+
+def embedded(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
+    """Embed by a method, or skip."""
+    imported(LIBRARIES[name])
+    return embed(name, X, **options)

@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glle_engine.base.cost import Cost
+from glle_engine.posterior.cost.estimate import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+__all__ = ["MARGIN", "TABLE", "Cost", "estimate", "evaluate", "product", "table"]
 
 TABLE = Path(__file__).with_name("costs.json")
 

@@ -1,0 +1,341 @@
+r"""Variants of LLE whose neighbors are nearest by other distances than the Euclidean one.
+
+Weighted LLE: neighbors by distances relative to the density about both ends.
+
+.. math:: \delta_{ij} = \frac{|x_i - x_j|}{\left(M(i)\, M(j)\right)^{s / 2}}
+
+with M(i) the mean distance of :math:`x_i` to its k nearest. At s = 1 it is the length of an edge of conformal Isomap
+(de Silva and Tenenbaum 2003). This distance chooses the neighbors; the weights are LLE's. At s = 0 the result is LLE.
+
+The weighted LLE of Pan, Ge and Al Mamun 2009 (survey arXiv 2011.10925, "weighted LLE for deformed distributed data")
+has the same purpose but chooses neighbors by the cam weighted distance of Zhou and Chen 2006. That distance also
+depends on the direction of :math:`x_j - x_i`, and is not symmetric.
+
+Supervised LLE: distances to other classes are enlarged.
+
+.. math:: \Delta' = \Delta + \alpha \max(\Delta)\, \Lambda
+
+with :math:`\Delta` the Euclidean distances and :math:`\Lambda_{ij} = 1` if the classes of i and j differ, 0
+otherwise (de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003). :math:`\Delta'` chooses the neighbors; weights and
+embedding are LLE's. At :math:`\alpha = 0` the result is LLE's. At :math:`\alpha = 1` (1-SLLE) a point has neighbors of
+its own class only, and the graph falls into the c classes. The c - 1 bottom eigenvectors other than the constant are
+constant on each class, so that every class collapses to one point of c - 1 dimensions, as the paper states.
+
+ISOLLE: locally linear embedding of the neighbors along the sheet.
+
+Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest. The neighbors of a point are
+the k nearest by them, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv 2011.10925, "fusion with
+Isomap"). A graph with g >= k contains the edge to each of the k nearest, and no path is shorter, so the result is LLE.
+With g < k paths follow the sheet where the straight line would leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+from scipy.spatial.distance import cdist
+
+from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.progress import blocks
+from glle_engine.base.results import Note
+from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.spectral.laplacian import symmetric_graph
+from glle_engine.methods.spectral.lle import LleSpec, lle_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+
+BLOCK_ENTRIES = 1 << 21
+
+
+def require_whole(graph: NDArray[np.int32], cause: str, remedy: str) -> None:
+    """Raise `DisconnectedGraphError` unless the graph (n, k) is one component.
+
+    Parameters
+    ----------
+    graph : (n, k) int32
+    cause : str
+        The option that made the graph, as the start of the message: "With alpha=1".
+    remedy : str
+
+    """
+    sizes = np.sort(np.bincount(components(graph)))[::-1]
+    if len(sizes) > 1:
+        raise DisconnectedGraphError(
+            f"{cause} the graph falls into {len(sizes)} components, the largest of {sizes[0]} points.",
+            remedy=remedy,
+            details={"components": len(sizes), "sizes": [int(size) for size in sizes[:100]]},
+        )
+
+
+def nearest_by(
+    X: NDArray[np.float64],
+    k: int,
+    adjust: Callable[[slice, NDArray[np.float64]], None],
+    stage: str,
+    on_progress: OnProgress,
+) -> NDArray[np.int32]:
+    """Return the k nearest of each point (n, k) by adjusted distances, nearest first.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    k : int
+    adjust : callable
+        (rows, distances): changes the Euclidean distances (len(rows), n) of some points to all in place.
+    stage : str
+    on_progress : callable
+
+    """
+    n = len(X)
+    nearest = np.empty((n, k), np.int32)
+    for rows in blocks(n, max(1, BLOCK_ENTRIES // n), stage, on_progress):
+        distances = cdist(X[rows], X)
+        adjust(rows, distances)
+        distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
+        nearest[rows] = smallest_of_rows(distances, k)
+    return nearest
+
+
+def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+    """Return the columns of the k smallest entries of each row (m, k), by (entry, column)."""
+    if k == distances.shape[1]:
+        return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
+    near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
+    # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
+    kth = np.take_along_axis(distances, smallest[:, -1:], axis=1)
+    for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
+        candidates = np.flatnonzero(distances[row] <= kth[row])
+        smallest[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
+    return smallest
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedLleSpec(LleSpec):
+    """Parameters of weighted LLE."""
+
+    strength: float = number(
+        1.0,
+        "s, how far the density is evened out: 0 leaves distances as they are, 1 makes them relative.",
+        least=0,
+        most=1,
+    )
+
+
+def relative_neighbors(
+    X: NDArray[np.float64], k: int, strength: float, on_progress: OnProgress
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k nearest by relative distance (n, k), nearest first, and the scale M(i) (n,) of each point."""
+    scale = kneighbors(X, k, on_progress)[1].mean(axis=1)
+    positive = scale[scale > 0]
+    # A point among k copies of itself takes the least scale of the others, so that its distances stay finite.
+    factor = np.maximum(scale, positive.min() if len(positive) else 1.0) ** (-strength / 2)
+
+    def adjust(_: slice, distances: NDArray[np.float64]) -> None:
+        distances *= factor  # the factor of the row's own point changes no order
+
+    return nearest_by(X, k, adjust, "weighted neighbors", on_progress), scale
+
+
+@Method(
+    spec=WeightedLleSpec,
+    title="Weighted LLE",
+    about="LLE whose neighbors are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
+    source="edge lengths of conformal Isomap: de Silva and Tenenbaum 2003, NIPS 15",
+    growth="n^2 d",
+)
+def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the neighbors of least relative distance."""
+    nearest, scale = relative_neighbors(X, spec.n_neighbors, spec.strength, on_progress)
+    require_whole(
+        nearest, f"With n_neighbors={spec.n_neighbors}", "Raise n_neighbors, or lower strength; 0 is plain LLE."
+    )
+    embedding = lle_of(X, nearest, spec, on_progress)
+    low, high = np.quantile(scale, [0.05, 0.95])
+    figures = {**embedding.figures, "scale_05": float(low), "scale_95": float(high)}
+    return Embedding(embedding.Y, embedding.eigenvalues, figures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedLleSpec(LleSpec):
+    """Parameters of supervised LLE."""
+
+    alpha: float = number(
+        0.01,
+        "How much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each point "
+        "neighbors of its own class only.",
+        least=0,
+        most=1,
+    )
+    disconnected: str = choice(
+        "refuse",
+        "What to do where the classes no longer hang together: refuse, or collapse each component onto a point.",
+        "refuse",
+        "collapse",
+    )
+
+
+def supervised_neighbors(
+    X: NDArray[np.float64], labels: NDArray[np.int64], k: int, alpha: float, on_progress: OnProgress
+) -> tuple[NDArray[np.int32], float]:
+    """Return the k nearest by the supervised distance (n, k), nearest first, and the diameter of the data."""
+    diameter = 0.0
+    for rows in blocks(len(X), max(1, BLOCK_ENTRIES // len(X)), "diameter", on_progress):
+        diameter = max(diameter, float(cdist(X[rows], X).max()))
+
+    def adjust(rows: slice, distances: NDArray[np.float64]) -> None:
+        distances += alpha * diameter * (labels[rows, None] != labels)
+
+    return nearest_by(X, k, adjust, "supervised neighbors", on_progress), diameter
+
+
+@Method(
+    spec=SupervisedLleSpec,
+    title="Supervised LLE",
+    about="LLE whose neighbors are nearest by Delta + alpha max(Delta) where the classes differ, Delta elsewhere.",
+    source="de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003, ICANN; survey arXiv 2011.10925",
+    growth="n^2 d",
+    reproducible=True,
+    labels=True,
+)
+def supervised_lle(
+    X: NDArray[np.float64], spec: SupervisedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64]
+) -> Embedding:
+    """Embed by the neighbors of least supervised distance."""
+    nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.alpha, on_progress)
+    if spec.disconnected == "refuse":
+        require_whole(
+            nearest,
+            f"With alpha={spec.alpha:g}",
+            "Lower alpha, raise n_neighbors, or let every component fall onto a point: disconnected='collapse'.",
+        )
+    count = int(components(nearest).max()) + 1
+    embedding = lle_of(X, nearest, spec, on_progress)
+    figures = {
+        **embedding.figures,
+        "components": count,
+        "own_class": float((labels[nearest] == labels[:, None]).mean()),
+        "diameter": diameter,
+    }
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, _collapse_notes(count, spec.n_components))
+
+
+def _collapse_notes(count: int, p: int) -> tuple[Note, ...]:
+    """Return a note on the collapse of several components."""
+    if count == 1:
+        return ()
+    flat = min(p, count - 1)
+    message = (
+        f"The graph falls into {count} components. Each collapses to a point in the first {flat} of {p} dimensions, "
+        "where distances inside it mean nothing. A smaller alpha keeps the shape of the classes."
+    )
+    return (Note("components-collapsed", message),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolleSpec(LleSpec):
+    """Parameters of ISOLLE."""
+
+    n_graph: int | str = integer(
+        "auto",
+        "g, the neighbors of a point in the graph along which distances are measured. auto takes as few as connect it,"
+        " at least p + 2 and at most k; with k or more the result is LLE's.",
+        least=1,
+        words=("auto",),
+    )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points for the neighbors or for the graph."""
+        super().require_possible(n, d)
+        if isinstance(self.n_graph, int) and self.n_graph >= n:
+            raise TooFewPointsError(
+                f"n_graph={self.n_graph} needs more than {n} points.",
+                remedy=f"Give n_graph of at most {n - 1}, or more points.",
+                details={"n_points": n, "n_graph": self.n_graph},
+            )
+
+
+def geodesic_neighbors(
+    nearest: NDArray[np.int32], distances: NDArray[np.float64], k: int, on_progress: OnProgress
+) -> NDArray[np.int32]:
+    """Return the k nearest of each point by shortest paths (n, k), nearest first.
+
+    Parameters
+    ----------
+    nearest : (n, g) int32
+        A graph of one component, whose edges lead both ways.
+    distances : (n, g) float64
+        The lengths of its edges.
+    k : int
+        k < n.
+
+    """
+    n = len(nearest)
+    graph = symmetric_graph(nearest, distances)
+    reach = 2.0 * distances[:, -1]  # limit of the paths, doubled until k points are within it
+    reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
+    along = np.empty((n, k), np.int32)
+    pending = np.argsort(reach, kind="stable")
+    size = max(1, BLOCK_ENTRIES // n)
+    while len(pending):
+        late = []
+        for start in range(0, len(pending), size):
+            points = pending[start : start + size]
+            lengths = dijkstra(graph, indices=points, limit=float(reach[points].max()))
+            lengths[np.arange(len(points)), points] = np.inf
+            enough = np.isfinite(lengths).sum(axis=1) >= k
+            along[points[enough]] = smallest_of_rows(lengths[enough], k)
+            late.append(points[~enough])
+            on_progress(min(n - 1, n - len(pending) + start), n, "paths")
+        pending = np.concatenate(late)
+        reach[pending] *= 2
+    on_progress(n, n, "paths")
+    return along
+
+
+@Method(
+    spec=IsolleSpec,
+    title="ISOLLE",
+    about="LLE whose neighbors are the k nearest by shortest paths in a sparser graph, not by straight lines.",
+    source="Varini, Degenhard and Nattkemper 2006, Neurocomputing 69; survey arXiv 2011.10925",
+    growth="n^2, with a small constant: n numbers are looked through for each point",
+    reproducible=True,
+)
+def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the neighbors along the graph."""
+    k, p = spec.n_neighbors, spec.n_components
+    if isinstance(spec.n_graph, int):
+        g = spec.n_graph
+        nearest, distances = kneighbors(X, g, on_progress)
+        if g < k and components(nearest).max() > 0:
+            require_connected(X, nearest)
+    else:
+        nearest, distances = connected_neighbors(X, k, on_progress)
+        g = first_connecting(nearest, min(k, p + 2))
+    if g >= k:
+        require_connected(X, nearest[:, :k])
+        along = nearest[:, :k]
+    else:
+        along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
+    embedding = lle_of(X, along, spec, on_progress)
+    figures = {**embedding.figures, "n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
+    return Embedding(embedding.Y, embedding.eigenvalues, figures)
+
+
+def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
+    """Return the share of the nearest by straight lines that are not among the nearest along the graph."""
+    n = len(straight)
+    rows = np.arange(n)[:, None]
+    return float(1 - np.isin(straight + n * rows, along + n * rows).mean())

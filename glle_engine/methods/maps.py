@@ -1,0 +1,173 @@
+"""Maps of methods: functions from new points to places in an embedding.
+
+An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kernel PCA has another map
+(`glle_engine.methods.linear.scaling`). Methods on neighbors place a point by its nearest points of the data.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from glle_engine.base.errors import InvalidShapeError, OutOfRangeError
+from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.space import Space
+from glle_engine.base.validation import finite_matrix
+from glle_engine.graph.neighbors import kneighbors_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+_BLOCK_ENTRIES = 1 << 20
+
+
+class Map(ABC):
+    """Function from points (m, d) to their places (m, p) in an embedding, each independent of the others."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """The arrays by name that, with the data and the embedding, determine the map (`Method.restore`)."""
+
+    @abstractmethod
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the places (m, p) of a block of points (m, d)."""
+
+    def _row_entries(self) -> int:
+        """Return the entries of the working memory of a point."""
+        return self.n_features
+
+    def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
+        """Return the places (m, p) of points (m, d), in the unit of the training data.
+
+        Raises
+        ------
+        InvalidShapeError
+            For another number of features.
+        NotFiniteError
+        OutOfRangeError
+            If a place leaves the range of floating-point numbers.
+
+        """
+        data = finite_matrix(points)
+        if data.shape[1] != self.n_features:
+            raise InvalidShapeError(
+                f"The new points have shape {data.shape}; the training data have {self.n_features} features.",
+                remedy=f"Give a matrix of {self.n_features} columns.",
+                details={"shape": list(data.shape), "features": self.n_features},
+            )
+        rows = max(1, _BLOCK_ENTRIES // self._row_entries())
+        with np.errstate(over="ignore", invalid="ignore"):
+            places = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
+        Y = np.concatenate(places)
+        if not np.isfinite(Y).all():
+            raise OutOfRangeError(
+                "The places of the new points leave the range of floating-point numbers.",
+                remedy="Give them in the unit of the training data.",
+            )
+        return Y
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMap(Map):
+    """y = C (x - m).
+
+    Attributes
+    ----------
+    mean : (d,) float64
+    components : (p, d) float64
+        A row for each coordinate of the embedding.
+
+    """
+
+    mean: NDArray[np.float64]
+    components: NDArray[np.float64]
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+        return len(self.mean)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Mean and components."""
+        return {"mean": self.mean, "components": self.components}
+
+    @classmethod
+    def restore(cls, _data: object, _spec: object, _embedding: object, arrays: dict[str, NDArray[np.float64]]) -> Self:
+        """Return the map of its arrays (`glle_engine.methods.base.Method.restore`)."""
+        return cls(**arrays)
+
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray((points - self.mean) @ self.components.T)
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborMap(Map):
+    """Map of an embedding by the neighbors of a point in the data; points of the data get their rows.
+
+    Attributes
+    ----------
+    data : (n, d) float64
+    spec
+        Parameters of the method.
+    embedding
+        The embedding of the data.
+
+    """
+
+    data: NDArray[np.float64]
+    spec: Any
+    embedding: Any
+
+    @classmethod
+    def restore(cls, data: Callable[[], NDArray[np.float64]], spec: Any, embedding: Any, _arrays: object) -> Self:
+        """Return the map of an embedding of data (`glle_engine.methods.base.Method.restore`)."""
+        return cls(data(), spec, embedding)
+
+    @abstractmethod
+    def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the places (m, p) of points (m, q) in the space of the method."""
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a point, d."""
+        return int(self.data.shape[1])
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """No arrays: data and embedding determine the map."""
+        return {}
+
+    @cached_property
+    def space(self) -> Space:
+        """The space of the method."""
+        return Space.of(self.data, self.spec)
+
+    @cached_property
+    def points(self) -> NDArray[np.float64]:
+        """The data (n, q) in the space of the method."""
+        return np.ascontiguousarray(self.space.points(self.data))
+
+    def _row_entries(self) -> int:
+        return int(max(self.data.shape))
+
+    def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        located = np.ascontiguousarray(self.space.points(points))
+        nearest, distances = kneighbors_to(self.points, located, 1)
+        is_new = distances[:, 0] > 0
+        places = np.array(self.embedding.Y[nearest[:, 0]])
+        if is_new.any():
+            places[is_new] = self._among(located[is_new])
+        return places

@@ -1,0 +1,254 @@
+r"""Stochastic neighbor embedding, its symmetric variant, and elastic embedding: objectives of all pairs of points.
+
+SNE compares the conditional affinities of each point,
+
+.. math::
+    E(Y) = \frac{1}{n} \sum_i \sum_{j \ne i} p_{j|i} \log(p_{j|i} / q_{j|i}), \quad
+    q_{j|i} = \exp(-|y_i - y_j|^2) / \sum_{l \ne i} \exp(-|y_i - y_l|^2)
+
+with gradient :math:`\frac{2}{n} \sum_j (p_{j|i} - q_{j|i} + p_{i|j} - q_{i|j}) (y_i - y_j)` (Hinton and Roweis 2002,
+Eq. 4 and 5, with the mean over the points in place of the sum). Symmetric SNE compares the joint affinities,
+
+.. math::
+    E(Y) = \sum_{i \ne j} p_{ij} \log(p_{ij} / q_{ij}), \quad
+    q_{ij} = \exp(-|y_i - y_j|^2) / \sum_{k \ne l} \exp(-|y_k - y_l|^2)
+
+with gradient :math:`4 \sum_j (p_{ij} - q_{ij}) (y_i - y_j)` (Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and
+Hinton 2008, section 3.1).
+
+Elastic embedding: springs between near points, and a repulsion between all.
+
+.. math:: E(Y; \lambda) = \sum_{i \ne j} w^+_{ij} |y_i - y_j|^2 + \lambda \sum_{i \ne j} w^-_{ij} \exp(-|y_i - y_j|^2)
+
+with gradient :math:`4 \sum_j (w^+_{ij} - \lambda w^-_{ij} e^{-|y_i - y_j|^2}) (y_i - y_j)` (Carreira-Perpinan 2010,
+Eq. 2 and 6). :math:`w^+` are the joint affinities of a perplexity, of sum one, and :math:`w^-` is divided by its sum
+over all pairs. So lambda depends neither on the unit of the data nor on the number of points. Small lambda is Laplacian
+eigenmaps. The homotopy raises lambda from there, and starts each descent at the end of the last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import xlogy
+
+from glle_engine.graph.relations import Distances
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.neighbor_embedding import affinities
+from glle_engine.methods.neighbor_embedding.affinities import (
+    DescentSpec,
+    conditional_affinities,
+    joint_affinities,
+    perplexity_notes,
+)
+from glle_engine.methods.neighbor_embedding.descent import (
+    attraction,
+    attraction_factor,
+    descend,
+    gaussian_sums,
+    row_blocks,
+    squared_distances,
+)
+from glle_engine.methods.parameters import choice, integer, number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
+    from glle_engine.methods.neighbor_embedding.descent import Objective
+
+_LEAST_TOTAL = 1e-200
+_HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
+_USUAL_ITERATIONS = 90  # of each descent
+
+
+def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
+    """Return the objective of SNE, in nats.
+
+    Parameters
+    ----------
+    entropy : float
+        Mean entropy of the conditional affinities of the data.
+    joint : (n, n) float64
+        Joint affinities of the data; the attraction is symmetric, so the objective needs no others.
+
+    """
+    degrees = joint.sum(axis=1)
+
+    def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        n = len(Y)
+        pulled, gradient = attraction(joint, degrees, Y)
+        squares = np.einsum("ij,ij->i", Y, Y)
+        spread, log_total = np.zeros_like(Y), 0.0
+        for rows in row_blocks(n):
+            shares = squared_distances(Y, squares, rows, slice(0, n))
+            least = shares.min(axis=1)
+            np.subtract(least[:, None], shares, out=shares)
+            np.exp(shares, out=shares)
+            total = shares.sum(axis=1)
+            shares /= total[:, None]
+            log_total += float(np.log(total).sum() - least.sum())
+            spread[rows] += Y[rows] - shares @ Y
+            spread += shares.sum(axis=0)[:, None] * Y - shares.T @ Y[rows]
+        return pulled - entropy + log_total / n, gradient - (2 / n) * spread
+
+    return objective
+
+
+def joint_divergence(P: NDArray[np.float64]) -> Objective:
+    """Return the objective of symmetric SNE, in nats, for joint affinities P (n, n)."""
+    degrees = P.sum(axis=1)
+    constant = float(xlogy(P, P).sum())
+
+    def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        pulled, gradient = attraction(P, degrees, Y)
+        shift = 0.0
+        sums = gaussian_sums(Y)
+        if sums.total < _LEAST_TOTAL:  # relative to the nearest pair nothing underflows
+            shift = sums.least
+            sums = gaussian_sums(Y, shift=shift)
+        value = constant + pulled + math.log(sums.total) - shift
+        return value, gradient - (4 / sums.total) * sums.spread(Y)
+
+    return objective
+
+
+def _run(
+    X: Data, spec: DescentSpec, on_progress: OnProgress, start: NDArray[np.float64] | None, *, symmetric: bool
+) -> Embedding:
+    P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
+    entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
+    joint = joint_affinities(P)
+    del P
+    descent = descend(
+        joint_divergence(joint) if symmetric else mean_divergence(entropy, joint),
+        affinities.begin(X, spec, joint, start),
+        attraction_factor(joint),
+        max_iter=spec.max_iter,
+        tol=spec.tol,
+        on_progress=on_progress,
+    )
+    figure = "kl_divergence" if symmetric else "mean_kl_divergence"
+    return affinities.embedding_of(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
+
+
+@Method(
+    spec=DescentSpec,
+    title="Stochastic neighbor embedding",
+    about="Minimises the divergence between the affinities that each point has to the others, Gaussian in the data "
+    "and Gaussian in the embedding.",
+    source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+    """Embed by conditional affinities."""
+    return _run(X, spec, on_progress, start, symmetric=False)
+
+
+@Method(
+    spec=DescentSpec,
+    title="Symmetric stochastic neighbor embedding",
+    about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
+    source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def symmetric_sne(
+    X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
+    """Embed by joint affinities."""
+    return _run(X, spec, on_progress, start, symmetric=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticSpec(DescentSpec):
+    """Parameters of elastic embedding."""
+
+    repulsion: float = number(
+        100.0, "lambda, the strength of the repulsion; both kinds of weights have sum one.", above=0
+    )
+    repulsive_weights: str = choice(
+        "distances",
+        "w-, the repulsive weights: squared distances in the data, or one for all pairs.",
+        "distances",
+        "one",
+    )
+    homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
+
+    def cost(self, row: str, n: int, d: int) -> Cost:
+        """Return the expected cost of all descents of the homotopy."""
+        return estimate(row, n, d, steps=min(self.max_iter, _USUAL_ITERATIONS) * self.homotopy)
+
+
+def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
+    """Return w- (n, n), symmetric, zero on the diagonal, of sum one."""
+    n = len(X)
+    if kind == "one":
+        weights = np.full((n, n), 1.0 / (n * (n - 1)))
+        np.fill_diagonal(weights, 0.0)
+        return weights
+    weights = X.known**2 if isinstance(X, Distances) else cdist(X, X, "sqeuclidean")
+    weights /= weights.max()  # keeps the sum finite in any unit
+    weights /= weights.sum()
+    return np.asarray(weights)
+
+
+def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float64], strength: float) -> Objective:
+    """Return E(Y; lambda) as an objective; weights (n, n), symmetric."""
+    degrees = attractive.sum(axis=1)
+
+    def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        pulled, gradient = attraction(attractive, degrees, Y)
+        sums = gaussian_sums(Y, repulsive)
+        return pulled + strength * sums.total, gradient - (4 * strength) * sums.spread(Y)
+
+    return objective
+
+
+def strengths(last: float, count: int) -> NDArray[np.float64]:
+    """Return the values of lambda of a homotopy (count,), growing geometrically to the last."""
+    values = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
+    values[-1] = last
+    return values
+
+
+@Method(
+    spec=ElasticSpec,
+    title="Elastic embedding",
+    about="Springs pull neighbors together, and a Gaussian repulsion, stronger for points far apart in the data, "
+    "keeps all apart; lambda weighs the two.",
+    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    by_distances=True,
+    growth="n^2 an iteration, and n^3 once",
+)
+def elastic_embedding(
+    X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
+) -> Embedding:
+    """Embed by springs and repulsion."""
+    P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
+    attractive = joint_affinities(P)
+    del P
+    repulsive = repulsive_weights(X, spec.repulsive_weights)
+    factor = attraction_factor(attractive)
+    Y = affinities.begin(X, spec, attractive, start)
+    iterations = evaluations = 0
+    for strength in strengths(spec.repulsion, spec.homotopy):
+        descent = descend(
+            elastic_energy(attractive, repulsive, strength),
+            Y,
+            factor,
+            max_iter=spec.max_iter,
+            tol=spec.tol,
+            on_progress=on_progress,
+        )
+        Y = descent.Y
+        iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
+    total = replace(descent, iterations=iterations, evaluations=evaluations)
+    return affinities.embedding_of(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
