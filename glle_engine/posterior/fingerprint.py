@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.draw import DrawKey
 from glle_engine.posterior.fit import fit
+from glle_engine.posterior.sampler import DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
@@ -15,6 +14,7 @@ from glle_engine.base.errors import (
 )
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Diagnostics
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import (
@@ -28,21 +28,18 @@ from glle_engine.base.validation import (
 )
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.graph.adaptive import kept_candidates
-from glle_engine.graph.bridging import bridge
-from glle_engine.graph.connectivity import closed_classes, edges, require_connected
+from glle_engine.graph.connectivity import bridge, closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.neighbors import kneighbors, search_figures
 from glle_engine.graph.relations import Distances, coordinates, locate
 from glle_engine.graph.sparse import SparsePoints, require_possible
-from glle_engine.posterior.findings.diagnosis import diagnose, given_figures, landmark_note
-from glle_engine.posterior.findings.trust import of_chosen_noise
-from glle_engine.posterior.placement.landmarks import chosen_landmarks
-from glle_engine.posterior.placement.law import Points, of_all_points
+from glle_engine.linalg.nearest.landmarks import chosen_landmarks
+from glle_engine.posterior.findings import diagnose, given_figures, landmark_note, of_chosen_noise
+from glle_engine.posterior.placement import Points, of_all_points
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.constrained import constrained_law
-from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.lle import frame_weights, lle_weights, tangent_frames
 from glle_engine.weights.published import published_law
-from glle_engine.weights.tangent import frame_weights, tangent_frames
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -71,7 +68,7 @@ def fit(
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
     for some points that cover the data, and the others are placed by weights on these
     (`glle_engine.posterior.placement`). With ``noise="auto"`` both laws of the noise are fitted, and the specification
-    of the result names the better one (`glle_engine.posterior.findings.trust`).
+    of the result names the better one (`glle_engine.posterior.findings`).
 
     Parameters
     ----------
@@ -356,6 +353,6 @@ def reference_embedding(
 
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
-    require_known_names(FitSpec, parameters)
+    require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # with the word "auto"
     return replace(spec or FitSpec(), **values)

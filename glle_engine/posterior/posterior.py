@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.base import npz
-from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.errors import InvalidParameterError, StorageError
 from glle_engine.base.parameters import check_integer, check_positive
+from glle_engine.base.results import Diagnostics, PointResult
 from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix, is_sparse, require_enough_points, require_training_data
@@ -20,10 +20,9 @@ from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.graph.relations import Distances
-from glle_engine.posterior.draw import Draw, DrawKey
-from glle_engine.posterior.placement.draws import LandmarkSampler, Placement
-from glle_engine.posterior.placement.out_of_sample import Extension, extend, reconstruct
-from glle_engine.posterior.sampler import Sampler
+from glle_engine.posterior import npz
+from glle_engine.posterior.placement import Extension, extend, reconstruct
+from glle_engine.posterior.sampler import Draw, DrawKey, Placement, Sampler
 from glle_engine.posterior.summary import Summary, summarize
 from glle_engine.weights.gaussian import WeightLaw
 
@@ -33,17 +32,36 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.results import Note
     from glle_engine.base.spec import Align, Source
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 
+# The arrays of a posterior by name, and where they are in it.
+_ARRAYS = {
+    "neighbors": "neighbors",
+    "mean": "law.mean",
+    "covariance_factor": "law.factor",
+    "prior_factor": "law.prior_factor",
+    "sigma": "law.sigma",
+    "kept": "law.kept",
+    "flatness": "flatness",
+    "embedding": "embedding",
+    "eigenvalues": "eigenvalues",
+    "order": "order",
+    "pins": "pins",
+    "landmarks": "landmarks",
+    "center": "center",
+    "scale": "scale",
+}
+_REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
 _ROUNDING = 1e-6  # of sums of weights in a file, relative to the largest
 _MAX_WEIGHT = 2.0**480  # in a file: the squares of sums of weights and their residuals stay finite
 _MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Posterior:
+class Posterior(PointResult):
     """Posterior over LLE's reconstruction weights, as `glle_engine.posterior.fit` returns it. Arrays are read-only.
 
     Attributes
@@ -118,6 +136,11 @@ class Posterior:
         return self.law.sigma
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """Warnings and findings of the fit."""
+        return self.diagnostics.notes
+
+    @property
     def n_points(self) -> int:
         """The number of points, n."""
         return len(self.neighbors)
@@ -139,12 +162,10 @@ class Posterior:
         return self.eigenproblem.lane_solver(self._reference)
 
     @cached_property
-    def sampler(self) -> Sampler | LandmarkSampler:
+    def sampler(self) -> Sampler:
         """Sampler of the draws."""
-        if self.placement is None:
-            return Sampler(self.law, self.eigenproblem, self.lane_solver, self._reference)
-        law = self.law.at(self.placement.landmarks)
-        return LandmarkSampler(Sampler(law, self.eigenproblem, self.lane_solver, self._reference), self.placement)
+        law = self.law if self.placement is None else self.law.at(self.placement.landmarks)
+        return Sampler(law, self.eigenproblem, self.lane_solver, self._reference, self.placement)
 
     @cached_property
     def _reference(self) -> NDArray[np.float64]:
@@ -219,15 +240,14 @@ class Posterior:
         scale: float = 1.0,
         source: Source = "posterior",
         align: Align = "procrustes",
-        threads: int = 1,
     ) -> Iterator[Draw]:
-        """Yield draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
+        """Return draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
 
-        `threads` threads compute them.
+        Threads may compute parts of a range at once, each by a separate call.
         """
         count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
-        return self.sampler.draws(keys, source, align, threads)
+        return self.sampler.draws(keys, source, align)
 
     def draws_of(
         self,
@@ -235,10 +255,9 @@ class Posterior:
         *,
         source: Source = "posterior",
         align: Align = "procrustes",
-        threads: int = 1,
     ) -> Iterator[Draw]:
-        """Yield the draws of keys (index, seed, scale) in their order, each as `draw` returns it."""
-        return self.sampler.draws(keys, source, align, threads)
+        """Return the draws of keys (index, seed, scale) in their order, each as `draw` returns it."""
+        return self.sampler.draws(keys, source, align)
 
     def summary(
         self,
@@ -256,7 +275,7 @@ class Posterior:
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
         """Attach new points (m, d) to the data X (n, d) of the fit, to place them in any draw.
 
-        Errors as for `glle_engine.posterior.placement.out_of_sample.extend`.
+        Errors as for `glle_engine.posterior.placement.extend`.
         """
         return extend(
             X,
@@ -309,22 +328,7 @@ class Posterior:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""
-        named: dict[str, NDArray[Any] | None] = {
-            "neighbors": self.neighbors,
-            "mean": self.law.mean,
-            "covariance_factor": self.law.factor,
-            "prior_factor": self.law.prior_factor,
-            "sigma": self.law.sigma,
-            "kept": self.law.kept,
-            "flatness": self.flatness,
-            "embedding": self.embedding,
-            "eigenvalues": self.eigenvalues,
-            "order": self.order,
-            "pins": self.pins,
-            "landmarks": self.landmarks,
-            "center": self.center,
-            "scale": self.scale,
-        }
+        named = {name: attrgetter(path)(self) for name, path in _ARRAYS.items()}
         return {name: array for name, array in named.items() if array is not None}
 
     def head(self) -> dict[str, Any]:
@@ -341,35 +345,39 @@ class Posterior:
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the posterior of `head` and `arrays`, without computation."""
         spec = FitSpec.from_dict(head["spec"])
-        law = WeightLaw(
-            mean=arrays["mean"],
-            factor=arrays["covariance_factor"],
-            prior_mean=head["prior_mean"],
-            prior_factor=arrays.get("prior_factor"),
-            constrained=spec.variant == "constrained",
-            sigma=arrays.get("sigma"),
-            kept=arrays.get("kept"),
-        )
+        given: dict[str, Any] = {
+            path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
+        }
+        of_law = {path.removeprefix("law."): array for path, array in given.items() if path.startswith("law.")}
         return cls(
             spec=spec,
-            neighbors=arrays["neighbors"],
-            law=law,
-            embedding=arrays["embedding"],
-            eigenvalues=arrays["eigenvalues"],
-            order=arrays["order"],
-            pins=arrays["pins"],
-            flatness=arrays.get("flatness"),
+            law=WeightLaw(prior_mean=head["prior_mean"], constrained=spec.variant == "constrained", **of_law),
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
             data_sha256=head.get("data_sha256"),
-            landmarks=arrays.get("landmarks"),
-            center=arrays.get("center"),
-            scale=arrays.get("scale"),
+            **{path: array for path, array in given.items() if "." not in path},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior to one uncompressed .npz file, without pickle, replacing `path` atomically."""
         npz.save(path, self.head(), self.arrays())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a posterior of this class; errors as for `glle_engine.load`."""
+        head, arrays = npz.load(path)
+        try:
+            head = {**head, "prior_mean": check_positive("prior_mean", head["prior_mean"], zero=True)}
+            posterior = cls.from_parts(head, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+            _require_arrays(posterior)
+            _require_graph(posterior)
+            _require_weights(posterior.law)
+            _require_embedding(posterior)
+        except StorageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # a GlleError is a ValueError
+            raise npz.inconsistent(f"its head or an array is missing or wrong ({error!r})") from error
+        return posterior
 
 
 def load(path: str | os.PathLike[str]) -> Posterior:
@@ -384,19 +392,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         When the file has another format, is damaged, or its contents are not those of one posterior.
 
     """
-    head, arrays = npz.load(path)
-    try:
-        head = {**head, "prior_mean": check_positive("prior_mean", head["prior_mean"], zero=True)}
-        posterior = Posterior.from_parts(head, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        _require_arrays(posterior)
-        _require_graph(posterior)
-        _require_weights(posterior.law)
-        _require_embedding(posterior)
-    except StorageError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # a GlleError is a ValueError
-        raise npz.inconsistent(f"its head or an array is missing or wrong ({error!r})") from error
-    return posterior
+    return Posterior.load(path)
 
 
 def _require_arrays(posterior: Posterior) -> None:

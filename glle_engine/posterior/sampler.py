@@ -1,37 +1,170 @@
-"""Draws of embeddings, alone or several at once with the same bits."""
+r"""Draws of embeddings, alone or several at once with the same bits, and their keys.
+
+A posterior on landmarks draws the landmarks by the eigenproblem, the other points by drawn weights on them. The normals
+of landmark i are row i of the draw's stream, those of other point q row :math:`4 \lceil m / 4 \rceil + q`, so that the
+weights of a point depend on (seed, index) and the point only.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.parameters import check_choice, check_integer
+from glle_engine.base.parameters import check_choice, check_integer, check_positive
+from glle_engine.base.results import PointResult, brief
 from glle_engine.base.spec import Align, Source
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
-from glle_engine.posterior.draw import Draw
+from glle_engine.weights.gaussian import GROUP, place, sample_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.eigen.eigenproblem import Eigenproblem
-    from glle_engine.posterior.draw import DrawKey
     from glle_engine.weights.gaussian import WeightLaw
 
 T = TypeVar("T")
-R = TypeVar("R")
+_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
+
+
+@dataclass(frozen=True)
+class DrawKey:
+    """Key of a draw within a posterior; numpy numbers become Python's, so that keys are JSON-able.
+
+    Attributes
+    ----------
+    index, seed : int
+        Position in a random stream, and the stream; in [0, 2^64).
+    scale : float
+        Factor on the covariance of the weights, >= 0.
+
+    Raises
+    ------
+    InvalidParameterError
+        For a value outside its domain.
+
+    """
+
+    index: int
+    seed: int = 0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", check_integer("index", self.index, 0, counter=True))
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
+        object.__setattr__(self, "scale", check_positive("scale", self.scale, zero=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Draw(PointResult):
+    """Embedding drawn from a posterior, a pure function of the posterior and the first five fields.
+
+    Attributes
+    ----------
+    index, seed, scale
+        See `DrawKey`.
+    source : {"posterior", "prior"}
+    align : {"procrustes", "none"}
+    embedding : (n, p) float64
+        (1/n) Y^T Y = I; columns sum to zero for constrained posteriors.
+    eigenvalues : (p,) float64, ascending
+        Of M = (I - W)^T (I - W), without the constant's.
+    diagnostics : dict
+        JSON-able: "solver" that was accepted, "steps", "deviation" of the acceptance test, |y| at the "pin", solvers
+        that were "rejected", "next_eigenvalue", and "disparity" to the reference embedding.
+
+    """
+
+    index: int
+    seed: int
+    scale: float
+    source: Source
+    align: Align
+    embedding: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    diagnostics: dict[str, Any]
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Points that are no landmarks, and the law of their weights.
+
+    Attributes
+    ----------
+    law : WeightLaw
+        Of all n points.
+    neighbors : (n, k) int32
+        Landmarks near each point, as points.
+    landmarks : (m,) int32
+        Ascending.
+
+    """
+
+    law: WeightLaw
+    neighbors: NDArray[np.int32]
+    landmarks: NDArray[np.int32]
+
+    @cached_property
+    def others(self) -> NDArray[np.intp]:
+        """The points that are no landmarks, ascending."""
+        return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
+
+    def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the positions (r, k) of the neighbors of points (r,) among the landmarks."""
+        return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
+
+    def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
+        """Return the weights (n, k) of all points in a draw, by those of the landmarks (m, k)."""
+        weights = np.empty(self.neighbors.shape)
+        weights[self.landmarks] = known
+        for rows, counter in self._blocks():
+            points = self.others[rows]
+            weights[points] = self.law.at(points).draw((key.seed, key.index), key.scale, source, counter)
+        return weights
+
+    def place(self, draws: list[Draw]) -> list[Draw]:
+        """Return draws of the landmarks, of one source, with the places of all points."""
+        wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
+        for whole, draw in zip(wholes, draws, strict=True):
+            whole[self.landmarks] = draw.embedding
+        for start in range(0, len(draws), LANES):
+            self._fill(draws[start : start + LANES], wholes[start : start + LANES])
+        return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
+
+    def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
+        """Write the places of the other points in at most `LANES` draws."""
+        filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
+        p = draws[0].embedding.shape[1]
+        values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
+        streams = [(draw.seed, draw.index, math.sqrt(draw.scale)) for draw in filled]
+        for rows, counter in self._blocks():
+            points = self.others[rows]
+            weights = sample_lanes(streams, *self.law.at(points).gaussian(draws[0].source), counter)
+            places = np.empty(len(points) * p * LANES)
+            place((0,) * LANES, self.positions(points).astype(np.int64), weights.ravel(), values, places)
+            for lane, whole in enumerate(wholes):
+                whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
+
+    def _blocks(self) -> Iterator[tuple[slice, int]]:
+        """Yield slices of the other points with the counters of the stream at which their normals begin."""
+        k, n = self.neighbors.shape[1], len(self.others)
+        size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
+        first = -(-len(self.landmarks) // GROUP)
+        for start in range(0, n, size):
+            yield slice(start, min(start + size, n)), (first + start // GROUP) * k
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +179,8 @@ class Sampler:
         Solver of several draws at once.
     reference : (n, p) float64
         Embedding that draws are aligned to.
+    placement : Placement, optional
+        Of the points that are no landmarks; law, problem and reference are then of the landmarks.
 
     """
 
@@ -53,22 +188,27 @@ class Sampler:
     problem: Eigenproblem
     solver: LaneSolver | None
     reference: NDArray[np.float64]
+    placement: Placement | None = None
 
     def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
         """Return the weights (n, k) of one draw."""
         self._check_source(source)
-        return self.law.draw((key.seed, key.index), key.scale, source)
+        weights = self._weights(key, source)
+        return weights if self.placement is None else self.placement.complete(weights, key, source)
 
-    def draws(self, keys: Iterable[DrawKey], source: Source, align: Align, threads: int = 1) -> Iterator[Draw]:
-        """Yield the draws of keys, in their order.
-
-        A draw depends on its key only. The lanes and the thread that compute it do not change its bits.
-        """
+    def draws(self, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
+        """Return the draws of keys, in their order, each computed when it is needed; a draw depends on its key only."""
         self._check_source(source)
         check_choice("align", align, get_args(Align))
-        threads = check_integer("threads", threads, 1)
-        for group in ordered_map(lambda keys: self._solve(keys, source, align), self._groups(keys), threads):
-            yield from group
+        groups = _split(keys, LANES if self.solver else 1)
+        drawn = itertools.chain.from_iterable(self._solve(group, source, align) for group in groups)
+        if self.placement is None:
+            return drawn
+        return itertools.chain.from_iterable(map(self.placement.place, _split(drawn, LANES)))
+
+    def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
+        """Return the weights of one draw of the points of the eigenproblem."""
+        return self.law.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
         check_choice("source", source, get_args(Source))
@@ -77,12 +217,6 @@ class Sampler:
                 "The published direct method has no prior to draw from.",
                 remedy="Use source='posterior', or method='em', or variant='constrained'.",
             )
-
-    def _groups(self, keys: Iterable[DrawKey]) -> Iterator[list[DrawKey]]:
-        """Yield the keys in groups as large as the lanes."""
-        remaining = iter(keys)
-        while group := list(itertools.islice(remaining, LANES if self.solver else 1)):
-            yield group
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
         """Return the draws of a group; a key that the lanes reject is solved alone."""
@@ -102,7 +236,7 @@ class Sampler:
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
         """Solve for one key without lanes."""
-        return self.problem.solve(self.weights(key, source), self.reference.shape[1], rejected=rejected)
+        return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
         """Scale eigenvectors to an embedding (GLLE Eq. 37-43), and align it."""
@@ -113,16 +247,7 @@ class Sampler:
         return Draw(key.index, key.seed, key.scale, source, align, embedding, pairs.values, diagnostics)
 
 
-def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """Yield function(item) in the order of the items, at most 2 * threads + 1 items ahead of the consumer."""
-    if threads == 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        pending: deque[Future[R]] = deque()
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) > 2 * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+def _split(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield items in lists of a size, the last one shorter."""
+    remaining = iter(items)
+    return iter(lambda: list(itertools.islice(remaining, size)), [])

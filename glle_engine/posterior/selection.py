@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, brief
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix
+from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
@@ -118,14 +118,7 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as a JSON-able dictionary."""
-        return {
-            "n_neighbors": self.n_neighbors,
-            "n_components": self.n_components,
-            "intrinsic_dimension": self.intrinsic_dimension,
-            "neighbors_curve": [vars(row) for row in self.neighbors_curve],
-            "components_curve": [vars(row) for row in self.components_curve],
-            "notes": [asdict(note) for note in self.notes],
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def advise(
@@ -295,7 +288,4 @@ def _spectrum(
     count = min(max_components, len(X) - 3)
     _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), count + 1)
     values = pairs.values
-    return tuple(
-        ComponentsRow(p, float(values[p - 1]), float((values[p] - values[p - 1]) / values[p]))
-        for p in range(1, count + 1)
-    )
+    return tuple(ComponentsRow(p, float(values[p - 1]), relative_gap(values, p)) for p in range(1, count + 1))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.posterior.draw import Draw
+    from glle_engine.posterior.sampler import Draw
 
 # Mean disparity of draws to the reference: above it they share less than a quarter of their variance with it. Measured
 # over 40 draws at k = 10: .01 to .19 on rolls and sheets, .28 on the digits, .83 on the standardised wine data.
@@ -27,7 +26,7 @@ UNRELATED = 0.75
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class Summary(PointResult):
     r"""Summary of m draws of n points.
 
     Attributes

@@ -1,5 +1,4 @@
 """Cost of a fit and of draws before the work: seconds and bytes from the fill of the factors.
 
-Start with `estimate`; `drawing` has the cost of the draws of a fitted posterior. `factorization` predicts fill and
-operations; `rates` has the measured constants.
+Start with `estimate`; `rates` predicts fill and operations, and has the measured constants.
 """

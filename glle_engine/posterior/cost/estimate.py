@@ -1,4 +1,4 @@
-"""Estimate of the cost of a fit and of its draws."""
+"""Estimate of the cost of a fit and of its draws, and of the draws of a fitted posterior."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
-from glle_engine.base.cost import Cost, largest
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
+from glle_engine.graph.neighbors import all_pairs_seconds, approximate_seconds, search_cost
 from glle_engine.graph.relations import Distances, locate
-from glle_engine.graph.search_cost import approximate_seconds, search_cost
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.cost import rates
-from glle_engine.posterior.cost.factorization import MAX_ANALYSED, Factorization, Work, sample, sample_rows
+from glle_engine.posterior.cost.rates import MAX_ANALYSED, Factorization, Work, count_work, sample, sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +23,38 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from glle_engine.graph.relations import Data
-
+    from glle_engine.posterior.posterior import Posterior
 
 _ENTRY = 1e-7  # seconds to sort a distance among those of its row, of some thousand
 _GROWTH = 1.1  # of the approximate search, in place of n log n
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Expected cost on one processor core.
+
+    Attributes
+    ----------
+    seconds : float
+    bytes : float
+        Peak working memory, without the data.
+
+    """
+
+    seconds: float
+    bytes: float
+
+
+def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
+    """Return the largest affordable size from `least` to `most`, or None; smaller sizes cost no more."""
+    if is_affordable(most):
+        return most
+    if not is_affordable(least):
+        return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if is_affordable(middle) else (least, middle)
+    return least
 
 
 class Search(NamedTuple):
@@ -211,7 +238,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     """Estimate the seconds and bytes of a fit and of its draws, in a small part of the time of the fit.
 
     The graph of few points is searched and analysed; for many points that of a subsample, and the work is extrapolated
-    (`glle_engine.posterior.cost.factorization`). Seconds follow from measured constants, and not from the machine, so
+    (`glle_engine.posterior.cost.rates`). Seconds follow from measured constants, and not from the machine, so
     that equal requests have equal estimates.
 
     Parameters
@@ -236,7 +263,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     True
 
     """
-    require_known_names(FitSpec, parameters)
+    require_known_names(parameters, FitSpec.parameters())
     given, values = finite_matrix(X), dict[str, Any](**parameters)
     spec = replace(spec or FitSpec(), **values).of_points(len(given))
     data = locate(given, spec)
@@ -246,3 +273,68 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     require_pairs(len(data), spec.n_components)
     search, factorization = Search.of(data, spec), Factorization.of(data, spec.n_neighbors)
     return Estimate(n, data.shape[1], spec, search, factorization)
+
+
+class DrawCost(NamedTuple):
+    """Expected cost of draws on one core.
+
+    Attributes
+    ----------
+    seconds : float
+        Of a draw alone, whose unused lanes repeat it.
+    each_seconds : float
+        Of one of many draws.
+    bytes : float
+        Peak memory of a process that draws, with the posterior.
+
+    """
+
+    seconds: float
+    each_seconds: float
+    bytes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return {name: float(f"{value:.3g}") for name, value in self._asdict().items()}
+
+
+def draw_cost(posterior: Posterior) -> DrawCost:
+    """Return the expected cost of the draws of a posterior, without factors and without their structure.
+
+    The fill of the elimination order is counted, in the time and memory of the graph, even if it is a forged one.
+
+    Examples
+    --------
+    >>> from glle_engine import fit, manifolds
+    >>> cost = draw_cost(fit(manifolds.make("swiss_roll", 1000, seed=0).X))
+    >>> cost.seconds < 0.1 and cost.bytes < 1e8
+    True
+
+    """
+    pattern, spec = posterior.eigenproblem.pattern, posterior.spec
+    n, placed = len(pattern.neighbors), posterior.n_points - len(pattern.neighbors)
+    work = count_work(pattern)
+    each = rates.draw_seconds(n, work, spec) + rates.placing_seconds(placed, spec)
+    nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(posterior.n_points, n, 0, spec)
+    alone = rates.lanes(n, spec) * each
+    if (classes := len(posterior.pins)) > 1:  # no lanes
+        alone += rates.pivoting_seconds(n, work) + rates.null_seconds(n, work, classes)
+        each = alone
+        nbytes += rates.null_bytes(n, classes)
+    return DrawCost(alone, each, nbytes)
+
+
+def refit_seconds(posterior: Posterior, d: int) -> float:
+    """Return the expected seconds of a fit of the same specification to other points with d features.
+
+    The search is the faster one of all pairs and the approximate one: an exact search of data of few dimensions takes
+    no longer, and the data are not in a posterior.
+    """
+    pattern, spec = posterior.eigenproblem.pattern, posterior.spec
+    n = len(pattern.neighbors)
+    work = count_work(pattern)
+    search = min(all_pairs_seconds(posterior.n_points, d), approximate_seconds(posterior.n_points, d))
+    embedding = rates.mean_seconds(n, work, spec)
+    if n > DENSE_BELOW:
+        embedding += rates.order_seconds(n, work, float(spec.n_components), spec)
+    return search + rates.weights_seconds(posterior.n_points, d, spec) + embedding

@@ -1,38 +1,27 @@
 """A draw is a pure function of (posterior, seed, index, scale, source)."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import warnings
-from typing import TYPE_CHECKING, Any, get_args
+from itertools import combinations
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
 
-from glle_engine import DrawKey, Posterior, fit, load
-from glle_engine.base import npz
+from glle_engine import DrawKey, Posterior, fit, load, manifolds
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError, StorageError
 from glle_engine.base.spec import Source
-from glle_engine.eigen.fallbacks import few_points
+from glle_engine.eigen.lu import few_points
 from glle_engine.linalg.procrustes import disparity, procrustes_rotation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-
-def test_draw_731_alone_and_in_a_batch(posterior: Posterior) -> None:
-    """The same bits, whatever was drawn before."""
-    alone = posterior.draw(731, seed=5, scale=0.3)
-    batch = {d.index: d for d in posterior.draws(4, first=729, seed=5, scale=0.3)}
-    assert list(batch) == [729, 730, 731, 732]
-    assert alone.embedding.tobytes() == batch[731].embedding.tobytes()
-    assert alone.eigenvalues.tobytes() == batch[731].eigenvalues.tobytes()
-    assert alone.diagnostics == batch[731].diagnostics
+from glle_engine.metrics.ranks import trustworthiness
+from glle_engine.posterior import npz
+from glle_engine.posterior.summary import summarize
 
 
 def _bits(X: NDArray[np.float64]) -> bytes:
@@ -45,13 +34,10 @@ def test_another_process_draws_the_same_bits(sheet: NDArray[np.float64]) -> None
         assert pool.apply(_bits, (sheet,)) == _bits(sheet)
 
 
-def test_what_changes_a_draw(posterior: Posterior) -> None:
+@pytest.mark.parametrize("other", [{"index": 1}, {"seed": 1}, {"scale": 2.0}, {"source": "prior"}])
+def test_what_changes_a_draw(posterior: Posterior, other: dict[str, Any]) -> None:
     """Index, seed, scale and source each give another draw."""
-    base = posterior.draw(0).embedding
-    others: list[dict[str, Any]] = [{"index": 1}, {"seed": 1}, {"scale": 2.0}, {"source": "prior"}]
-    for other in others:
-        options = {"index": 0, **other}
-        assert not np.array_equal(base, posterior.draw(options.pop("index"), **options).embedding)
+    assert not np.array_equal(posterior.draw(0).embedding, posterior.draw(**{"index": 0, **other}).embedding)
 
 
 def test_alignment(posterior: Posterior) -> None:
@@ -69,6 +55,7 @@ def test_alignment(posterior: Posterior) -> None:
     [
         ({"index": -1}, "index"),
         ({"index": 2**64}, "2^64"),
+        *(({"index": value}, "integer") for value in (np.True_, True, np.float64(1), "1", np.arange(2), None)),
         ({"seed": 1.5}, "seed"),
         ({"scale": -1}, "scale"),
         ({"scale": float("nan")}, "scale"),
@@ -79,68 +66,23 @@ def test_alignment(posterior: Posterior) -> None:
 def test_impossible_draws_name_the_remedy(posterior: Posterior, options: dict[str, Any], word: str) -> None:
     """Each argument outside its domain is an error that names it."""
     with pytest.raises(InvalidParameterError) as caught:
-        posterior.draw(options.pop("index", 0), **options)
+        posterior.draw(**{"index": 0, **options})
     assert word in str(caught.value)
 
 
 def test_numpy_numbers_ask_for_the_same_draws(posterior: Posterior) -> None:
-    """An index of `np.arange` is an index; keys, draws and weights are those of Python's numbers."""
-    key: Any = DrawKey(np.uint8(255), np.uint64(3), np.float32(0.5))  # type: ignore[arg-type]  # as clients have them
-    assert key == DrawKey(255, 3, 0.5)
+    """An index of `np.arange` is an index; keys, draws, summaries and weights are those of Python's numbers."""
+    one, two, seed, scale = np.int64(1), np.uint8(2), np.int8(3), np.float32(0.5)
+    key: Any = DrawKey(two, seed, scale)  # type: ignore[arg-type] # as clients have them
+    assert key == DrawKey(2, 3, 0.5)
     assert [type(value) for value in vars(key).values()] == [int, int, float]
-    expected = posterior.draw(255, seed=3, scale=0.5)
-    drawn = posterior.draw(np.uint8(255), seed=np.int64(3), scale=np.float32(0.5))  # type: ignore[arg-type]
-    assert json.dumps([drawn.index, drawn.seed, drawn.scale]) == "[255, 3, 0.5]"
-    assert drawn.embedding.tobytes() == expected.embedding.tobytes()
-    several = posterior.draws(np.int64(2), first=np.uint8(254), seed=np.int8(3), scale=np.float64(0.5))  # type: ignore[arg-type]
-    assert [one.embedding.tobytes() for one in several][1] == expected.embedding.tobytes()
-    summary = posterior.summary(np.int64(3), first=np.int64(1))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(summary.consensus, posterior.summary(3, first=1).consensus)
-    np.testing.assert_array_equal(posterior.weights(np.int64(4)), posterior.weights(4))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", [np.True_, True, np.float64(1), "1", np.arange(2), None])
-def test_an_index_is_an_integer(value: Any) -> None:
-    """Booleans of either kind, fractions, words and arrays are none."""
-    with pytest.raises(InvalidParameterError, match="integer"):
-        DrawKey(value)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"method": "direct"},
-        {"variant": "published"},
-        {"variant": "published", "covariance": "full", "max_iter": 3},
-        {"variant": "published", "covariance": "full-corrected", "max_iter": 3},
-    ],
-)
-def test_save_and_load(sheet: NDArray[np.float64], tmp_path: Path, options: dict[str, Any]) -> None:
-    """A loaded posterior has the same parts and draws the same bits."""
-    saved = fit(sheet, **options)
-    saved.save(tmp_path / "posterior.npz")
-    loaded = load(tmp_path / "posterior.npz")
-    assert loaded.head() == saved.head()
-    assert loaded.spec == saved.spec
-    for name, array in saved.arrays().items():
-        np.testing.assert_array_equal(loaded.arrays()[name], array)
-    assert loaded.draw(2).embedding.tobytes() == saved.draw(2).embedding.tobytes()
-    assert [file.name for file in tmp_path.iterdir()] == ["posterior.npz"]
-
-
-def test_a_file_that_is_no_posterior(tmp_path: Path, posterior: Posterior) -> None:
-    """Another npz, a pickle and a truncated file are refused with the remedy; a missing one is missing."""
-    other, pickled, half = tmp_path / "a.npz", tmp_path / "b.npz", tmp_path / "c.npz"
-    np.savez(other, x=np.ones(3))
-    np.savez(pickled, x=np.array([object()]))
-    posterior.save(half)
-    half.write_bytes(half.read_bytes()[:5000])
-    for path in (other, pickled, half):
-        with pytest.raises(StorageError, match=r"Posterior\.save"):
-            load(path)
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none.npz")
+    expected = posterior.draw(2, seed=3, scale=0.5).embedding.tobytes()
+    several = [*posterior.draws(two, first=one, seed=seed, scale=scale)]  # type: ignore[arg-type]
+    assert json.dumps([several[1].index, several[1].seed, several[1].scale]) == "[2, 3, 0.5]"
+    assert several[1].embedding.tobytes() == expected
+    summary = posterior.summary(two, first=one)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(summary.consensus, posterior.summary(2, first=1).consensus)
+    np.testing.assert_array_equal(posterior.weights(one), posterior.weights(1))  # type: ignore[arg-type]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -202,3 +144,91 @@ def test_the_rotation_is_orthogonal_for_products_of_any_rank(rank: int) -> None:
     np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-14)
     nuclear = np.linalg.svd(Y.T @ reference, compute_uv=False).sum()
     assert np.trace(turn.T @ Y.T @ reference) == pytest.approx(nuclear, abs=1e-12)
+
+
+def test_draws_that_have_little_to_do_with_the_reference_are_noted(posterior: Posterior) -> None:
+    """The note comes with a mean disparity above 3/4, and not with draws of a roll."""
+    assert posterior.summary(10).notes == ()
+    noise = np.random.default_rng(0).standard_normal((300, 20))
+    (note,) = fit(noise).summary(10).notes
+    assert note.code == "unrelated-draws"
+    apart = np.mean([draw.diagnostics["disparity"] for draw in fit(noise).draws(10)])
+    assert apart > 0.75
+    assert f"{apart:.2f}" in note.message
+
+
+def test_summary_of_a_posterior(posterior: Posterior) -> None:
+    """Covariance, spread, stability, spectrum and agreement are those of the draws, recomputed by hand."""
+    summary = posterior.summary(12, seed=3)
+    draws = list(posterior.draws(12, seed=3))
+    np.testing.assert_allclose(summary.spread**2, np.trace(summary.covariance, axis1=1, axis2=2))
+    np.testing.assert_array_equal(summary.eigenvalues, [d.eigenvalues for d in draws])
+    angles = subspace_angles(draws[4].embedding, posterior.embedding)
+    assert summary.agreement[4] == pytest.approx((np.cos(angles) ** 2).mean(), abs=1e-9)
+    following = draws[2].diagnostics["next_eigenvalue"]
+    assert summary.relative_gaps[2] == pytest.approx(1 - draws[2].eigenvalues[1] / following)
+    assert ((summary.stability > 0) & (summary.stability <= 1)).all()
+    assert np.linalg.norm(summary.consensus - posterior.embedding) <= np.linalg.norm(
+        summary.consensus * [1, -1] - posterior.embedding
+    )
+
+
+def test_spread_grows_with_the_scale_and_vanishes_at_zero(posterior: Posterior) -> None:
+    """At scale 0 all draws are the reference: no spread, full stability and agreement."""
+    still, small, large = (posterior.summary(10, scale=scale) for scale in (0.0, 0.01, 1.0))
+    assert still.spread.max() < 1e-6
+    assert still.stability.min() == pytest.approx(1)
+    np.testing.assert_allclose(still.agreement, 1, atol=1e-9)
+    np.testing.assert_allclose(still.consensus, posterior.embedding, atol=1e-6)
+    assert np.median(small.spread) < np.median(large.spread)
+    assert small.stability.mean() > large.stability.mean()
+
+
+def test_progress_is_reported(posterior: Posterior) -> None:
+    """Rounds and draws; fewer than two draws are refused with the remedy."""
+    reports: list[tuple[int, int, str]] = []
+    summarize(list(posterior.draws(5)), posterior.embedding, on_progress=lambda *args: reports.append(args))
+    assert reports[0][2] == "consensus"
+    assert [entry for entry in reports if entry[2] == "stability"] == [(i, 5, "stability") for i in range(1, 6)]
+    with pytest.raises(InvalidParameterError, match="two draws"):
+        posterior.summary(1)
+
+
+def judge(X: NDArray[np.float64], seed: int, draws: int, probes: int, **options: Any) -> tuple[float, float]:
+    """Return the mean trust of some draws, at random points, and their mean disparity from each other."""
+    drawn = [draw.embedding for draw in fit(X, n_neighbors=10, **options).draws(draws)]
+    points = np.random.default_rng(seed).choice(len(X), probes, replace=False)
+    trust = [trustworthiness(X, Y, points=points) for Y in drawn]
+    return float(np.mean(trust)), float(np.mean([disparity(a, b) for a, b in combinations(drawn, 2)]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["swiss_roll", *(pytest.param(name, marks=pytest.mark.slow) for name in manifolds.NAMES if name != "swiss_roll")],
+)
+def test_draws_are_true_and_diverse(name: str) -> None:
+    """At n = 5,000, k = 10, scale 1: mean trust of 8 draws at least .995, mean pairwise disparity at least .05.
+
+    Means over three samples of the sheet, since the disparity of one sample ranges from .03 to .4.
+    """
+    scores = [judge(manifolds.make(name, 5000, seed=seed).X, seed, 8, 1000) for seed in range(3)]
+    trust, apart = np.mean(scores, axis=0)
+    assert trust >= 0.995
+    assert apart >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("n", "noise"),
+    [pytest.param(2000, 0.0, marks=pytest.mark.slow), (2000, 0.01), pytest.param(5000, 0.03, marks=pytest.mark.slow)],
+)
+def test_tangent_noise_draws_are_true_under_noise(n: int, noise: float) -> None:
+    """Mean trust over the four sheets at least .99 at scale 1, mean disparity at least .05, k = 10.
+
+    Two samples of each sheet, six draws each; isotropic noise has .9709 at n = 5,000 and noise .03.
+    """
+    samples = [
+        (manifolds.make(name, n, noise=noise, seed=seed).X, seed) for name in manifolds.NAMES for seed in range(2)
+    ]
+    trust, apart = np.mean([judge(X, seed, 6, 500, noise="tangent") for X, seed in samples], axis=0)
+    assert trust >= 0.99
+    assert apart >= 0.05

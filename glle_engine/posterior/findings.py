@@ -1,27 +1,38 @@
-"""Diagnostics of a fit: figures and notes on the data and on the equations."""
+"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two laws of the noise.
+
+With ``noise="auto"`` the noise is the law whose draws keep neighbors better. Both laws are fitted on one graph. The
+trust of a law is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS` draws
+of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither law is better for all
+data, and the noise alone does not decide (docs/explanation/posterior.md).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.diagnostics import Diagnostics, Note, dimension_notes
+from glle_engine.base.errors import ConvergenceError
+from glle_engine.base.results import Diagnostics, Note, dimension_notes
+from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.graph.neighbors import search_notes
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints, constant_columns
 from glle_engine.linalg import dense
+from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights.lle import neighborhoods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
-    from glle_engine.base.spec import FitSpec
+    from glle_engine.base.spec import FitSpec, Noise, SpaceSpec
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.graph.relations import Data
+    from glle_engine.posterior.posterior import Posterior
     from glle_engine.weights.gaussian import WeightLaw
 
 SMALL_GAP = 0.1
@@ -29,6 +40,10 @@ NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
 MOST = 0.99  # share of the variance
+LAWS: tuple[Noise, ...] = ("isotropic", "tangent")
+PROBES = 300
+DRAWS = 8
+SEED = 2**63  # apart from the draws that people ask for
 
 
 def diagnose(
@@ -50,19 +65,18 @@ def diagnose(
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
-    gap = _relative_gap(pairs.values, p)
     figures: dict[str, Any] = {
         "n_points": n,
         "points_with_duplicates": int((distances[:, 0] == 0).sum()),
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
         "points_with_near_duplicates": _near_duplicates(distances),
-        **_scale_figures(X, neighbors),
+        **(_distance_figures(X, neighbors) if isinstance(X, Distances) else scale_figures(X)),
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
         "n_bridges": len(bridges),
         "eigenvalues": [float(value) for value in pairs.values],
-        "relative_gap": gap,
+        "relative_gap": relative_gap(pairs.values, p),
         "solver": pairs.diagnostics["solver"],
         "elimination": pairs.diagnostics.get("elimination", {}),
         **facts,
@@ -126,21 +140,38 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
-def _scale_figures(X: Data, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return the figures of the scales of features, or how far distances are from those of points."""
-    if isinstance(X, Distances):
-        count, share = X.shortfall(neighbors)
-        return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
+def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
+    """Return the figures of how far distances are from those of points."""
+    count, share = X.shortfall(neighbors)
+    return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
+
+
+def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
+    """Return the figures of the scales of features."""
     if isinstance(X, SparsePoints):
         deviation = X.deviations()
         varying, variance = deviation[deviation > 0], deviation**2
     else:
         apart = X - X[0]  # the differences do not change with a translation
-        varying, variance = apart.std(axis=0)[np.ptp(apart, axis=0) > 0], apart.var(axis=0)
+        variance = apart.var(axis=0)
+        varying = np.sqrt(variance)[np.ptp(apart, axis=0) > 0]
     return {
         "feature_scale_ratio": _scale_ratio(varying),
         "features_of_most_variance": _features_of_most_variance(variance),
     }
+
+
+def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
+    """Yield a note if few of d features determine the distances; `figures` are those of `scale_figures`."""
+    is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
+    if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
+        way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
+        yield Note(
+            "unequal-feature-scales",
+            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
+            f"{figures['features_of_most_variance']:,} of {d:,} features hold 99 % of the variance and determine the "
+            f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
+        )
 
 
 def _scale_ratio(deviation: NDArray[np.float64]) -> float:
@@ -169,11 +200,6 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
             values, _ = dense.eigh(block.gram)
             flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
     return flat
-
-
-def _relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 if the last coordinate is not determined."""
-    return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
 def _bridge_notes(figures: dict[str, Any]) -> Iterator[Note]:
@@ -228,21 +254,14 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             f"(negative eigenvalues are up to {figures['non_euclidean_share']:.2g} of the total). The nearest that "
             "points can have replace them. Where that share is large, try the roots of the distances.",
         )
-    if spec.metric == "euclidean" and figures["feature_scale_ratio"] >= UNEQUAL:
-        yield Note(
-            "unequal-feature-scales",
-            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-            f"{figures['features_of_most_variance']:,} of {figures['n_features']:,} features hold 99 % of the variance "
-            "and determine the neighbors. If the features have different units, use standardize='zscore'; features in "
-            "one unit, such as pixels, can stay.",
-        )
+    yield from scale_notes(figures, figures["n_features"], spec)
     if flat := figures["flat_neighborhoods"]:
         yield Note(
             "flat-neighborhoods",
             f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
             "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
         )
-    yield from dimension_notes(figures["n_features"], spec)
+    yield from dimension_notes(figures["n_features"], spec.n_components, spec.metric)
     if spec.n_components >= spec.n_neighbors:
         yield Note(
             "more-components-than-neighbors",
@@ -314,3 +333,50 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             f"The precision of Eq. 35 is singular for {singular} of {n} points (d + p = {d + p}, k = {k}); the "
             "pseudo-inverse replaces the inverse.",
         )
+
+
+def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
+    """Return the trustworthiness of coordinates Y (n, q) of data X (n, d), on the same points for all of them."""
+    n = len(Y)
+    points = np.random.default_rng(0).permutation(n)[:PROBES]
+    return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)
+
+
+def trust_of_draws(X: Data, posterior: Posterior) -> float:
+    """Return the mean trustworthiness of `DRAWS` draws at scale 1; 0 if one of them has no solution."""
+    try:
+        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(DRAWS, seed=SEED)]))
+    except ConvergenceError:
+        return 0.0
+
+
+def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterior]) -> Posterior:
+    """Fit both laws of the noise, and return the posterior of that whose draws keep neighbors better.
+
+    Parameters
+    ----------
+    X : (n, d)
+        In the unit of computation.
+    spec : FitSpec
+        With ``noise="auto"``.
+    fitted : callable
+        Returns the posterior of a specification.
+
+    Returns
+    -------
+    Posterior
+        With the law in its specification, the same arrays as that of a fit with this law, the figure `noise` and a
+        note.
+
+    """
+    posteriors = {law: fitted(replace(spec, noise=law)) for law in LAWS}
+    kept = {law: trust_of_draws(X, posterior) for law, posterior in posteriors.items()}
+    law: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
+    note = Note(
+        "noise-chosen",
+        f"noise='{law}' was chosen, because {DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
+        f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
+    )
+    known = posteriors[law].diagnostics
+    diagnostics = Diagnostics({**known.figures, "noise": {"law": law, **kept}}, (*known.notes, note))
+    return replace(posteriors[law], diagnostics=diagnostics)

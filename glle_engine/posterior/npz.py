@@ -1,0 +1,88 @@
+"""Arrays and JSON metadata in one .npz file, without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+_HEAD = "head.json"
+_REMEDY = "Give a file written by Posterior.save, or by the export of a service; write it again."
+_UNREADABLE = (
+    ValueError, KeyError, EOFError, AttributeError, TypeError, OverflowError, RuntimeError, zipfile.BadZipFile,
+    zlib.error,
+)  # fmt: skip
+
+
+def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Replace `path` atomically by a file of metadata and arrays; the file survives a power cut whole."""
+    path = Path(path)
+    encoded = np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **{_HEAD: encoded}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the metadata and the arrays of a file that `save` wrote.
+
+    Raises
+    ------
+    StorageError
+        When the file has another format, or is damaged. A missing file is a FileNotFoundError.
+
+    """
+    try:
+        # numpy leaves a file that it opened itself and cannot read open
+        with Path(path).open("rb") as raw, zipfile.ZipFile(raw), np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return json.loads(arrays.pop(_HEAD).tobytes()), arrays
+    except _UNREADABLE as error:
+        raise StorageError(
+            f"{os.fspath(path)} is not a saved posterior: {str(error).rstrip('.')}.", remedy=_REMEDY
+        ) from error
+
+
+def require_array(
+    name: str,
+    array: NDArray[Any],
+    kind: type[np.generic],
+    shape: tuple[int, ...],
+    *,
+    below: int | None = None,
+) -> None:
+    """Raise `StorageError` unless an array of a file has this type and shape, and finite entries.
+
+    Integers are indices, from 0 to less than `below`.
+    """
+    if array.dtype != kind or array.shape != shape:
+        raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {kind.__name__} and {shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise inconsistent(f"{name} has entries that are not finite")
+    if below is not None and array.size and not (int(array.min()) >= 0 and int(array.max()) < below):
+        raise inconsistent(f"{name} has entries outside of 0 to {below - 1}")
+
+
+def inconsistent(reason: str) -> StorageError:
+    """Return the refusal of a file whose contents are not those of one posterior."""
+    return StorageError(f"The file is damaged, or not of this library: {reason}.", remedy=_REMEDY)

@@ -1,1 +1,0 @@
-"""Tests of `glle_engine.posterior`."""

@@ -1,0 +1,166 @@
+"""Files of posteriors: every kind reads back, and forged or damaged contents are refused before compiled code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import GlleError, fit
+from glle_engine.base.errors import StorageError
+from glle_engine.posterior import npz
+from tests.engine.conftest import bent_sheet
+
+X = bent_sheet(150)
+ALL = np.arange(150, dtype=np.int32)
+PARTS = np.concatenate([X[:60], X[60:120] + 50])
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"method": "direct", "variance": "ml"},
+    {"noise": "tangent"},
+    {"neighborhoods": "adaptive", "disconnected": "bridge"},
+    {"landmarks": 60},
+    {"landmarks": 60, "neighborhoods": "adaptive", "disconnected": "bridge"},
+    {"variant": "published"},
+    {"variant": "published", "covariance": "full", "max_iter": 3},
+    {"variant": "published", "method": "direct"},
+    {"standardize": "zscore"},
+    {"reg": 1e-9},
+    {"metric": "correlation", "n_components": 3, "disconnected": "bridge"},
+]
+
+
+@pytest.mark.parametrize("spec", KINDS, ids=str)
+def test_every_kind_reads_back_with_its_draws(spec: dict[str, Any], tmp_path: Path) -> None:
+    """The checks refuse no posterior that a fit makes, also of few points, of copies, and of several parts."""
+    copies = np.concatenate([X, X[:20], X[:20]])
+    for data in (X, X[:70], copies, PARTS):
+        posterior = fit(data, **({"disconnected": "bridge"} | spec))
+        posterior.save(tmp_path / "kept.npz")
+        loaded = glle_engine.load(tmp_path / "kept.npz")
+        assert loaded.head() == posterior.head()
+        for name, array in posterior.arrays().items():
+            np.testing.assert_array_equal(loaded.arrays()[name], array)
+        assert loaded.draw(5, scale=0.1).embedding.tobytes() == posterior.draw(5, scale=0.1).embedding.tobytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["kept.npz"]
+
+
+def test_other_files_are_no_posterior(tmp_path: Path) -> None:
+    """Another npz, a pickle, a text and a truncated file are refused with the remedy; a missing one is missing."""
+    other, pickled, half, text = (tmp_path / name for name in ("a.npz", "b.npz", "c.npz", "d.csv"))
+    text.write_text("x,y\n1,2\n", encoding="utf-8")
+    with pytest.raises(StorageError, match="is not a zip file"):
+        glle_engine.load(text)
+    np.savez(other, x=np.ones(3))
+    np.savez(pickled, x=np.array([object()]))
+    fit(X).save(half)
+    half.write_bytes(half.read_bytes()[:5000])
+    for path in (other, pickled, half):
+        with pytest.raises(StorageError, match=r"Posterior\.save"):
+            glle_engine.load(path)
+    with pytest.raises(FileNotFoundError):
+        glle_engine.load(tmp_path / "none.npz")
+
+
+def changed(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    """Return a function that replaces an entry of an array."""
+
+    def change(array: np.ndarray[Any, Any]) -> Any:
+        copy = np.array(array)
+        copy[index] = value
+        return copy
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "change", "words"),
+    [
+        ({}, "neighbors", changed((3, 9), 150), "outside of 0 to 149"),
+        ({}, "neighbors", changed((3, 0), -1), "outside of 0 to 149"),
+        ({}, "neighbors", lambda array: array[:, ::-1], "not ascending"),
+        ({}, "neighbors", changed(7, np.arange(10)), "other points"),
+        ({}, "neighbors", lambda array: array.astype(np.int64), "type int64"),
+        ({}, "neighbors", lambda array: array[:, :9], "shape"),
+        ({}, "neighbors", lambda array: array.ravel(), "shape"),
+        ({}, "order", changed(0, 1), "no permutation"),
+        ({}, "order", changed(0, 2**31 - 1), "outside of 0 to 149"),
+        ({}, "order", lambda array: array[:-1], "shape"),
+        ({}, "pins", changed(0, 150), "outside of 0 to 149"),
+        ({}, "pins", lambda array: np.append(array, array).astype(np.int32), "one point of each closed class"),
+        ({}, "pins", lambda array: array[:0], "one point of each closed class"),
+        ({}, "mean", changed((0, 0), np.nan), "not finite"),
+        ({}, "mean", lambda array: 2 * array, "sum to one"),
+        ({}, "covariance_factor", changed((3, 0, 0), np.inf), "not finite"),
+        ({}, "covariance_factor", lambda array: array + 0.1, "sum to one"),
+        ({}, "covariance_factor", lambda array: array[:, :, :4], "shape"),
+        ({}, "prior_factor", lambda _: None, "missing"),
+        ({}, "prior_factor", lambda array: array[:9], "shape"),
+        ({}, "embedding", lambda array: array.astype(np.float32), "type float32"),
+        ({}, "embedding", lambda array: array[:10], "shape"),
+        ({}, "eigenvalues", lambda array: array[:2], "shape"),
+        ({}, "mean", lambda _: None, "missing"),
+        ({}, "landmarks", lambda _: np.arange(9, dtype=np.int32), "landmarks is there"),
+        ({}, "kept", lambda _: np.ones((150, 10), bool), "kept is there"),
+        ({}, "sigma", lambda _: np.ones(150), "sigma is there"),
+        ({"landmarks": 60}, "landmarks", lambda array: array[::-1].copy(), "not ascending"),
+        ({"landmarks": 60}, "landmarks", lambda array: np.setdiff1d(ALL, array)[:60], "not the neighbors"),
+        ({"landmarks": 60}, "order", lambda _: ALL, "shape"),
+        ({"neighborhoods": "adaptive"}, "kept", lambda array: array & False, "no kept neighbors"),
+        ({"neighborhoods": "adaptive"}, "flatness", lambda array: array[:2], "shape"),
+        ({"standardize": "zscore"}, "scale", lambda array: array * 0, "not positive"),
+        ({"standardize": "zscore"}, "center", lambda array: array[:1], "shape"),
+    ],
+)  # fmt: skip
+def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any, words: str, tmp_path: Path) -> None:
+    """Each by its name, before any draw: of the law, the solver, landmarks, candidates and standardization."""
+    posterior = fit(X, **spec)
+    forged = {**posterior.arrays(), name: change(posterior.arrays().get(name))}
+    npz.save(
+        tmp_path / "forged.npz", posterior.head(), {key: array for key, array in forged.items() if array is not None}
+    )
+    with pytest.raises(StorageError, match=words) as caught:
+        glle_engine.load(tmp_path / "forged.npz")
+    assert "export" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda head: head | {"spec": head["spec"] | {"n_neighbors": 149}},
+        lambda head: head | {"spec": head["spec"] | {"n_neighbors": "x"}},
+        lambda head: head | {"spec": head["spec"] | {"variant": "published"}},
+        lambda head: head | {"prior_mean": "x"},
+        lambda head: {name: value for name, value in head.items() if name != "diagnostics"},
+        lambda head: head | {"diagnostics": [1]},
+        lambda _: [],
+        lambda _: 3,
+    ],
+)
+def test_other_heads_are_refused(change: Any, tmp_path: Path) -> None:
+    """With an error of the library; the defaults of missing parameters are those of the fit."""
+    posterior, path = fit(X), tmp_path / "forged.npz"
+    npz.save(path, posterior.head() | {"spec": {"n_neighbors": 10}}, posterior.arrays())
+    assert glle_engine.load(path).spec == posterior.spec
+    npz.save(path, change(posterior.head()), posterior.arrays())
+    with pytest.raises(StorageError):
+        glle_engine.load(path)
+
+
+def test_random_damage_is_refused_or_harmless(tmp_path: Path) -> None:
+    """A changed byte anywhere is refused by the checksum of its member, or by the format."""
+    posterior, path = fit(X), tmp_path / "kept.npz"
+    posterior.save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 60):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        try:
+            loaded = glle_engine.load(path)
+        except GlleError:
+            continue
+        assert loaded.draw(1).embedding.tobytes() == posterior.draw(1).embedding.tobytes()

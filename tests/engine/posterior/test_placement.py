@@ -1,0 +1,279 @@
+"""Posteriors on landmarks: the choice, the law of the other points, and draws of all points."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from glle_engine import FitSpec, Posterior, fit, manifolds
+from glle_engine.base import errors
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.nearest.landmarks import chosen_landmarks
+from glle_engine.posterior.placement import attach, combine
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.weights.lle import frame_weights, tangent_frames
+from tests.engine.eigen.dense_reference import normals_by_numpy
+
+N, M = 400, 151  # M is not a multiple of four, the points whose normals are drawn together
+
+
+@pytest.fixture(scope="module")
+def marked(sheet: NDArray[np.float64]) -> Posterior:
+    """Return a posterior on some landmarks of the sheet."""
+    return fit(sheet, landmarks=M)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(2, 200), d=st.integers(1, 6), share=st.floats(0.01, 1), seed=st.integers(0, 99), equal=st.booleans()
+)
+def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, equal: bool) -> None:  # noqa: FBT001
+    """As many as wanted, ascending, the same each time; also of data with few different points."""
+    X = np.random.default_rng(seed).random((n, d))
+    if equal:
+        X = np.round(X)
+    m = max(1, int(share * n))
+    chosen = chosen_landmarks(X, m)
+    assert len(chosen) == m
+    assert (np.diff(chosen) > 0).all()
+    assert 0 <= chosen[0] <= chosen[-1] < n
+    np.testing.assert_array_equal(chosen, chosen_landmarks(X, m))
+    different = len(np.unique(X, axis=0))
+    assert len(np.unique(X[chosen], axis=0)) == min(m, different)
+
+
+def test_pruned_lists_give_the_law_of_all_comparisons() -> None:
+    """After two landmarks the third is drawn with a share of the squared distances; counted over many data sets."""
+    X = np.array([[0.0], [1.0], [3.0]])
+    counts = np.zeros(3)
+    for extra in range(3, 600):  # the number of points is a key of the stream
+        crowd = np.concatenate([X, np.zeros((extra, 1))])
+        chosen = chosen_landmarks(crowd, 2)
+        counts += np.isin([0, 1, 2], [row if row < 3 else 0 for row in chosen])
+    first = counts[1] / (counts[1] + counts[2])  # from 0, where nearly all points lie, 1 : 9
+    assert first == pytest.approx(0.1, abs=0.06)  # four standard deviations
+
+
+@pytest.mark.parametrize("landmarks", [N, N + 1, 10**9])
+def test_as_many_landmarks_as_points_are_all_points(
+    sheet: NDArray[np.float64], posterior: Posterior, landmarks: int
+) -> None:
+    """The specification, and every bit."""
+    fitted = fit(sheet, landmarks=landmarks)
+    assert fitted.spec == posterior.spec
+    for name, array in posterior.arrays().items():
+        assert fitted.arrays()[name].tobytes() == array.tobytes(), name
+
+
+def test_landmarks_in_parts_are_refused_or_bridged(sheet: NDArray[np.float64]) -> None:
+    """The error is about the landmarks. Without landmarks, ids have no such entry."""
+    two = np.concatenate([sheet, sheet + 1000.0])
+    with pytest.raises(errors.DisconnectedGraphError, match="100 landmarks") as refused:
+        fit(two, landmarks=100, disconnected="error")
+    assert refused.value.details["landmarks"] == 100
+    assert fit(two, landmarks=100).embedding.shape == (2 * N, 2)
+    assert FitSpec.from_dict({**FitSpec().to_dict(), "landmarks": None}).to_dict() == FitSpec().to_dict()
+    assert FitSpec(landmarks=50).to_dict() == {**FitSpec().to_dict(), "landmarks": 50}
+
+
+_KINDS = [
+    {},
+    {"method": "direct"},
+    {"method": "direct", "mean": "derived"},
+    {"noise": "tangent"},
+    {"neighborhoods": "adaptive"},
+    {"variance": "dirichlet", "n_components": 3},
+]
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=str)
+def test_landmarks_have_the_posterior_of_their_data(sheet: NDArray[np.float64], kind: Any) -> None:
+    """Draws of the landmarks are those of a fit to the landmarks alone, bit for bit; weights of all points sum to 1."""
+    marked = fit(sheet, landmarks=M, **kind)
+    rows = marked.landmarks
+    assert rows is not None
+    alone = fit(sheet[rows], **kind)
+    np.testing.assert_array_equal(marked.embedding[rows], alone.embedding)
+    np.testing.assert_array_equal(marked.draw(3, seed=2).embedding[rows], alone.draw(3, seed=2).embedding)
+    np.testing.assert_array_equal(marked.weights(3, seed=2)[rows], alone.weights(3, seed=2))
+    for weights in (marked.weights(3, seed=2), marked.weights(3, source="prior")):
+        np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-12)
+    assert np.isin(marked.neighbors, rows).all()
+    np.testing.assert_array_equal(marked.transform(sheet, sheet), marked.embedding)
+    if kind.get("mean") != "derived":  # which is another mean than that of the reference
+        np.testing.assert_allclose(marked.draw(3, scale=0).embedding, marked.embedding, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    index=st.integers(0, 2**64 - 9),
+    seed=st.integers(0, 2**64 - 1),
+    scale=st.floats(0, 4),
+    count=st.integers(1, 9),
+    source=st.sampled_from(["posterior", "prior"]),
+)
+def test_a_draw_is_a_pure_function_of_its_address(
+    marked: Posterior, index: int, seed: int, scale: float, count: int, source: Any
+) -> None:
+    """Alone, beside others and from stored parts; the places are the drawn weights on the drawn landmarks."""
+    kind: Any = {"seed": seed, "scale": scale, "source": source}
+    *_, drawn = marked.draws(count, first=index, **kind)
+    alone = Posterior.from_parts(marked.head(), marked.arrays()).draw(drawn.index, **kind)
+    assert drawn.embedding.tobytes() == alone.embedding.tobytes()
+    placed = combine(marked.weights(drawn.index, **kind), marked.neighbors, alone.embedding)
+    assert marked.placement is not None
+    others = marked.placement.others
+    np.testing.assert_allclose(placed[others], alone.embedding[others], rtol=1e-12, atol=1e-12)
+
+
+def test_normals_of_points_are_independent(marked: Posterior) -> None:
+    """No two points share normals: the standardised weights of all points are uncorrelated between points."""
+    draws = np.stack([marked.weights(index) for index in range(400)])
+    place = draws[:, :, 0] - marked.mean[:, 0]
+    deviation = np.sqrt((marked.covariance_factor[:, 0] ** 2).sum(axis=1))
+    standard = place / deviation
+    assert standard.std() == pytest.approx(1, abs=0.01)
+    correlation = np.corrcoef(standard.T) - np.eye(N)
+    assert np.abs(correlation).max() < 0.35  # seven standard deviations
+    covariance = np.einsum("pij,pkj->pik", marked.covariance_factor, marked.covariance_factor)
+    sampled = np.einsum("dpi,dpk->pik", draws - marked.mean, draws - marked.mean) / len(draws)
+    scale = np.trace(covariance, axis1=1, axis2=2)
+    assert (np.abs(sampled - covariance).max(axis=(1, 2)) / scale).max() < 0.35
+
+
+def test_a_duplicate_of_a_landmark_has_its_place() -> None:
+    """In the mean and in every draw; the figures count such points."""
+    X = manifolds.make("s_curve", 300, seed=4).X
+    doubled = np.concatenate([X, X, X])
+    fitted = fit(doubled, landmarks=90)
+    assert fitted.landmarks is not None
+    twins = np.flatnonzero(np.isin(np.arange(900) % 300, fitted.landmarks % 300))
+    places = {row % 300: row for row in fitted.landmarks}
+    assert len(twins) == 270
+    assert fitted.diagnostics.figures["points_on_landmarks"] == 180
+    for Y in (fitted.embedding, fitted.draw(1).embedding, fitted.draw(1, scale=3.0).embedding):
+        np.testing.assert_array_equal(Y[twins], Y[[places[row % 300] for row in twins]])
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(2.0**20, 0.0), (2.0**-30, 0.0), (1.0, 2.0**12)])
+def test_unit_and_origin_of_the_data(sheet: NDArray[np.float64], factor: float, shift: float) -> None:
+    """A power of two and an exact shift choose no other landmarks; a unit changes no bit but distances."""
+    X = np.round(sheet * 2**10)
+    marked, other = fit(X, landmarks=M), fit(X * factor + shift, landmarks=M)
+    np.testing.assert_array_equal(other.landmarks, marked.landmarks)
+    if not shift:
+        for name, array in marked.arrays().items():
+            assert other.arrays()[name].tobytes() == array.tobytes(), name
+        distances = [np.array(one.diagnostics.figures["landmark_distance"]) for one in (marked, other)]
+        np.testing.assert_array_equal(distances[1], factor * distances[0])
+
+
+def test_analyses(sheet: NDArray[np.float64], marked: Posterior) -> None:
+    """Summary, generated data and calibration are about all points; new points are placed by landmarks."""
+    assert (marked.summary(8).spread > 0).sum() == N
+    assert marked.reconstruct(sheet, marked.weights(0)).shape == sheet.shape
+    new = marked.extend(sheet, sheet[:5] + 0.01)
+    assert marked.landmarks is not None
+    assert np.isin(new.neighbors, marked.landmarks).all()
+    assert new.embed(marked.draw(0).embedding).shape == (5, 2)
+    assert calibrate(marked, sheet, n_half_samples=4, n_draws=4).draw_spread.shape == (N,)
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "tangent"}])
+def test_training_points_get_exactly_their_own_embedding(
+    sheet: NDArray[np.float64], wide: NDArray[np.float64], options: Any
+) -> None:
+    """All of them, in few features and in many, in the reference and in draws (scikit-learn 29792: they did not)."""
+    for X in (sheet, wide):
+        posterior = fit(X, **options)
+        np.testing.assert_array_equal(posterior.transform(X, X), posterior.embedding)
+        drawn = posterior.draw(3).embedding
+        np.testing.assert_array_equal(posterior.extend(X, X[::-1]).embed(drawn), drawn[::-1])
+
+
+@settings(max_examples=20)
+@given(rows=st.lists(st.integers(0, 399), min_size=1, max_size=30), seed=st.integers(0, 99))
+def test_the_batch_does_not_matter(
+    sheet: NDArray[np.float64], posterior: Posterior, rows: list[int], seed: int
+) -> None:
+    """A point's answer is the same bits alone and beside any others (umap 566, 386 and 1224: it was not)."""
+    new = sheet[rows] + 0.1 * np.random.default_rng(seed).standard_normal((len(rows), 3))
+    together = posterior.transform(sheet, new)
+    alone = np.concatenate([posterior.transform(sheet, point[None]) for point in new])
+    assert together.tobytes() == alone.tobytes()
+
+
+def test_exact_duplicates_get_the_mean_of_their_embeddings() -> None:
+    """Duplicates have equal coordinates, so that both get the mean of their places."""
+    X = manifolds.make("s_curve", 300, seed=4).X
+    X[200], X[250] = X[10], X[10]
+    fitted = fit(X)
+    same = [10, 200, 250]
+    placed = fitted.transform(X, X)
+    np.testing.assert_allclose(placed[same], np.tile(fitted.embedding[same].mean(axis=0), (3, 1)), atol=1e-14)
+    others = np.setdiff1d(np.arange(300), same)
+    np.testing.assert_array_equal(placed[others], fitted.embedding[others])
+
+
+def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.float64]) -> None:
+    """A new point gets the weights that a fit with it would give it, whatever the noise."""
+    neighbors = kneighbors(sheet, 10)[0][:1]
+    frames = tangent_frames(sheet, 10, 2)[:1]
+    expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
+    extension = attach(sheet[1:], sheet[:1], 10, 1e-3, noise="tangent").extension()
+    np.testing.assert_array_equal(extension.neighbors + 1, neighbors)
+    np.testing.assert_allclose(extension.weights, expected, atol=1e-12)
+    assert np.abs(attach(sheet[1:], sheet[:1], 10, 1e-3).extension().weights - expected).max() > 1e-3
+
+
+def test_new_points_land_where_a_joint_fit_puts_them() -> None:
+    """Held-out points come close to where LLE of all points has them."""
+    X = manifolds.make("s_curve", 1000, seed=0).X
+    everything, part = fit(X), fit(X[:900])
+    placed = part.transform(X[:900], X[900:])
+    both = np.concatenate([part.embedding, placed])
+    design = np.concatenate([both, np.ones((1000, 1))], axis=1)
+    linear = np.linalg.lstsq(design[:900], everything.embedding[:900], rcond=None)[0]
+    off = (design[900:] @ linear - everything.embedding[900:]).std(axis=0)
+    trained = (design[:900] @ linear - everything.embedding[:900]).std(axis=0)
+    assert (off < 2 * trained + 0.02).all()
+
+
+def test_spread_of_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """For training points the spread under draws is that of the draws; new points have one, too."""
+    draws = list(posterior.draws(8))
+    mean, covariance = posterior.extend(sheet, sheet[:5]).spread(draws, posterior.embedding)
+    summary = posterior.summary(8)
+    np.testing.assert_array_equal(mean, summary.consensus[:5])
+    np.testing.assert_array_equal(covariance, summary.covariance[:5])
+    extension = posterior.extend(sheet, sheet[:5] + 0.2)
+    assert (np.trace(extension.spread(draws, posterior.embedding)[1], axis1=1, axis2=2) > 0).all()
+    assert (extension.distances > 0).all()
+
+
+def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """Wrong training data, other features and NaN are refused with the remedy."""
+    with pytest.raises(errors.InvalidShapeError, match="fitted to"):
+        posterior.transform(sheet[:-1], sheet)
+    with pytest.raises(errors.InvalidShapeError, match="3 columns"):
+        posterior.transform(sheet, sheet[:, :2])
+    with pytest.raises(errors.NotFiniteError, match=r"\[1, 2\]"):
+        posterior.transform(sheet, [[0.0, 0.0, 0.0], [0.0, 0.0, np.nan]])
+
+
+def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """x_i = X_i w_i: the mean's reconstruction is close to the data, a draw's is off it by X_i F_i z."""
+    off = posterior.reconstruct(sheet, posterior.mean) - sheet
+    radius = np.linalg.norm(sheet[posterior.neighbors] - sheet[:, None], axis=2).mean()
+    assert np.linalg.norm(off, axis=1).mean() < 0.05 * radius
+    factor = sheet[posterior.neighbors].transpose(0, 2, 1) @ posterior.covariance_factor
+    for j in (0, 731):
+        z = normals_by_numpy(5, j, posterior.neighbors.size).reshape(posterior.neighbors.shape)
+        drawn = posterior.reconstruct(sheet, posterior.weights(j, seed=5, scale=0.25))
+        expected = sheet + off + 0.5 * (factor @ z[:, :, None])[:, :, 0]
+        np.testing.assert_allclose(drawn, expected, atol=1e-12 * np.abs(sheet).max())
+    published = fit(sheet, variant="published")
+    np.testing.assert_allclose(published.reconstruct(sheet, published.weights(0)), sheet, atol=1e-5)
