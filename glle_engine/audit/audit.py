@@ -2,62 +2,78 @@ r"""Audit of an embedding: whether a reader may believe the picture, and which p
 
 Three questions, in this order:
 
-1. Do the data have structure, and does the picture show it (`glle_engine.audit.relations`)? Which neighborhoods are
+1. Do the data have structure, and does the picture show it (`find_relations`)? Which neighborhoods are
    more than chance (`glle_engine.audit.chance`)?
-2. How much of the picture would another sample of the same size and kind show (`glle_engine.audit.agreement`)?
+2. How much of the picture would another sample of the same size and kind show (`common_share`)?
 3. Where would each point be, which points stay neighbors, and which points are less certain?
 
 The third is an empirical calibration (docs/explanation/believe.md). The spread has the size of that over separate
 halves, without a factor, and its order of points is the mean of three kinds of resamples: halves, quarters and eight
 tenths of the data. They err on different points. It ranks points as the spread over new samples does if the kinds
 agree, and if both halves of the data alone have the same order.
+
+The second compares the pictures of two separate halves of the data. Halves :math:`A` and :math:`B` without common
+points are two independent samples of the population. Each is embedded, and all points are placed in both embeddings.
+The part of the picture that both show is
+
+.. math:: R^2 = 1 - \text{disparity}(Y_A, Y_B),
+
+the Procrustes disparity. It is that of samples of half the size, and so on the careful side for the whole. With
+one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples share: a
+ball shows three, noise none.
 """
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.audit.agreement import common_share, shared_coordinates
-from glle_engine.audit.chance import NEIGHBORS, compare_with_chance, kept_neighbors, unknown_reason
-from glle_engine.audit.relations import find_relations
-from glle_engine.audit.result import Audit, Groups, Ranking
+from glle_engine.audit.chance import NEIGHBORS, compare_with_chance, find_relations, kept_neighbors, unknown_reason
+from glle_engine.audit.result import Audit, Groups, Ranking, verdict
 from glle_engine.audit.sources import (
-    coordinates,
+    checked_coordinates,
     source_of_coordinates,
     source_of_function,
     source_of_method,
     source_of_posterior,
 )
-from glle_engine.audit.verdict import first_sentence, verdict
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.procrustes import root_trace
+from glle_engine.linalg import dense
+from glle_engine.linalg.procrustes import disparity, root_trace
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.posterior.selection import intrinsic_dimension
-from glle_engine.reliability.alignment import FEWEST, Alignment, spearman_brown, spread_correlation
-from glle_engine.reliability.regions import Regions, calibrated_regions
+from glle_engine.reliability.alignment import (
+    FEWEST,
+    Alignment,
+    Regions,
+    calibrated_regions,
+    normalize,
+    normalize_all,
+    spearman_brown,
+    spread_correlation,
+)
 from glle_engine.reliability.resamples import EIGHT_TENTHS, QUARTERS, SEPARATE, Resamples, resample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
-    from contextlib import AbstractContextManager
 
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.audit.chance import Chance
-    from glle_engine.audit.relations import Relations
-    from glle_engine.audit.sources import Source
+    from glle_engine.audit.sources import Function, Source, Transformer
     from glle_engine.reliability.resamples import Embedder, Stream
 
 FIRST_PAIRS, ENOUGH_PAIRS, MAX_PAIRS = 4, 8, 12  # pairs of separate halves: first statement, usual end, and at most
@@ -68,32 +84,87 @@ LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random place
 HIGH, MODERATE = 0.85, 0.6  # expected rank correlation, of the words on the ranking
 UNSTABLE = 2.5  # spread of halves over that of eight tenths: 2 if the embedding is a smooth function of the sample
 DIMENSION_NEIGHBORS = 10
+FEW = 60  # points: audits of fewer were not measured
 KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
+SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
 
 
-def audit(
+def audits(
     X: ArrayLike,
-    Y: ArrayLike | Posterior | None = None,
+    Y: Any = None,
     *,
-    method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
+    method: str | Function | Transformer | None = None,
     parameters: dict[str, Any] | None = None,
     labels: ArrayLike | None = None,
     n_neighbors: int = NEIGHBORS,
     seed: int = 0,
     executor: Executor | None = None,
     on_progress: OnProgress = silent,
-) -> Audit:
+) -> Iterator[Audit]:
+    """Yield an audit after each stage, the first one after four pairs of halves, until its statements are certain.
+
+    The first one has no p-values, no dimension and no ranking, and believes no picture. Parameters and errors
+    are those of `audit`.
+    """
+    k = check_integer("n_neighbors", n_neighbors, 2)
+    source, embedding = _source(X, Y, method, parameters or {})
+    classes = None if labels is None else _labels(labels, len(embedding))
+    relations = find_relations(source.data, seed)
+    kept, by_chance = kept_neighbors(source, embedding, k, seed)
+    beyond = None if relations is None else relations > 0 and kept - by_chance >= LEAST_KEPT
+    reason = unknown_reason(source.place(source.data), embedding.shape[1])
+    notes = (*source.notes, *_notes(len(embedding), relations, classes, reason))
+    in_words = partial(verdict, beyond, relations, kept, source.name)
+    found = _Found(embedding, k, classes, beyond, in_words, notes)
+
+    def compare() -> Chance | None:
+        if reason is not None:
+            return None
+        return compare_with_chance(source, embedding, k, seed=seed, executor=pool, on_progress=on_progress)
+
+    def more(stream: Stream, count: int, done: Resamples | None = None) -> Resamples:
+        assert source.embedder is not None
+        first = 0 if done is None else len(done.places)
+        added = resample(
+            source.embedder, count - first, stream=stream, first=first, seed=seed, executor=pool,
+            on_progress=on_progress,
+        )  # fmt: skip
+        return added if done is None else done + added
+
+    is_threaded = executor is None and source.is_threaded
+    with ThreadPoolExecutor(os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
+        if source.embedder is None:
+            yield _of_coordinates(found, compare(), source.name)
+            return
+        found.halves = more(SEPARATE, 2 * FIRST_PAIRS)
+        yield _of_halves(found)
+        found.chance, found.is_compared = compare(), True
+        for stream, count in MORE:
+            with suppress(GlleError):  # quarters of few points
+                found.others.append(more(stream, count))
+        if source.wider is not None:
+            found.dimension, found.hidden = _dimension(source.wider, seed, pool, on_progress)
+        for pairs in range(ENOUGH_PAIRS, MAX_PAIRS + 1, 4):
+            found.halves = more(SEPARATE, 2 * pairs, found.halves)
+            result = _of_halves(found)
+            yield result
+            assert result.remains_error is not None
+            if result.remains_error <= CERTAIN:
+                return
+
+
+def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     """Audit an embedding.
 
     Parameters
     ----------
     X : (n, d) array-like
         The data.
-    Y : (n, p) array-like or Posterior, optional
+    Y : (n, p) array-like, Posterior, fitted estimator or Embedding, optional
         Coordinates from anywhere, or a posterior of the data.
-    method : str or callable, optional
-        How the coordinates are made: a method of the registry by name, or a function of points (m, d) to coordinates
-        (m, p). Without it coordinates alone get p-values only.
+    method : str, callable or estimator, optional
+        How the coordinates are made: a method of the registry by name, a function of points (m, d) to coordinates
+        (m, p), or an object with such a function `fit_transform`. Without it coordinates alone get p-values only.
     parameters : dict, optional
         Of the method.
     labels : (n,) array-like, optional
@@ -114,133 +185,67 @@ def audit(
         With the remedy: for data without columns, too few points, or coordinates of another number of points.
 
     """
-    result: Audit | None = None
-    for result in audits(  # noqa: B007 # the last one
-        X, Y, method=method, parameters=parameters, labels=labels, n_neighbors=n_neighbors, seed=seed,
-        executor=executor, on_progress=on_progress,
-    ):  # fmt: skip
-        pass
-    assert result is not None
+    *_, result = audits(X, Y, **options)
     return result
 
 
-def audits(
-    X: ArrayLike,
-    Y: ArrayLike | Posterior | None = None,
-    *,
-    method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
-    parameters: dict[str, Any] | None = None,
-    labels: ArrayLike | None = None,
-    n_neighbors: int = NEIGHBORS,
-    seed: int = 0,
-    executor: Executor | None = None,
-    on_progress: OnProgress = silent,
-) -> Iterator[Audit]:
-    """Yield an audit after each stage, the first one after four pairs of halves, until its statements are certain.
-
-    The first one has no p-values, no dimension and no ranking. Parameters and errors are those of `audit`.
-    """
-    k = check_integer("n_neighbors", n_neighbors, 2)
-    source, embedding = _source(X, Y, method, parameters or {})
-    classes = None if labels is None else _labels(labels, len(embedding))
-    relations = find_relations(source.data, seed)
-    kept, by_chance = kept_neighbors(source, embedding, k, seed)
-    found = _Found(
-        source=source,
-        embedding=embedding,
-        k=k,
-        classes=classes,
-        relations=relations,
-        beyond=None if relations is None else relations.is_present and kept - by_chance >= LEAST_KEPT,
-        kept=kept,
-        notes=list(source.notes),
-    )
-    if (reason := unknown_reason(source.place(source.data), embedding.shape[1])) is not None:
-        found.notes.append(Note("chance-unknown", f"P-values of single points are unknown: {reason}."))
-
-    def compare() -> Chance | None:
-        if reason is not None:
-            return None
-        return compare_with_chance(source, embedding, n_neighbors=k, seed=seed, executor=pool, on_progress=on_progress)
-
-    def more(stream: Stream, count: int, done: Resamples | None = None) -> Resamples:
-        assert source.embedder is not None
-        first = 0 if done is None else len(done.places)
-        added = resample(
-            source.embedder, count - first, stream=stream, first=first, seed=seed, executor=pool,
-            on_progress=on_progress,
-        )  # fmt: skip
-        return added if done is None else done + added
-
-    with _threads(source, executor) as pool:
-        if source.embedder is None:
-            found.chance = compare()
-            yield _of_coordinates(found)
-            return
-        found.halves = more(SEPARATE, 2 * FIRST_PAIRS)
-        yield _of_halves(found)
-        found.chance = compare()
-        for stream, count in MORE:
-            try:
-                found.others.append(more(stream, count))
-            except GlleError:  # quarters of few points
-                continue
-        found.dimension = _dimension(source.wider, seed, pool, on_progress)
-        for pairs in range(ENOUGH_PAIRS, MAX_PAIRS + 1, 4):
-            found.halves = more(SEPARATE, 2 * pairs, found.halves)
-            result = _of_halves(found)
-            yield result
-            assert result.remains_error is not None
-            if result.remains_error <= CERTAIN:
-                return
+audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class _Found:
-    """Results of the stages of an audit so far.
+    """Results of the stages of an audit so far: `others` are the further kinds of resamples."""
 
-    `others` are the further kinds of resamples, and `kept` is the share of neighbors that the picture keeps.
-    """
-
-    source: Source
     embedding: NDArray[np.float64]
     k: int
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
-    relations: Relations | None
     beyond: bool | None
-    kept: float
-    notes: list[Note]
+    in_words: Callable[..., str]
+    notes: tuple[Note, ...]
     chance: Chance | None = None
+    is_compared: bool = False
     halves: Resamples | None = None
     others: list[Resamples] = field(default_factory=list)
-    dimension: tuple[int | None, float] = (None, 0.0)
+    dimension: int | None = None
+    hidden: int | None = None  # the same if the points fill it and the picture does not show it
 
 
-def _threads(source: Source, executor: Executor | None) -> AbstractContextManager[Executor | None]:
-    """Return the given executor, or threads on all processors for methods of this library."""
-    if executor is not None or not source.is_threaded:
-        return nullcontext(executor)
-    return ThreadPoolExecutor(os.cpu_count())
+def _notes(
+    n: int,
+    relations: float | None,
+    groups: tuple[NDArray[Any], NDArray[np.int64]] | None,
+    reason: str | None,
+) -> Iterator[Note]:
+    """Yield notes on limits of the answers, with the reason for which p-values are unknown."""
+    if reason is not None:
+        yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
+    if relations is not None and relations <= 0:
+        few = f"more points than {n} may show a relation, and " if n < FEW else ""
+        yield Note(
+            "unseen-structure",
+            f"Not all structure is seen: {few}two modes of one column remain in data whose columns are permuted.",
+        )
+    names, classes = groups or ((), [])
+    if single := int((np.bincount(classes) == 1).sum()):
+        yield Note("groups-of-one-point", f"{single} of {len(names)} groups have one point, which is always apart.")
 
 
 def _source(
-    X: ArrayLike,
-    Y: ArrayLike | Posterior | None,
-    method: str | Callable[[NDArray[np.float64]], ArrayLike] | None,
-    parameters: dict[str, Any],
+    X: ArrayLike, Y: Any, method: str | Function | Transformer | None, parameters: dict[str, Any]
 ) -> tuple[Source, NDArray[np.float64]]:
+    Y = getattr(Y, "posterior_", Y)  # of an estimator
     if isinstance(Y, Posterior):
         return source_of_posterior(X, Y), Y.embedding
     if isinstance(method, str):
-        source, found = source_of_method(X, method, parameters, None)
-        return source, found if Y is None else coordinates(Y, len(found))
+        source, found = source_of_method(X, method, parameters)
+        return source, found if Y is None else checked_coordinates(Y, len(found))
     if method is not None:
         return source_of_function(X, method, Y)
     if Y is None:
         raise InvalidParameterError(
             "There is no embedding to audit.", remedy='Give coordinates, a posterior, or a method such as "umap".'
         )
-    found = coordinates(Y, len(np.asarray(X)))
+    found = checked_coordinates(Y, len(np.asarray(X)))
     return source_of_coordinates(X, found.shape[1]), found
 
 
@@ -252,23 +257,22 @@ def _labels(labels: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def _dimension(
-    wider: Embedder | None, seed: int, executor: Executor | None, on_progress: OnProgress
-) -> tuple[int | None, float]:
-    """Return the number of coordinates that two samples share with one more than the picture's, and the dimension.
+    wider: Embedder, seed: int, executor: Executor | None, on_progress: OnProgress
+) -> tuple[int | None, int | None]:
+    """Return the number of coordinates that two samples share with one more than the picture's, and again if hidden.
 
-    The dimension is that of the points in these coordinates: on a sheet, a further one is a function of the others.
+    It is hidden if it is more than the picture has, and the points fill it: on a sheet, a further coordinate is a
+    function of the others.
     """
-    if wider is None:
-        return None, 0.0
-    try:
+    places = np.empty((0, *wider.shape))
+    with suppress(GlleError):  # the data have no further coordinate
         found = resample(wider, 2 * WIDER_PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
-    except GlleError:  # the data have no further coordinate
-        return None, 0.0
-    places = _complete_pairs(found.places)
+        places = _complete_pairs(found.places)
     if not len(places):
-        return None, 0.0
+        return None, None
     filled = intrinsic_dimension(kneighbors(np.ascontiguousarray(places[0]), DIMENSION_NEIGHBORS)[1])
-    return shared_coordinates(places), filled
+    shared, p = shared_coordinates(places), wider.shape[1] - 1
+    return shared, shared if shared > p and filled >= p + 0.5 else None
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -277,17 +281,18 @@ def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(places[np.repeat(is_found, 2)])
 
 
-def _of_coordinates(found: _Found) -> Audit:
+def _of_coordinates(found: _Found, chance: Chance | None, name: str) -> Audit:
     note = Note(
         "coordinates-alone",
-        f"Coordinates alone show fidelity, compared with {found.source.name} of data without structure. Give the "
-        "method, or a function from data to coordinates, to learn what another sample would show.",
+        f"Coordinates alone show fidelity, compared with {name} of data without structure, which keeps more neighbors "
+        "than most methods: fewer are no sign against a map. Give its method, such as method='isomap' or a function "
+        "from data to coordinates, to compare like with like, and to learn what another sample would show.",
     )
     return Audit(
-        verdict=first_sentence(found.beyond, found.relations, found.kept, found.chance),
+        verdict=found.in_words(chance),
         beyond_chance=found.beyond,
         embedding=found.embedding,
-        chance=found.chance,
+        chance=chance,
         notes=(*found.notes, note),
     )
 
@@ -303,7 +308,7 @@ def _of_halves(found: _Found) -> Audit:
             + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
-    shares, size = common_share(pictures), _radius(embedding)
+    shares, (_, _, size) = common_share(pictures), normalize(embedding)
     remains = float(shares.mean())
     aligned, ranking, notes = _combine(pictures, found)
     around = calibrated_regions(aligned)
@@ -311,19 +316,21 @@ def _of_halves(found: _Found) -> Audit:
     graph = _neighbor_probability(pictures, found.k)
     own = kneighbors(np.ascontiguousarray(embedding), found.k)[0]
     rows = np.repeat(np.arange(len(own)), found.k)
-    first = first_sentence(found.beyond, found.relations, found.kept, found.chance)
+    groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
+    in_words = found.in_words(found.chance, remains, found.hidden, embedding.shape[1], found.is_compared)
+    on_groups = groups.statement() if groups is not None and found.beyond and found.is_compared else ""
     return Audit(
-        verdict=verdict(first, found.beyond, remains, found.dimension, embedding.shape[1], found.source.name),
+        verdict=f"{in_words} {on_groups}".strip(),
         beyond_chance=found.beyond,
         embedding=embedding,
         remains=remains,
         remains_error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
-        dimension=found.dimension[0],
+        dimension=found.dimension,
         spread=size * root_trace(aligned.covariance),
         stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
         regions={"mean": near, "new sample": near.of_new_sample()},
         neighbors=graph,
-        groups=None if found.classes is None else compare_groups(pictures, *found.classes, found.k),
+        groups=groups,
         ranking=None if found.beyond is False else ranking,
         chance=found.chance,
         pairs=len(pictures) // 2,
@@ -333,12 +340,12 @@ def _of_halves(found: _Found) -> Audit:
 
 def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ranking | None, tuple[Note, ...]]:
     """Return all kinds of pictures with the size of the halves' spread, how they rank the points, and notes."""
-    kinds = {found.halves.stream.name: _align([halves], found.embedding)} if found.halves is not None else {}
+    kinds = {SEPARATE.name: _align([halves], found.embedding)}
     for others in found.others:
         if len(others.embeddings) >= 2 * FEWEST:
             kinds[others.stream.name] = _align([others.embeddings], found.embedding)
-    medians = [float(np.median(kind.spread)) for kind in kinds.values()]
-    factors = [(medians[0] / median) ** 2 if median else 1.0 for median in medians]
+    medians = {name: float(np.median(kind.spread)) for name, kind in kinds.items()}
+    factors = [(medians[SEPARATE.name] / median) ** 2 if median else 1.0 for median in medians.values()]
     together = _align([kind.kinds[0] for kind in kinds.values()], found.embedding, factors)
     if len(kinds) == 1:
         return together, None, ()
@@ -349,7 +356,7 @@ def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ran
             expected = min(expected, _reproducibility(others.places, found.embedding))
     expected = max(expected, 0.0)
     ranking = Ranking("high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low", expected)
-    return together, ranking, _unstable(kinds)
+    return together, ranking, _unstable(medians[SEPARATE.name], medians.get(EIGHT_TENTHS.name, 0.0))
 
 
 def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]) -> float:
@@ -361,11 +368,8 @@ def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]
     return spearman_brown(spread_correlation(first, second), 2)
 
 
-def _unstable(kinds: dict[str, Alignment]) -> tuple[Note, ...]:
-    """Return a note if half of the points have another picture."""
-    if EIGHT_TENTHS.name not in kinds:
-        return ()
-    halves, most = (float(np.median(kinds[stream.name].spread)) for stream in (SEPARATE, EIGHT_TENTHS))
+def _unstable(halves: float, most: float) -> tuple[Note, ...]:
+    """Return a note if half of the points have another picture, by the spread of halves and of most points."""
     if not most or halves / most <= UNSTABLE:
         return ()
     return (
@@ -382,15 +386,7 @@ def _align(
     kinds: list[NDArray[np.float64]], embedding: NDArray[np.float64], factors: list[float] | None = None
 ) -> Alignment:
     """Align kinds of pictures of mean 0 and mean square radius 1; raises `InvalidShapeError` for fewer than four."""
-    normed = [
-        np.array([(Y - Y.mean(axis=0)) / _radius(Y) for Y in kind]).reshape(-1, *embedding.shape) for kind in kinds
-    ]
-    return Alignment.of(normed, (embedding - embedding.mean(axis=0)) / _radius(embedding), factors or (1.0,))
-
-
-def _radius(Y: NDArray[np.float64]) -> float:
-    """Return the root mean square distance of the points from their mean, 1 if they are equal."""
-    return float(np.sqrt(((Y - Y.mean(axis=0)) ** 2).sum(axis=1).mean())) or 1.0
+    return Alignment.of([normalize_all(kind) for kind in kinds], normalize(embedding)[0], factors or (1.0,))
 
 
 def _neighbor_probability(pictures: NDArray[np.float64], k: int) -> csr_array:
@@ -421,4 +417,24 @@ def compare_groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: 
         share = np.stack([nearer[classes == c].mean(axis=0) for c in range(len(names))])
         apart += np.minimum(share, share.T) >= 0.9
     np.fill_diagonal(apart, 0)
-    return Groups(names, apart / len(pictures), member / len(pictures))
+    return Groups(names, apart / len(pictures), member / len(pictures), classes)
+
+
+def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), those of two separate halves."""
+    return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
+
+
+def shared_coordinates(places: NDArray[np.float64]) -> int:
+    """Return the number of coordinates that the pairs of consecutive embeddings (2 m, n, p) share.
+
+    Coordinate j is shared if the median of its squared canonical correlation over pairs is at least .5.
+    """
+    pairs = zip(places[::2], places[1::2], strict=True)
+    return int((np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0) >= SHARED).sum())
+
+
+def canonical_correlations(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the canonical correlations (p,) of two embeddings (n, p), the largest first (Hotelling 1936)."""
+    first, second = (dense.svd(Y - Y.mean(axis=0))[0] for Y in (A, B))
+    return np.asarray(dense.svd(dense.cross(first, second))[1])

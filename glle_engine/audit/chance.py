@@ -1,18 +1,31 @@
-r"""Neighborhoods of single points beyond chance: an embedding against those of the data with permuted columns.
+r"""Structure beyond that of data with permuted columns: neighborhoods of single points, and relations among features.
 
-Permuting each column by itself keeps every feature's distribution and removes all relations among features. If
-features are independent, the permuted data have the law of the data, so that p-values hold for any method, sample size
-and scale of features. The statistic of point i is the share of its neighbors in the data that are
-its neighbors in the embedding, :math:`T_i`. With the statistics :math:`T^*` of m permuted data sets,
+Permuting each column by itself keeps every feature's distribution and removes all relations among features.
+
+Neighborhoods: an embedding is compared with those of permuted data. If features are independent, the permuted data have
+the law of the data, so that p-values hold for any method, sample size and scale of features. The statistic of point i
+is the share of its neighbors in the data that are its neighbors in the embedding, :math:`T_i`. With the statistics
+:math:`T^*` of m permuted data sets,
 
 .. math:: p_i = \frac{1 + \#\{T^* \ge T_i\}}{1 + \#T^*}.
 
-The idea is that of EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose
-null is a resample of distances.
+The idea is that of EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose null is a resample of distances.
 
 They say nothing where an embedding can show all features, and where one feature has nearly all of the variance:
-permuted data then have the same neighbors. Whether the whole has structure is the question of
-`glle_engine.audit.relations`.
+permuted data then have the same neighbors. Whether the whole has structure is the question of `find_relations`.
+
+Relations put points closer to each other: the mean logarithm of the distance to the k-th neighbor estimates the entropy
+of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of those of the features unless they
+are independent. With the mean :math:`L` of the data, and :math:`L^*` of m permuted data sets,
+
+.. math:: t = \frac{\overline{L^*} - L}{s \sqrt{1 + 1 / m}},
+
+s the standard deviation of the m means. There are relations if t exceeds the quantile of Student's distribution with
+m - 1 degrees of freedom. If features are independent, the permuted data have the law of the data, so that the test
+keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units nor
+heavy tails matter. It needs searches of neighbors alone.
+
+It sees no structure within single features, such as two modes of one column.
 """
 
 from __future__ import annotations
@@ -22,10 +35,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtrit
 
-from glle_engine.base.brief import brief
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.reliability.alignment import doubled_centred_ranks
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,11 +49,45 @@ if TYPE_CHECKING:
 
     from glle_engine.audit.sources import Source
 
+# The test of relations.
+PERMUTATIONS = 16
+NEIGHBOR = 5  # its distance
+MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that a picture shows
+LEVEL = 0.995
+# The comparison of neighborhoods.
 NULLS = 8
 NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 DOMINANT = 0.9  # share of the variance in one feature
 FALSE_DISCOVERIES = 0.1  # accepted share among the points beyond chance
+
+
+def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
+    """Return by how much t exceeds its quantile, above 0 if features of data (n, d) are related.
+
+    None for less than two features that vary.
+    """
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
+    rows, columns = (np.sort(rng.permutation(size)[:most]) for size, most in zip(data.shape, MAX_SHAPE, strict=True))
+    ranks = np.stack([doubled_centred_ranks(column) for column in data[np.ix_(rows, columns)].T], axis=1)
+    ranks = ranks[:, np.ptp(ranks, axis=0) > 0]
+    if ranks.shape[1] < 2:
+        return None
+    ranks /= ranks.std(axis=0)
+    k = min(NEIGHBOR, len(ranks) // 5)
+    nulls = [
+        _closeness(np.stack([rng.permutation(column) for column in ranks.T], axis=1), k) for _ in range(PERMUTATIONS)
+    ]
+    gain = float(np.mean(nulls)) - _closeness(ranks, k)
+    deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / PERMUTATIONS)
+    return float(gain / deviation - stdtrit(PERMUTATIONS - 1, LEVEL))
+
+
+def _closeness(points: NDArray[np.float64], k: int) -> float:
+    """Return the mean logarithm of the distance to the k-th neighbor; distances of 0 count as the smallest other."""
+    distance = kneighbors(np.ascontiguousarray(points), k)[1][:, -1]
+    positive = distance[distance > 0]
+    return float(np.log(np.maximum(distance, positive.min() if len(positive) else 1.0)).mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +119,17 @@ class Chance:
         """Mean share of preserved neighbors beyond that of permuted data."""
         return float(self.preserved.mean() - self.expected.mean())
 
+    @property
+    def has_gain(self) -> bool:
+        """Whether the gain is more than the standard deviation over permuted data sets."""
+        return self.gain > float(self.expected.std(ddof=1))
+
 
 def compare_with_chance(
     source: Source,
     Y: NDArray[np.float64],
-    *,
     n_neighbors: int = NEIGHBORS,
-    n_nulls: int = NULLS,
+    *,
     seed: int = 0,
     executor: Executor | None = None,
     on_progress: OnProgress = silent,
@@ -88,7 +141,7 @@ def compare_with_chance(
     source : Source
         Of the embedding.
     Y : (n, p) float64
-    n_neighbors, n_nulls
+    n_neighbors : int
     seed : int
         Of the permutations and the blocks of points.
     executor : concurrent.futures.Executor, optional
@@ -106,14 +159,14 @@ def compare_with_chance(
         preserved[block] = shared_neighbors(source.place(data[block]), Y[block], k)
     permuted = (
         np.stack([rng.permutation(column) for column in data[blocks[number % len(blocks)]].T], axis=1)
-        for number in range(n_nulls)
+        for number in range(NULLS)
     )
     compare = partial(_null, source, k)
-    results = (map if executor is None else executor.map)(compare, permuted, range(n_nulls))
+    results = (map if executor is None else executor.map)(compare, permuted, range(NULLS))
     nulls = []
     for null in results:
         nulls.append(null)
-        on_progress(len(nulls), n_nulls, "chance")
+        on_progress(len(nulls), NULLS, "chance")
     expected = np.array([null.mean() for null in nulls])
     ordered = np.sort(np.concatenate(nulls))
     p_value = (1 + len(ordered) - np.searchsorted(ordered, preserved, "left")) / (1 + len(ordered))

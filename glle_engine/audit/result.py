@@ -1,4 +1,4 @@
-"""Result of an audit."""
+"""Result of an audit, and its verdict: sentences on a picture, for a reader who sees nothing else."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np  # noqa: TC002 # the models of JSON read the hints
 from scipy.sparse import csr_array  # noqa: TC002 # the same
 
 from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note  # noqa: TC001 # the same
-from glle_engine.reliability.regions import Regions  # noqa: TC001 # the same
+from glle_engine.base.pictures.points import count_apart
+from glle_engine.base.results import Note, PointResult, brief
+from glle_engine.reliability.alignment import Regions  # noqa: TC001 # the same
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+HOLDS, PARTLY = 0.6, 0.3  # share that remains, of the words of the verdict
+NAMED = 5  # groups in a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +52,31 @@ class Groups:
         to the other's.
     member_probability : (n,) float64
         Share of pictures in which most of a point's neighbors are of its group.
+    classes : (n,) int64
+        Index of each point's group.
 
     """
 
     names: NDArray[Any]
     apart: NDArray[np.float64]
     member_probability: NDArray[np.float64]
+    classes: NDArray[np.int64]
 
     __repr__ = brief
+
+    def statement(self) -> str:
+        """Return a sentence on which groups stay apart, or an empty one for a single group."""
+        count, apart_from = len(self.names), count_apart(self.apart)
+        if count < 2:
+            return ""
+        if (apart_from == count - 1).all():
+            return f"All {count} groups stay apart from each other."
+        pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of groups stay apart"
+        mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
+        if not 0 < len(mixed) <= min(NAMED, count - 1):
+            return f"{pairs}."
+        stay = f"{mixed[0]} stays" if len(mixed) == 1 else f"{', '.join(mixed[:-1])} and {mixed[-1]} stay"
+        return f"{pairs}; {stay} apart from fewer than half of the others."
 
     def to_dict(self) -> dict[str, Any]:
         """Return `names` and `apart` as a JSON-able dictionary."""
@@ -63,13 +84,13 @@ class Groups:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Audit:
+class Audit(PointResult):
     """What the data support of an embedding of n points.
 
     Attributes
     ----------
     verdict : str
-        One or two sentences about the picture.
+        Some sentences about the picture.
     beyond_chance : bool or None
         Whether the data have relations among their features, and the map keeps more of their neighbors than random
         places do; None if fewer than two features vary.
@@ -133,20 +154,6 @@ class Audit:
         """Points (n,) beyond chance, at a false-discovery rate of 10 %."""
         return None if self.chance is None else self.chance.is_point_beyond
 
-    def frame(self) -> Any:
-        """Return a pandas DataFrame with a row for each point: coordinates, p_value, spread, stability, group.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-
-        """
-        import pandas as pd  # noqa: PLC0415 # an extra
-
-        columns: dict[str, Any] = {f"y{axis}": column for axis, column in enumerate(self.embedding.T, start=1)}
-        return pd.DataFrame(columns | {name: values for name, values in self.arrays().items() if values.ndim == 1})
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays with a row for each point that there are.
 
@@ -178,3 +185,57 @@ class Audit:
             "regions": {name: regions.to_dict() for name, regions in self.regions.items()},
             "notes": [asdict(note) for note in self.notes],
         }
+
+
+def verdict(
+    beyond: bool | None,  # noqa: FBT001 # three answers
+    relations: float | None,
+    kept: float,
+    name: str,
+    chance: Chance | None,
+    remains: float | None = None,
+    hidden: int | None = None,
+    p: int = 2,
+    is_compared: bool = True,  # noqa: FBT001, FBT002 # a stage
+) -> str:
+    """Return the answers to the first two questions, and what not to read from the picture.
+
+    `relations` are those of `find_relations`. `remains` is None for coordinates alone, which are compared with those
+    by `name` of data without structure. The data fill `hidden` dimensions, more than the picture's p. Without
+    `is_compared` the picture has not been compared with chance yet, and is not to be believed.
+    """
+    if relations is None:
+        first = "Whether there is structure cannot be decided, because fewer than two features vary."
+    elif relations <= 0:
+        return (
+            "Nothing here is more than chance: these points are as far from each other as those of data whose features "
+            "are unrelated."
+        )
+    elif not beyond:
+        first = f"The data have structure, but this picture does not show it: it keeps {kept:.0%} of the neighbors."
+    elif chance is None:
+        first = f"There is structure, and the picture keeps {kept:.0%} of the neighbors."
+    else:
+        by = "chance" if remains is not None else f"{name} of data without structure"
+        but = "" if chance.has_gain or remains is None else ", but the neighborhoods of the picture do not show it"
+        shares = f"{chance.preserved.mean():.0%} of the neighbors are kept, against {chance.expected.mean():.0%}"
+        first = f"There is structure{but}: {shares} by {by}."
+    sentences = [first]
+    if beyond is not False and remains is not None:
+        sentences.append(_on_samples(beyond and is_compared, chance is None or chance.has_gain, remains, name))
+    if hidden is not None:
+        sentences.append(f"The data fill {hidden} dimensions that two samples share; this picture has {p}.")
+    return " ".join(sentences)
+
+
+def _on_samples(beyond: bool | None, has_gain: bool, remains: float, name: str) -> str:  # noqa: FBT001
+    """Return what of the picture another sample would show."""
+    share = f"another sample would show {remains:.0%} of it"
+    if remains < PARTLY:
+        return f"Do not believe the picture by {name}: {share}."
+    if not has_gain or not beyond:
+        subject = "The picture is" if remains >= HOLDS else "Parts of the picture are"
+        return f"{subject} stable: {share}.{'' if has_gain else ' But do not read neighbors from it.'}"
+    if remains < HOLDS:
+        return f"Believe parts of the picture: {share}. Read the most stable points, not the shape."
+    return f"Believe the picture: {share}."

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, InvalidShapeError
-from glle_engine.base.progress import silent
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.pictures.points import coordinates
 from glle_engine.base.space import Space
+from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse, require_finite
 from glle_engine.methods import registry
+from glle_engine.methods.parameters import MethodSpec
+from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit
-from glle_engine.reliability.embedders import FunctionEmbedder, PosteriorEmbedder
-from glle_engine.reliability.refits import MethodEmbedder, shrunk
+from glle_engine.reliability.refits import MethodEmbedder, embed_again
+from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.diagnostics import Note
-    from glle_engine.base.spec import FitSpec, SpaceSpec
+    from glle_engine.base.results import Note
+    from glle_engine.base.spec import SpaceSpec
     from glle_engine.methods.base import Method
-    from glle_engine.methods.parameters import MethodSpec
     from glle_engine.posterior.posterior import Posterior
     from glle_engine.reliability.resamples import Embedder
 
     Function = Callable[[NDArray[np.float64]], ArrayLike]
 
+    class Transformer(Protocol):
+        """Estimator of scikit-learn."""
+
+        def fit_transform(self, X: NDArray[np.float64]) -> ArrayLike:
+            """Return the embedding (m, p) of points (m, d)."""
+
+
 STRONG = ("t-sne", "symmetric-sne")  # preserve neighborhoods better than most methods; the first that is installed
-_SEEDS = 2**63
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,56 +84,58 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     _require_columns(X, spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
-    notes = tuple(note for note in posterior.diagnostics.notes if note.code == "bridged")
+    notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     return Source("GLLE", finite_matrix(X), partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
 
 
-def source_of_method(
-    X: ArrayLike, name: str, parameters: dict[str, Any], labels: NDArray[np.int64] | None
-) -> tuple[Source, NDArray[np.float64]]:
+def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tuple[Source, NDArray[np.float64]]:
     """Return the source of a method of the registry, and its embedding of the data."""
     if registry.canonical(name) == "glle":
-        posterior = fit(X, **{"disconnected": "bridge", **parameters})
+        posterior = fit(X, FitSpec.from_dict(parameters))
         return source_of_posterior(X, posterior), posterior.embedding
     method = registry.method(name)
-    spec = method.spec(**parameters)
+    spec = method.spec.from_dict(parameters)
     _require_columns(X, spec)
     data = finite_matrix(X)
-    embedder = MethodEmbedder(data, method, spec, labels)
+    embedder = MethodEmbedder(data, method, spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1))
-    again = partial(_method_again, method=method, spec=spec, labels=labels, n=len(data))
-    found = method.embed(data, spec, labels=labels)
+    again = partial(_method_again, method=method, spec=spec, n=len(data))
+    found = method.embed(data, spec)
     place, is_threaded = partial(_points, spec=spec), not method.libraries
     return Source(method.title, data, place, again, embedder, wider, is_threaded, found.notes), found.Y
 
 
-def source_of_function(X: ArrayLike, function: Function, Y: ArrayLike | None) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a function from points to an embedding, and its embedding of the data."""
+def source_of_function(
+    X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None
+) -> tuple[Source, NDArray[np.float64]]:
+    """Return the source of a function from points to an embedding, or of an estimator, and the data's embedding."""
     data = checked_matrix(X)
 
     def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
-        return coordinates(function(part), len(part))
+        embed_part = copy(function).fit_transform if hasattr(function, "fit_transform") else function
+        return checked_coordinates(embed_part(part), len(part))
 
-    found = embed(data) if Y is None else coordinates(Y, len(data))
+    found = embed(data) if Y is None else checked_coordinates(Y, len(data))
     embedder = FunctionEmbedder(embed, data, found.shape[1])
-    return Source(getattr(function, "__name__", "the function"), data, np.asarray, embed, embedder), found
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
+    return Source(name, data, np.asarray, embed, embedder, notes=_scale_notes(data)), found
 
 
 def source_of_coordinates(X: ArrayLike, p: int) -> Source:
     """Return the source of given coordinates: permuted data are embedded by a strong method."""
-    name = next(name for name in STRONG if _is_available(registry.method(name)))
+    name = next(name for name in STRONG if all(map(find_spec, registry.method(name).libraries)))
     method = registry.method(name)
     data = checked_matrix(X)
     perplexity = min(30.0, (len(data) - 2) / 3)  # t-SNE's limit for few points
     spec = method.spec(n_components=p, perplexity=perplexity)
-    again = partial(_method_again, method=method, spec=spec, labels=None, n=len(data))
-    return Source(method.title, data, np.asarray, again)
+    again = partial(_method_again, method=method, spec=spec, n=len(data))
+    return Source(name, data, np.asarray, again, notes=_scale_notes(data))
 
 
-def coordinates(Y: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Return coordinates (n, p) as finite float64; raises `InvalidShapeError` or `NotFiniteError`."""
-    found = np.asarray(Y, np.float64)
-    if found.ndim != 2 or len(found) != n or not found.shape[1]:
+def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
+    """Return finite coordinates (n, p); raises `InvalidShapeError` or `NotFiniteError`."""
+    found = coordinates(Y)
+    if len(found) != n:
         raise InvalidShapeError(
             f"The coordinates have shape {found.shape}; the data have {n} points.",
             remedy=f"Give one row of coordinates for each point, in the order of the data: shape ({n}, 2).",
@@ -138,22 +150,14 @@ def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec)
 
 
 def _method_again(
-    points: NDArray[np.float64],
-    number: int,
-    *,
-    method: Method[Any],
-    spec: MethodSpec,
-    labels: NDArray[np.int64] | None,
-    n: int,
+    points: NDArray[np.float64], number: int, *, method: Method[Any], spec: MethodSpec, n: int
 ) -> NDArray[np.float64]:
-    """Embed other points as many as the data's, or fewer with smaller counts; labels are those of random points."""
-    changes = {"seed": (getattr(spec, "seed", 0) + 1 + number) % _SEEDS} if method.random else {}
-    kept = None if labels is None else np.random.default_rng(number).permutation(labels)[: len(points)]
-    counts = shrunk(spec, len(points) / n)
-    try:
-        return method.embed(points, replace(spec, **changes, **counts), silent, labels=kept).Y
-    except (DisconnectedGraphError, InvalidParameterError):
-        return method.embed(points, replace(spec, **changes), silent, labels=kept).Y
+    """Embed other points as many as the data's, or fewer with smaller counts."""
+    return embed_again(method, spec, points, number, len(points) / n).Y
+
+
+def _scale_notes(data: NDArray[np.float64]) -> tuple[Note, ...]:
+    return tuple(scale_notes(scale_figures(data), data.shape[1], MethodSpec()))
 
 
 def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
@@ -167,11 +171,3 @@ def _require_columns(X: ArrayLike, spec: SpaceSpec) -> None:
             "An audit permutes the columns of the data, which sparse data and distances do not have.",
             remedy="Give dense coordinates, such as the first components of the data.",
         )
-
-
-def _is_available(method: Method[Any]) -> bool:
-    try:
-        method.require_available()
-    except Exception:  # noqa: BLE001
-        return False
-    return True

@@ -22,15 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, brief
 from glle_engine.linalg import dense
 from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
-from glle_engine.reliability.embedders import PosteriorEmbedder
-from glle_engine.reliability.resamples import resample
+from glle_engine.reliability.resamples import PosteriorEmbedder, resample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

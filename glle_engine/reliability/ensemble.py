@@ -24,16 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.linalg.procrustes import root_trace
-from glle_engine.reliability.alignment import FEWEST, Alignment
+from glle_engine.reliability.alignment import FEWEST, Alignment, Regions, calibrated_regions
 from glle_engine.reliability.calibration import HALF_SAMPLES, POORLY_CORRELATED, Calibration, calibrate
-from glle_engine.reliability.embedders import PosteriorEmbedder
-from glle_engine.reliability.regions import Regions, calibrated_regions
-from glle_engine.reliability.resamples import STREAMS, resample
+from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 from glle_engine.reliability.statements import SpreadReliability, spread_reliability
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ UNSTABLE = 1.38  # median spread of half-samples over that of larger samples: .8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ensemble:
+class Ensemble(PointResult):
     """Spread of n points over new samples of the data, by draws and resamples.
 
     Attributes
@@ -169,7 +166,6 @@ def ensemble(
     n_draws: int = DRAWS,
     n_resamples: int = RESAMPLES,
     seed: int = 0,
-    threads: int = 1,
     on_progress: OnProgress = silent,
 ) -> Ensemble:
     """Compute the ensemble spread of a posterior from its data.
@@ -186,8 +182,6 @@ def ensemble(
         Draws at the calibrated scale, and resamples of each of three streams; at least 4.
     seed : int
         Of the draws and of the resamples; the calibration has seed 0.
-    threads : int
-        For draws.
     on_progress
         Called with (done, total, stage). An exception that it raises cancels the computation.
 
@@ -209,12 +203,12 @@ def ensemble(
     shared = stacks[0] if seed == 0 and n_resamples >= HALF_SAMPLES else None
     calibration = calibrate(posterior, X, halves=shared, on_progress=on_progress)
     drawn = np.empty((n_draws, *posterior.embedding.shape))
-    draws = posterior.draws(n_draws, seed=seed, scale=calibration.scale, threads=threads)
+    draws = posterior.draws(n_draws, seed=seed, scale=calibration.scale)
     for done, draw in enumerate(draws, start=1):
         drawn[done - 1] = draw.embedding
         on_progress(done, n_draws, "drawing")
     result = combine(drawn, stacks, posterior.embedding, saturated=calibration.saturated, on_progress=on_progress)
-    of_fit = [note for note in posterior.diagnostics.notes if note.code == "bridged"]
+    of_fit = [note for note in posterior.notes if note.code == "bridged"]
     # the reliability states with more data how far draws and resamples agree on the order of points
     of_scale = [note for note in calibration.notes if note.code != POORLY_CORRELATED]
     return replace(result, calibration=calibration, notes=(*result.notes, *of_fit, *of_scale))

@@ -25,16 +25,14 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 from scipy.spatial import cKDTree
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
-from glle_engine.reliability import short_circuits
-from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
+from glle_engine.reliability.alignment import FEWEST, Alignment, normalize, normalize_all, rank_correlation
 from glle_engine.reliability.refits import LINEAR
 from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
@@ -51,6 +49,9 @@ MAX_CLASSES = 100  # of labels
 ROUNDS = 20  # of Lloyd's algorithm
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
+    "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "
+    "times as far as embeddings of new data. Flat sheets with such edges have a residual_variance above .04. Check the "
+    "movement with a smaller n_neighbors.",
     "ltsa": "The movement of LTSA over half-samples does not measure that over new data: on sheets it was .4 to "
     "11 times as large. Compare points with each other, not with those of other methods.",
 }
@@ -211,9 +212,9 @@ def movement(
         raise InvalidParameterError(
             f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
         )
-    whole, center, size = _normalize(reference)
+    whole, center, size = normalize(reference)
     classes = _classes(whole, labels)
-    refitted = _normed_all(samples.embeddings)
+    refitted = normalize_all(samples.embeddings)
     if len(refitted) < FEWEST:
         raise InvalidParameterError(
             f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs {FEWEST}."
@@ -266,7 +267,7 @@ def movement(
         classes=classes,
         figures=figures,
         reliability=movement_reliability(aligned, seed_share),
-        notes=tuple(_notes(figures, problems, _uncertainty(embed, reference, samples.embeddings))),
+        notes=tuple(_notes(figures, problems, _UNCERTAIN.get(embed.method.name))),
     )
 
 
@@ -286,20 +287,9 @@ def adjusted_rand(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
     return 1.0 if most == expected else (together - expected) / (most - expected)
 
 
-def _normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return an embedding with mean 0 and mean square radius 1, its mean, and its root mean square radius."""
-    center = Y.mean(axis=0)
-    size = float(np.sqrt(((Y - center) ** 2).sum(axis=1).mean()))
-    return (Y - center) / (size or 1.0), center, size or 1.0
-
-
-def _normed_all(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array([_normalize(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
-
-
 def _variance_by_seeds(seeds: Resamples | None, whole: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the variance of each point (n,) over the embedding and its refits with other seeds, and their number."""
-    others = np.empty((0, *whole.shape)) if seeds is None else _normed_all(seeds.embeddings)
+    others = np.empty((0, *whole.shape)) if seeds is None else normalize_all(seeds.embeddings)
     if not len(others):
         return np.zeros(len(whole)), 0
     aligned = generalized_procrustes(np.concatenate([whole[None], others]), whole)
@@ -359,18 +349,6 @@ def _baseline(embed: MethodEmbedder[Any]) -> NDArray[np.float64]:
     """Return the mean distance (n,) to the 10 nearest neighbors in the space of the method."""
     points, exponent = embed.located
     return np.asarray(np.ldexp(kneighbors(points, min(10, len(points) - 1))[1].mean(axis=1), exponent))
-
-
-def _uncertainty(
-    embed: MethodEmbedder[Any], reference: NDArray[np.float64], samples: NDArray[np.float64]
-) -> str | None:
-    """Return the warning on a method whose movement differs from that over new data, or None."""
-    if embed.method.name != "isomap":
-        return _UNCERTAIN.get(embed.method.name)
-    points, _ = embed.located
-    if not isinstance(points, np.ndarray):
-        return short_circuits.UNKNOWN
-    return short_circuits.warning(points, getattr(embed.spec, "n_neighbors", 10), reference, samples)
 
 
 def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str | None) -> Iterator[Note]:

@@ -20,20 +20,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
-from glle_engine.base.maps import AffineMap
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.maps import AffineMap, NeighborMap
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import method as method_of
-from glle_engine.reliability.embedders import PLACING, placed_by_weights, require_enough_for_halves
-from glle_engine.reliability.resamples import HALF, HALVES, SEEDS, Embedder, stream_of
+from glle_engine.reliability.resamples import (
+    HALF,
+    HALVES,
+    PLACING,
+    SEEDS,
+    Embedder,
+    placed_by_weights,
+    require_enough_for_halves,
+    stream_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
     from glle_engine.methods.base import Embedding, Method
     from glle_engine.reliability.resamples import Sample, Stream
@@ -109,6 +117,7 @@ class MethodEmbedder(Embedder, Generic[S]):
             return embedding.Y
         points, _ = self.located
         place, rest = embedding.map, self.data[sample.others]
+        place = None if isinstance(place, NeighborMap) else place
         if place is None and self.method.name in LINEAR and isinstance(points, np.ndarray):
             place, rest = _affine(np.ascontiguousarray(points[sample.chosen]), embedding.Y), points[sample.others]
         if place is None:
@@ -118,18 +127,31 @@ class MethodEmbedder(Embedder, Generic[S]):
         return placed
 
     def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
-        """Embed a sample; counts that are refused, or leave the graph in parts, stay as they are."""
+        """Embed a sample."""
         chosen = sample.chosen
         part = self.data[np.ix_(chosen, chosen)] if _is_precomputed(self.spec) else self.data[chosen]
         labels = None if self.labels is None else self.labels[chosen]
-        changes: dict[str, Any] = {}
-        if self.method.random:
-            changes["seed"] = (getattr(self.spec, "seed", 0) + 1 + sample.number) % _SEEDS
-        counts = shrunk(self.spec, sample.stream.share)
-        try:
-            return self.method.embed(part, replace(self.spec, **changes, **counts), on_progress, labels=labels)
-        except (DisconnectedGraphError, InvalidParameterError):
-            return self.method.embed(part, replace(self.spec, **changes), on_progress, labels=labels)
+        share, number = sample.stream.share, sample.number
+        return embed_again(self.method, self.spec, part, number, share, on_progress, labels=labels)
+
+
+def embed_again(
+    method: Method[S],
+    spec: S,
+    part: NDArray[np.float64],
+    number: int,
+    share: float,
+    on_progress: OnProgress = silent,
+    *,
+    labels: NDArray[np.int64] | None = None,
+) -> Embedding:
+    """Embed a share of some points with another seed; counts that are refused, or part the graph, stay as they are."""
+    if method.random:
+        spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it
+    try:
+        return method.embed(part, replace(spec, **shrunk(spec, share)), on_progress, labels=labels)
+    except (DisconnectedGraphError, InvalidParameterError):
+        return method.embed(part, spec, on_progress, labels=labels)
 
 
 def _embedder_of(

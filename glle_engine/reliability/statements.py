@@ -23,9 +23,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from glle_engine.base.brief import brief
-from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import Note, brief
 from glle_engine.reliability.alignment import mean_covariance, spearman_brown, spread_correlation
 
 if TYPE_CHECKING:

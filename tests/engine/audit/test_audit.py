@@ -1,26 +1,21 @@
 """Audits: chance, what remains, and the parts of a picture, on data whose answers are known."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
-from glle_engine.audit.agreement import canonical_correlations, common_share, shared_coordinates
-from glle_engine.audit.audit import audit, audits
-from glle_engine.audit.chance import discoveries
-from glle_engine.audit.relations import find_relations
+from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
+from glle_engine.audit.chance import Chance, discoveries, find_relations
+from glle_engine.audit.result import Groups, verdict
 from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError
-from glle_engine.reliability.embedders import FunctionEmbedder
-from glle_engine.reliability.resamples import QUARTERS, SEPARATE, draw_sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from glle_engine.estimator import GLLE, Embedding
+from glle_engine.methods import METHODS
+from glle_engine.reliability.resamples import QUARTERS, SEPARATE, FunctionEmbedder, draw_sample
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal((200, 8))
@@ -73,7 +68,9 @@ def test_a_ball_has_three_coordinates() -> None:
 
 def test_islands_are_apart() -> None:
     """Separate groups are apart in all pictures, and each point is among its group."""
-    groups = audit(ISLANDS, method="pca", labels=CLASSES).groups
+    found = audit(ISLANDS, method="pca", labels=CLASSES)
+    assert found.verdict.endswith("All 3 groups stay apart from each other.")
+    groups = found.groups
     assert groups is not None
     assert groups.names.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(groups.apart, 1 - np.eye(3))
@@ -83,13 +80,35 @@ def test_islands_are_apart() -> None:
     assert mixed.apart.max() < 0.2
 
 
+@pytest.mark.parametrize(
+    ("low", "said"),
+    [
+        ([], "All 5 groups stay apart from each other."),
+        ([(0, 1)], "9 of 10 pairs of groups stay apart."),
+        ([(0, 1), (0, 2), (0, 3)],
+         "7 of 10 pairs of groups stay apart; a stays apart from fewer than half of the others."),
+        ([(0, 1), (0, 2), (0, 3), (1, 2), (1, 4)],
+         "5 of 10 pairs of groups stay apart; a and b stay apart from fewer than half of the others."),
+        ([(i, j) for i in range(5) for j in range(i)], "0 of 10 pairs of groups stay apart."),
+    ],
+)  # fmt: skip
+def test_the_verdict_names_groups_that_do_not_stay_apart(low: list[tuple[int, int]], said: str) -> None:
+    """Those that stay apart from fewer than half of the others, unless that is all."""
+    apart = 1 - np.eye(5)
+    for i, j in low:
+        apart[i, j] = apart[j, i] = 0.89
+    assert Groups(np.array(list("abcde")), apart, np.ones(5), np.arange(5)).statement() == said
+    assert Groups(np.array(["a"]), np.zeros((1, 1)), np.ones(5), np.zeros(5, np.int64)).statement() == ""
+
+
 def test_a_posterior_and_its_method_are_one() -> None:
-    """The audit of a posterior is that of the method by name, with the same bits."""
-    posterior = fit(PLANE, n_neighbors=12)
-    by_posterior = audit(PLANE, posterior)
-    by_name = audit(PLANE, method="glle", parameters={"n_neighbors": 12})
+    """The audit of a posterior is that of the method by name, with the same bits, by any number of threads."""
+    with ThreadPoolExecutor(3) as threads, ThreadPoolExecutor(1) as one:
+        by_posterior = audit(PLANE, fit(PLANE, n_neighbors=12), executor=threads)
+        by_name = audit(PLANE, method="glle", parameters={"n_neighbors": 12}, executor=one)
     assert by_posterior.to_dict() == by_name.to_dict()
     np.testing.assert_array_equal(by_posterior.p_value, by_name.p_value)
+    np.testing.assert_array_equal(by_posterior.spread, by_name.spread)
 
 
 def test_a_function_is_a_method() -> None:
@@ -103,26 +122,78 @@ def test_a_function_is_a_method() -> None:
     assert len(frame) == len(PLANE)
 
 
+def test_estimators_and_embeddings_are_audited() -> None:
+    """An estimator is a method, and stays as it is; a fitted one has coordinates, and a posterior if it is ours."""
+    X, model = PLANE[:60], PCA(2)
+    by_estimator = audit(X, method=model)
+    assert by_estimator.remains == pytest.approx(audit(X, method=lambda part: PCA(2).fit_transform(part)).remains)
+    assert not hasattr(model, "components_")
+    assert audit(X, GLLE().fit(X)).to_dict() == audit(X, fit(X)).to_dict()
+    found = METHODS["pca"].embed(X)
+    assert audit(X, found).to_dict() == audit(X, Embedding("pca").fit(X)).to_dict() == audit(X, found.Y).to_dict()
+
+
 def test_coordinates_alone_have_p_values() -> None:
-    """Without a method there is fidelity, and no statement on another sample."""
-    found = audit(PLANE, principal(PLANE))
+    """Without a method there is fidelity, and no statement on another sample; random places show nothing."""
+    X = PLANE[:60]  # fewer points than t-SNE's default needs
+    found, at_random = audit(X, principal(X)), audit(X, RNG.standard_normal((60, 2)))
+    assert found.p_value is not None
     assert found.beyond_chance is True
     assert found.remains is None
+    assert "by t-sne of data without structure" in found.verdict
     assert [note.code for note in found.notes] == ["coordinates-alone"]
-    assert audit(NOISE, NOISE[:, :2]).beyond_chance is False
-    assert audit(PLANE[:60], principal(PLANE[:60])).p_value is not None  # fewer points than t-SNE's default needs
+    assert audit(NOISE[:60], NOISE[:60, :2]).beyond_chance is False
+    assert at_random.beyond_chance is False
+    assert "does not show it" in at_random.verdict
+
+
+@pytest.mark.parametrize("remains", [None, 0.1, 0.4, 0.98])
+@pytest.mark.parametrize("gain", [-0.05, 0.01, 0.2, None])
+@pytest.mark.parametrize("beyond", [False, True, None])
+@pytest.mark.parametrize("is_present", [False, True])
+def test_a_verdict_does_not_contradict_itself(
+    is_present: bool,  # noqa: FBT001
+    beyond: bool | None,  # noqa: FBT001
+    gain: float | None,
+    remains: float | None,
+) -> None:
+    """A picture is believed only if it keeps clearly more neighbors than chance, and another sample shows it."""
+    relations = None if beyond is None else (1.0 if is_present else -1.0)
+    beyond = beyond and is_present
+    expected = np.array([0.48, 0.52])
+    known = None if gain is None else Chance(np.full(9, 0.5 + gain), expected, np.ones(9), np.ones(9, bool))
+    text = verdict(beyond, relations, 0.4, "PCA", known, remains, 3)
+    has_gain = gain is None or gain > expected.std(ddof=1)
+    assert ("Believe" in text) == bool(beyond and has_gain and (remains or 0) > 0.3)
+    assert ("not read neighbors" in text) == bool(beyond is not False and not has_gain and (remains or 0) > 0.3)
+    assert ("98%" in text) == (beyond is not False and remains == 0.98)
+    assert ("by PCA of data without structure" in text) == bool(beyond and known is not None and remains is None)
+    if "Nothing here" in text or "does not show it" in text:
+        assert "believe" not in text.lower()
+        assert "stable" not in text
+    assert ("Nothing here" in text) == (relations is not None and not is_present)
+    assert ("fill 3 dimensions" in text) != ("Nothing here" in text)
 
 
 @pytest.mark.parametrize(
-    ("X", "reason"),
-    [(NOISE[:, :2], "all 2 features"), (NOISE * [1000, 1, 1, 1, 1, 1, 1, 1], "one feature has 100% of the variance")],
+    ("X", "reason", "codes"),
+    [
+        (NOISE[:, :2], "all 2 features", []),
+        (NOISE * [1e3, 1, 1, 1, 1, 1, 1, 1], "one feature has 100% of the variance", ["unequal-feature-scales"]),
+        (NOISE[:40, :2], "more points than 40", []),
+    ],
 )
-def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str) -> None:
-    """Permuted data keep the neighbors of single points where the map has all features, or one feature dominates."""
-    found = audit(X, method="pca", parameters={"n_components": 2})
+def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes: list[str]) -> None:
+    """Permuted data keep the neighbors of single points where the map has all features, or one feature dominates.
+
+    They keep modes of a column, and few points show few relations; a group of one point says nothing.
+    """
+    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.arange(len(X)))
     assert found.beyond_chance is False
     assert found.p_value is None
-    assert reason in found.notes[0].message
+    assert reason in " ".join(note.message for note in found.notes)
+    expected = [*codes, "chance-unknown", "unseen-structure", "groups-of-one-point"]
+    assert [note.code for note in found.notes] == expected
 
 
 def test_two_features_may_be_related() -> None:
@@ -134,13 +205,6 @@ def test_two_features_may_be_related() -> None:
     assert "cannot be decided" in audit(np.c_[angle, np.ones(300)], circle).verdict
 
 
-def test_a_map_of_random_places_shows_nothing() -> None:
-    """The data have structure, and the map does not show it."""
-    found = audit(PLANE, RNG.standard_normal((200, 2)))
-    assert found.beyond_chance is False
-    assert "does not show it" in found.verdict
-
-
 @pytest.mark.parametrize("transform", [np.exp, lambda X: X**3, lambda X: X * [1, 1e9, 1, 1, 1, 1, 1, 1e-9]])
 def test_relations_have_no_unit(transform: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
     """A monotone transformation of a feature changes nothing."""
@@ -148,19 +212,22 @@ def test_relations_have_no_unit(transform: Callable[[NDArray[np.float64]], NDArr
 
 
 def test_stages_are_refined() -> None:
-    """The first statement is by four pairs; later ones have more until they are certain."""
+    """The first statement is by four pairs, before a comparison with chance; later ones have more until certain."""
     stages = list(audits(NOISE, method="pca"))
     assert [stage.pairs for stage in stages] == [4, 8, 12][: len(stages)]
+    assert ["Believe" in stage.verdict for stage in audits(PLANE, method="pca")][:2] == [False, True]
     assert stages[-1].pairs == audit(NOISE, method="pca").pairs
 
 
-def test_separate_halves_share_no_point() -> None:
-    """Resamples 2 j and 2 j + 1 are disjoint, for odd numbers of points, too."""
+def test_separate_samples_share_no_point() -> None:
+    """Halves 2 j and 2 j + 1 are disjoint, for odd numbers of points, too; even quarters are those of one half."""
     embed = FunctionEmbedder(principal, PLANE[:101])
-    for number in range(0, 6, 2):
-        first, second = (draw_sample(embed, SEPARATE, 0, number + side).chosen for side in (0, 1))
-        assert len(first) == len(second) == 50
-        assert not set(first) & set(second)
+    for stream, size in ((SEPARATE, 50), (QUARTERS, 25)):
+        samples = [set(draw_sample(embed, stream, 0, number).chosen.tolist()) for number in range(12)]
+        assert {len(sample) for sample in samples} == {size}
+        assert not any(first & second for first, second in zip(samples[::2], samples[1::2], strict=True))
+        if stream == QUARTERS:
+            assert not set().union(*samples[::2]) & set().union(*samples[1::2])
 
 
 def test_agreement_of_known_pictures() -> None:
@@ -183,29 +250,7 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
 def test_the_level_of_the_test_holds() -> None:
     """Of 100 samples of noise few have relations; the expected number is .5."""
     found = [find_relations(np.random.default_rng(seed).standard_normal((60, 6)), seed) for seed in range(100)]
-    assert sum(relations is not None and relations.is_present for relations in found) <= 4
-
-
-def test_nested_quarters_are_of_one_half() -> None:
-    """Even resamples have no point in common with odd ones."""
-    embed = FunctionEmbedder(principal, PLANE[:101])
-    sides = [
-        {int(row) for number in range(side, 12, 2) for row in draw_sample(embed, QUARTERS, 0, number).chosen}
-        for side in (0, 1)
-    ]
-    assert not sides[0] & sides[1]
-    assert len(sides[0] | sides[1]) > 90
-
-
-def test_threads_change_no_bit() -> None:
-    """Resamples of several threads are those of one."""
-    with ThreadPoolExecutor(3) as threads:
-        several = audit(PLANE, method="glle", executor=threads)
-    with ThreadPoolExecutor(1) as one:
-        alone = audit(PLANE, method="glle", executor=one)
-    assert several.to_dict() == alone.to_dict()
-    np.testing.assert_array_equal(several.spread, alone.spread)
-    np.testing.assert_array_equal(several.p_value, alone.p_value)
+    assert sum(relations is not None and relations > 0 for relations in found) <= 4
 
 
 @pytest.mark.parametrize(
@@ -213,6 +258,8 @@ def test_threads_change_no_bit() -> None:
     [
         (None, {}, InvalidParameterError, "no embedding to audit"),
         (NOISE[:5, :2], {}, InvalidShapeError, "200 points"),
+        (NOISE[:, 0], {}, InvalidShapeError, "no coordinates"),
+        (None, {"method": "lle", "parameters": {"k": 3}}, InvalidParameterError, "Unknown parameters: k"),
         (None, {"method": "no-such"}, GlleError, "no-such"),
         (None, {"method": "pca", "labels": [1, 2]}, InvalidParameterError, "200 labels"),
         (None, {"method": "mds", "parameters": {"dissimilarity": "precomputed"}}, GlleError, "permutes the columns"),
@@ -222,5 +269,5 @@ def test_threads_change_no_bit() -> None:
 def test_errors_name_the_remedy(Y: object, options: dict[str, object], error: type[GlleError], text: str) -> None:
     """Requests that cannot be audited are refused."""
     with pytest.raises(error, match=text) as caught:
-        audit(NOISE, Y, **options)  # type: ignore[arg-type] # on purpose
+        audit(NOISE, Y, **options)
     assert caught.value.remedy

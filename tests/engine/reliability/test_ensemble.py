@@ -1,26 +1,19 @@
 """The ensemble spread: exact on normal embeddings of known covariance, equal in shards, honest about misuse."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from glle_engine import fit
+from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import DataMismatchError, InvalidParameterError
 from glle_engine.reliability import calibration
 from glle_engine.reliability import ensemble as ensembles
-from glle_engine.reliability.calibration import calibrate
-from glle_engine.reliability.embedders import PosteriorEmbedder
+from glle_engine.reliability.calibration import Calibration, calibrate
 from glle_engine.reliability.ensemble import combine, ensemble
-from glle_engine.reliability.resamples import STREAMS, resample
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from glle_engine import Posterior
+from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 
 N = 500
 
@@ -73,46 +66,38 @@ def test_half_samples_that_break_down_are_noted() -> None:
     assert [note.code for note in noted if "2 times" in note.message] == ["resamples-unstable"]
 
 
-def test_shards_give_the_bits_of_one_computation(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """Streams in ranges and the draws at the calibrated scale, put together, are the ensemble of a posterior."""
-    reports: list[str] = []
-    whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
-    embed = PosteriorEmbedder.of(posterior, sheet)
-    shards = [
-        (resample(embed, 1, stream=stream) + resample(embed, 5, first=1, stream=stream)).places for stream in STREAMS
-    ]
-    scale = calibrate(posterior, sheet).scale
-    draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=scale)])
-    assert whole.calibration is not None
-    assert whole.calibration.scale == scale, "one number, whatever is drawn"
-    parts = combine(draws, shards, posterior.embedding, saturated=whole.calibration.saturated)
-    for name, array in whole.arrays().items():
-        assert array.tobytes() == parts.arrays()[name].tobytes(), name
-    assert (whole.regions.radii, whole.reliability) == (parts.regions.radii, parts.reliability)
-    assert whole.notes[: len(parts.notes)] == parts.notes
-    assert whole.notes[len(parts.notes) :] == whole.calibration.notes
-    assert {stream.name for stream in STREAMS} | {"calibration", "drawing", "consensus", "regions", "reliability"} == {
-        *reports
-    }
-    assert json.loads(json.dumps(whole.to_dict(), allow_nan=False)) == whole.to_dict()
-    assert {name: array.shape[0] for name, array in whole.arrays().items()} == dict.fromkeys(whole.arrays(), 400)
-
-
-def test_half_samples_serve_the_calibration(
+def test_shards_give_the_bits_of_one_computation(
     sheet: NDArray[np.float64], posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With as many half-samples as the calibration has, none is computed twice."""
+    """Streams in ranges and draws at the calibrated scale, put together, are the ensemble, which computes each once."""
+    reports: list[str] = []
     computed: list[int] = []
 
     def counted(*arguments: Any, **options: Any) -> Any:
         computed.append(arguments[1])
         return resample(*arguments, **options)
 
+    embed = PosteriorEmbedder.of(posterior, sheet)
+    shards = [
+        (resample(embed, 1, stream=stream) + resample(embed, 5, first=1, stream=stream)).places for stream in STREAMS
+    ]
     for module in (ensembles, calibration):
-        monkeypatch.setattr(module, "HALF_SAMPLES", 4)
+        monkeypatch.setattr(module, "HALF_SAMPLES", 6)
         monkeypatch.setattr(module, "resample", counted)
-    ensemble(posterior, sheet, n_draws=4, n_resamples=4)
-    assert computed == [4, 4, 4]
+    whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
+    assert computed == [6, 6, 6]
+    assert whole.calibration is not None
+    assert whole.calibration.scale == calibrate(posterior, sheet, n_half_samples=6).scale, "whatever is drawn"
+    draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=whole.calibration.scale)])
+    parts = combine(draws, shards, posterior.embedding, saturated=whole.calibration.saturated)
+    for name, array in whole.arrays().items():
+        assert array.tobytes() == parts.arrays()[name].tobytes(), name
+        assert len(array) == 400
+    assert (whole.regions.radii, whole.reliability) == (parts.regions.radii, parts.reliability)
+    assert whole.notes == parts.notes + whole.calibration.notes
+    streams = {stream.name for stream in STREAMS}
+    assert {*reports} == streams | {"calibration", "drawing", "consensus", "regions", "reliability"}
+    assert json.loads(json.dumps(whole.to_dict(), allow_nan=False)) == whole.to_dict()
 
 
 def test_misuse_is_refused_with_the_remedy(sheet: NDArray[np.float64], posterior: Posterior) -> None:
@@ -123,3 +108,68 @@ def test_misuse_is_refused_with_the_remedy(sheet: NDArray[np.float64], posterior
         ensemble(posterior, sheet[::-1])
     with pytest.raises(InvalidParameterError, match="constrained"):
         ensemble(fit(sheet, variant="published"), sheet)
+
+
+def test_the_calibrated_scale_matches_half_sampling() -> None:
+    """At the scale found, the median spread is that of half-samples within a third; the trace shows the way."""
+    X = manifolds.make("swiss_roll", 1000, noise=0.005, seed=1).X
+    reports: list[str] = []
+    result = calibrate(fit(X), X, n_half_samples=10, n_draws=20, on_progress=lambda *a: reports.append(a[2]))
+    assert result.scale in [scale for scale, _ in result.trace]
+    assert abs(np.log(result.ratio)) == min(abs(np.log(ratio)) for _, ratio in result.trace)
+    assert result.saturated or 0.67 < result.ratio < 1.5
+    assert np.median(result.draw_spread) / np.median(result.half_sample_spread) == pytest.approx(result.ratio)
+    assert -1 <= result.rank_correlation <= 1
+    assert set(reports) == {"half-samples", "calibration"}
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "correlation", "saturated", "codes"),
+    [
+        (1.05, 0.8, False, []),
+        (1.6, 0.8, True, ["scale-saturated"]),
+        (1.6, 0.8, False, ["scale-not-matched"]),
+        (0.95, 0.3, False, ["scale-poorly-correlated"]),
+        (0.5, -0.1, True, ["scale-saturated", "scale-poorly-correlated"]),
+    ],
+)
+def test_a_doubtful_scale_is_noted(ratio: float, correlation: float, saturated: bool, codes: list[str]) -> None:  # noqa: FBT001
+    """Each reason for doubt is a note with its number; a trustworthy scale has none."""
+    one = np.ones(3)
+    slope = 0.05 if saturated else 0.5
+    result = Calibration(2.5, ratio, correlation, slope, saturated, one, one, ((1.0, 2.0), (2.5, ratio)))
+    assert [note["code"] for note in result.to_dict()["notes"]] == codes
+    for note in result.notes:
+        assert "2.5" in note.message
+        assert f"{correlation:.2f}" in note.message or f"{ratio:.2g} times" in note.message
+
+
+def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:
+    """Dirichlet is far too narrow with many features: calibration moves the scale up, towards ratio 1."""
+    posterior = fit(wide, variance="dirichlet")
+    results = [calibrate(posterior, wide, n_half_samples=8, n_draws=10, seed=seed) for seed in range(5)]
+    assert np.median([result.scale for result in results]) > 1
+    errors = np.abs(np.log([(result.ratio, result.trace[0][1]) for result in results]))
+    assert np.median(errors[:, 0]) < np.median(errors[:, 1])
+
+
+def test_given_half_samples_are_not_computed_again(
+    sheet: NDArray[np.float64], posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of them give the bits of a calibration alone."""
+    halves = resample(PosteriorEmbedder.of(posterior, sheet), 6).places
+    alone = calibrate(posterior, sheet, n_half_samples=4, n_draws=4)
+    monkeypatch.delattr("glle_engine.reliability.calibration.resample")
+    shared = calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=halves)
+    assert shared.trace == alone.trace
+    assert shared.half_sample_spread.tobytes() == alone.half_sample_spread.tobytes()
+
+
+def test_what_cannot_be_calibrated(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """Published posteriors, and half-samples or draws that do not move, are refused with the remedy."""
+    with pytest.raises(InvalidParameterError, match="constrained"):
+        calibrate(fit(sheet, variant="published"), sheet)
+    still = np.broadcast_to(posterior.embedding, (4, *posterior.embedding.shape))
+    with pytest.raises(InvalidParameterError, match="median spread of half-samples is 0"):
+        calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=still)

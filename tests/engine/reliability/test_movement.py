@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score
 
 from glle_engine import manifolds
@@ -61,35 +62,31 @@ def test_principal_components_move_as_their_axis_turns(share: float) -> None:
     assert np.median(found / (np.abs(b) * angle)) == pytest.approx(1, abs=0.2)
 
 
-def test_the_part_by_sampling_of_larger_samples_is_corrected(sheet: np.ndarray) -> None:
+def test_the_part_by_sampling_of_larger_samples_is_corrected(curve: np.ndarray) -> None:
     """The variance of a linear method has a factor, that by seeds and that of LLE none; regions follow."""
     factor = 0.632 / 0.368
-    lle = again(sheet, "lle")
-    larger = resample(lle, 8, stream=stream_of(0.632))
-    uncorrected = movement(lle, whole(lle), replace(larger, stream=HALVES)).movement
-    np.testing.assert_array_equal(movement(lle, whole(lle), larger).movement, uncorrected)
-    embed = again(sheet, "pca")
-    reference = whole(embed)
-    larger = resample(embed, 8, stream=stream_of(0.632))
-    both = (replace(larger, stream=HALVES), larger)
-    plain, corrected = (movement(embed, reference, samples) for samples in both)
-    np.testing.assert_allclose(corrected.movement, np.sqrt(factor) * plain.movement)
-    np.testing.assert_allclose(corrected.covariance, factor * plain.covariance)
-    np.testing.assert_allclose(corrected.radius, np.sqrt(factor) * plain.radius)
-    np.testing.assert_array_equal(corrected.consensus, plain.consensus)
-    assert (plain.figures["share"], corrected.figures["share"]) == (0.5, 0.632)
-    seeds = reference + np.random.default_rng(0).normal(scale=1e-3, size=(6, *reference.shape))
-    plain, corrected = (movement(embed, reference, samples, Resamples(SEEDS, seeds)) for samples in both)
+    rng = np.random.default_rng(0)
+    for name, expected in (("lle", 1), ("pca", factor)):
+        embed = again(curve, name)
+        reference, larger = whole(embed), resample(embed, 8, stream=stream_of(0.632))
+        both = (replace(larger, stream=HALVES), larger)
+        plain, corrected = (movement(embed, reference, samples) for samples in both)
+        np.testing.assert_allclose(corrected.movement, np.sqrt(expected) * plain.movement)
+        np.testing.assert_allclose(corrected.covariance, expected * plain.covariance)
+        np.testing.assert_allclose(corrected.radius, np.sqrt(expected) * plain.radius)
+        np.testing.assert_array_equal(corrected.consensus, plain.consensus)
+        assert (plain.figures["share"], corrected.figures["share"]) == (0.5, 0.632)
+    seeds = Resamples(SEEDS, reference + rng.normal(scale=1e-3, size=(6, *reference.shape)))
+    plain, corrected = (movement(embed, reference, samples, seeds) for samples in both)
     np.testing.assert_allclose(corrected.seed_movement, plain.seed_movement)
     np.testing.assert_allclose(corrected.sampling_movement, np.sqrt(factor) * plain.sampling_movement)
-    trace = np.trace(corrected.covariance, axis1=1, axis2=2)
-    np.testing.assert_allclose(trace, corrected.movement**2)
+    np.testing.assert_allclose(np.trace(corrected.covariance, axis1=1, axis2=2), corrected.movement**2)
 
 
 @pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
-def test_the_parts_of_movement_add_up(sheet: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
+def test_the_parts_of_movement_add_up(curve: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
     """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
-    found = moved(sheet, name, **options)
+    found = moved(curve, name, **options)
     assert found.figures["refits"] == refits
     assert (found.movement > 0).all()
     assert ((found.seed_movement > 0) == bool(refits)).all()
@@ -98,9 +95,9 @@ def test_the_parts_of_movement_add_up(sheet: np.ndarray, name: str, options: dic
     assert np.allclose(np.hypot(found.sampling_movement, found.seed_movement), total, rtol=1e-9)
 
 
-def test_order_and_motions_change_nothing(sheet: np.ndarray) -> None:
+def test_order_and_motions_change_nothing(curve: np.ndarray) -> None:
     """Half-samples in another order, rotated, scaled and moved, have the same movement."""
-    embed = again(sheet, "isomap")
+    embed = again(curve, "isomap")
     Y, samples = whole(embed), resample(embed, 8)
     one = movement(embed, Y, samples)
     rng = np.random.default_rng(0)
@@ -114,30 +111,25 @@ def test_order_and_motions_change_nothing(sheet: np.ndarray) -> None:
     assert three.figures["relative_movement"] == pytest.approx(one.figures["relative_movement"])
 
 
-def test_equal_refits_do_not_move(sheet: np.ndarray) -> None:
+def test_equal_refits_do_not_move(curve: np.ndarray) -> None:
     """Refits that are the embedding itself keep all neighbors, clusters and distances between classes."""
-    embed = again(sheet, "lle")
+    embed = again(curve, "lle")
     Y = whole(embed)
     found = movement(embed, Y, Resamples(HALVES, np.array([Y] * 5)))
     assert found.movement == pytest.approx(np.zeros(len(Y)), abs=1e-12)
     assert found.consensus == pytest.approx(Y, abs=1e-12)
-    assert found.figures["pairs_kept"] == 1
-    assert found.figures["cluster_stability"] == 1
-    assert found.figures["separated"] == 1
+    assert {found.figures[name] for name in ("pairs_kept", "cluster_stability", "separated")} == {1}
     assert found.figures["classes"] == "clusters"
 
 
 def test_noise_keeps_neighbors_by_chance() -> None:
     """Refits that are noise keep k / (n - 1) of the neighbors, and clusters as by chance."""
     rng = np.random.default_rng(2)
-    X = rng.standard_normal((300, 3))
     noise = Resamples(HALVES, rng.standard_normal((30, 300, 2)))
-    found = movement(again(X, "pca"), rng.standard_normal((300, 2)), noise)
-    assert found.figures["pairs_kept"] == pytest.approx(found.figures["pairs_by_chance"], rel=0.1)
-    assert abs(found.figures["cluster_stability"]) < 0.05
-    separated = found.figures["separated"]
-    assert separated is not None
-    assert separated < 0.05
+    found = movement(again(rng.standard_normal((300, 3)), "pca"), rng.standard_normal((300, 2)), noise).figures
+    assert found["pairs_kept"] == pytest.approx(found["pairs_by_chance"], rel=0.1)
+    assert abs(found["cluster_stability"]) < 0.05
+    assert (found["separated"] or 0) < 0.05
 
 
 def test_groups_far_apart_are_stable() -> None:
@@ -158,16 +150,11 @@ def test_groups_far_apart_are_stable() -> None:
     assert np.isnan(one.margin).all()
 
 
-def test_half_of_the_refits_are_within_the_radius(sheet: np.ndarray) -> None:
+def test_half_of_the_refits_are_within_the_radius(curve: np.ndarray) -> None:
     """The radius is the median distance from the consensus; movement bounds it as a second moment does."""
-    found = moved(sheet, "lle", 16)
+    found = moved(curve, "lle", 16)
     assert (found.radius <= np.sqrt(2) * found.movement).all()
-    assert found.baseline == pytest.approx(_mean_distance(sheet, 10))
-
-
-def _mean_distance(X: np.ndarray, k: int) -> np.ndarray:
-    apart = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
-    return np.asarray(np.sort(apart, axis=1)[:, 1 : k + 1].mean(axis=1))
+    assert found.baseline == pytest.approx(np.sort(cdist(curve, curve), axis=1)[:, 1:11].mean(axis=1))
 
 
 @settings(max_examples=25)
@@ -178,24 +165,25 @@ def test_the_adjusted_rand_index_is_that_of_scikit_learn(pairs: list[tuple[int, 
     assert adjusted_rand(a, b) == pytest.approx(adjusted_rand_score(a, b), abs=1e-12)
 
 
-def test_notes_and_refusals(sheet: np.ndarray) -> None:
+def test_notes_and_refusals(curve: np.ndarray) -> None:
     """Methods known to fail the test say so; failed half-samples are counted; too few are refused."""
-    assert next(note.code for note in moved(sheet, "ltsa").notes) == "movement-unreliable"
-    embed = again(sheet, "isomap")
+    embed = again(curve, "isomap")
     Y, four = whole(embed), resample(embed, 4)
     torn = Resamples(HALVES, np.full((1, *Y.shape), np.nan), ("torn",))
     found = movement(embed, Y, torn + four)
-    assert found.figures["failed"] == 1
-    assert found.figures["half_samples"] == 4
+    assert (found.figures["failed"], found.figures["half_samples"]) == (1, 4)
     assert {"movement-unreliable", "half-samples-failed"} <= {note.code for note in found.notes}
+    assert "movement-unreliable" in {note.code for note in moved(curve, "ltsa").notes}
+    assert "movement-unreliable" not in {note.code for note in moved(curve, "pca").notes}
     three = Resamples(HALVES, four.places[1:]) + torn
-    with pytest.raises(InvalidParameterError, match=r"3 of 4 half-samples.* The first problem: torn"):
-        movement(embed, Y, three)
-    with pytest.raises(InvalidParameterError, match="120 classes"):
-        movement(embed, Y, four, labels=np.arange(120))
-    with pytest.raises(InvalidParameterError, match="n_neighbors=119"):
-        movement(embed, Y, four, n_neighbors=119)
-    assert "movement-unreliable" not in {note.code for note in moved(sheet, "pca").notes}
+    wrong: list[tuple[Resamples, dict[str, Any], str]] = [
+        (three, {}, r"3 of 4 half-samples.* The first problem: torn"),
+        (four, {"labels": np.arange(120)}, "120 classes"),
+        (four, {"n_neighbors": 119}, "n_neighbors=119"),
+    ]
+    for samples, options, words in wrong:
+        with pytest.raises(InvalidParameterError, match=words):
+            movement(embed, Y, samples, **options)
 
 
 def test_seeds_that_do_not_settle_are_a_note() -> None:
@@ -207,8 +195,12 @@ def test_seeds_that_do_not_settle_are_a_note() -> None:
     assert replace(found, notes=()).to_dict()["notes"] == []
 
 
-@pytest.fixture(scope="module")
-def sheet() -> np.ndarray:
-    """120 points of an S-curve with noise."""
-    X = manifolds.make("s_curve", 120, seed=3).X
-    return X + 0.02 * np.random.default_rng(0).standard_normal(X.shape)
+@pytest.mark.parametrize(
+    ("name", "doubt"), [("isomap", "residual_variance above .04"), ("ltsa", "11 times"), ("pca", "")]
+)
+def test_methods_whose_movement_misleads_have_a_note(name: str, doubt: str) -> None:
+    """The note says for which data, and what to do."""
+    found = moved(manifolds.make("s_curve", 80, seed=0).X, name, count=4)
+    messages = [note.message for note in found.notes if note.code == "movement-unreliable"]
+    assert len(messages) == bool(doubt)
+    assert doubt in "".join(messages)

@@ -1,37 +1,33 @@
 """Embeddings of random parts of the data: pure functions of their address, for all that can be embedded again."""
 
-from __future__ import annotations
-
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from glle_engine import FitSpec, fit
-from glle_engine.base.errors import InvalidParameterError
-from glle_engine.methods import method
+from glle_engine import FitSpec, Posterior, fit
+from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError, MissingLibraryError
+from glle_engine.methods import METHODS, Method, method
 from glle_engine.posterior.fit import reference_embedding
-from glle_engine.reliability import embedders
-from glle_engine.reliability.embedders import FunctionEmbedder, PosteriorEmbedder
-from glle_engine.reliability.refits import MethodEmbedder
+from glle_engine.reliability.refits import MethodEmbedder, cost, require_resamplable, shrunk
 from glle_engine.reliability.resamples import (
     HALVES,
     LARGER,
     RANDOM_K,
     SEEDS,
     STREAMS,
-    Embedder,
+    FunctionEmbedder,
+    PosteriorEmbedder,
     Stream,
     draw_sample,
     resample,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from glle_engine import Posterior
+from tests.engine.methods.reference import with_slow_ones
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +36,7 @@ def embed(sheet: NDArray[np.float64], posterior: Posterior) -> PosteriorEmbedder
     return PosteriorEmbedder.of(posterior, sheet)
 
 
-def refit(X: NDArray[np.float64], name: str, **options: Any) -> Embedder:
+def refit(X: NDArray[np.float64], name: str, **options: Any) -> MethodEmbedder[Any]:
     """Return a method with its data."""
     return MethodEmbedder(X, method(name), method(name).spec.from_dict(options))
 
@@ -88,29 +84,32 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
 def test_random_neighbors_are_spread_over_their_range(
     embed: PosteriorEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Halves and larger samples have k neighbors; random k is spread over [.7 k, 1.5 k]."""
-    counts: dict[str, set[int]] = {}
-    for stream in STREAMS:
-        found = counts.setdefault(stream.name, set())
+    """Halves and larger samples have k neighbors; random k is spread over [.7 k, 1.5 k], as far as the points allow."""
+    found: set[int] = set()
 
-        def record(data: Any, nearest: Any, spec: FitSpec, on_progress: Any, found: set[int] = found) -> Any:
-            found.add(spec.n_neighbors)
-            return reference_embedding(data, nearest, spec, on_progress)
+    def record(data: Any, nearest: Any, spec: FitSpec, on_progress: Any) -> Any:
+        found.add(spec.n_neighbors)
+        return reference_embedding(data, nearest, spec, on_progress)
 
-        monkeypatch.setattr(embedders, "reference_embedding", record)
+    monkeypatch.setattr("glle_engine.reliability.resamples.reference_embedding", record)
+    for stream in (HALVES, LARGER, RANDOM_K):
+        found.clear()
         resample(embed, 12, stream=stream)
-    assert counts[HALVES.name] == counts[LARGER.name] == {10}
-    assert min(counts[RANDOM_K.name]) >= 7
-    assert max(counts[RANDOM_K.name]) <= 15
-    assert len(counts[RANDOM_K.name]) > 3
+        assert found == {10} if stream != RANDOM_K else len(found) > 3
+    assert 7 <= min(found) <= max(found) <= 15
+    X = np.random.default_rng(3).random((26, 3))
+    few = PosteriorEmbedder.of(fit(X, n_neighbors=12, disconnected="bridge"), X)
+    found.clear()
+    assert np.isfinite(resample(few, 8, stream=RANDOM_K).places).all()
+    assert max(found) <= 12
 
 
 def test_factors_are_those_of_the_jackknife() -> None:
     """The factor times the variance of means over subsamples is the variance of the mean."""
     values = np.random.default_rng(0).standard_normal(60)
     for stream in STREAMS:
-        rng = np.random.default_rng(1)
-        means = [values[rng.permutation(60)[: stream.size(60)]].mean() for _ in range(20_000)]
+        chosen = np.argsort(np.random.default_rng(1).random((20_000, 60)), axis=1)[:, : stream.size(60)]
+        means = values[chosen].mean(axis=1)
         assert stream.factor * np.var(means) == pytest.approx(values.var(ddof=1) / 60, rel=0.05)
 
 
@@ -124,17 +123,9 @@ def test_a_resample_of_a_posterior_is_turned_to_the_reference(embed: PosteriorEm
 def test_a_function_embeds_its_samples(sheet: NDArray[np.float64]) -> None:
     """The chosen points are where the function puts them; the others of a linear one nearly so."""
     again = FunctionEmbedder(lambda points: points[:, :1], sheet, n_components=1)
-    place = resample(again, 1, strict=True).places[0]
-    sample = draw_sample(again, HALVES, 0, 0)
-    np.testing.assert_array_equal(place[sample.chosen], sheet[sample.chosen, :1])
+    place, chosen = resample(again, 1, strict=True).places[0], draw_sample(again, HALVES, 0, 0).chosen
+    np.testing.assert_array_equal(place[chosen], sheet[chosen, :1])
     assert np.abs(place - sheet[:, :1]).mean() < 0.05 * sheet[:, 0].std()
-
-
-def test_few_points_bound_the_random_neighbors() -> None:
-    """A half of 26 points has at most 12 neighbors, so that k = 12 is never drawn above."""
-    X = np.random.default_rng(3).random((26, 3))
-    again = PosteriorEmbedder.of(fit(X, n_neighbors=12, disconnected="bridge"), X)
-    assert np.isfinite(resample(again, 8, stream=RANDOM_K).places).all()
 
 
 @pytest.mark.parametrize(("name", "stream"), [("posterior", LARGER), ("lle", HALVES), ("alle", SEEDS)])
@@ -153,19 +144,126 @@ def test_progress_can_cancel(sheet: NDArray[np.float64], name: str, stream: Stre
     assert len(reports) > 3
 
 
-def test_impossible_resamples_are_refused(embed: PosteriorEmbedder) -> None:
-    """Too few points, negative numbers, and a range beyond the stream, each with its value and the remedy."""
-    few = np.random.default_rng(0).random((15, 3))
-    with pytest.raises(InvalidParameterError, match=r"Half of 15 points .* n_neighbors=8.*below 6"):
-        resample(PosteriorEmbedder(few, FitSpec(n_neighbors=8), np.zeros((15, 2))), 1)
-    with pytest.raises(InvalidParameterError, match="15 points are too few"):
-        resample(FunctionEmbedder(lambda points: points[:, :2], few), 1)
-    refused: list[tuple[dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
         ({"count": -3}, "count=-3"),
         ({"first": -1}, "first=-1"),
         ({"seed": -1}, "seed=-1"),
-        ({"first": 2**32}, "another seed"),
-    ]
-    for wrong, pattern in refused:
-        with pytest.raises(InvalidParameterError, match=pattern):
-            resample(embed, **{"count": 1, **wrong})
+        ({"first": 2**32}, "another"),
+    ],
+)
+def test_impossible_resamples_are_refused(embed: PosteriorEmbedder, wrong: dict[str, Any], words: str) -> None:
+    """Too few points, negative numbers, and a range beyond the stream, each with its value and the remedy."""
+    with pytest.raises(InvalidParameterError, match=words):
+        resample(embed, **{"count": 1, **wrong})
+    few = np.random.default_rng(0).random((15, 3))
+    for one, text in (
+        (
+            PosteriorEmbedder(few, FitSpec(n_neighbors=8), np.zeros((15, 2))),
+            r"Half of 15 points .* n_neighbors=8.*below 6",
+        ),
+        (FunctionEmbedder(lambda points: points[:, :2], few), "15 points are too few"),
+    ):
+        with pytest.raises(InvalidParameterError, match=text):
+            resample(one, 1)
+
+
+@pytest.mark.parametrize("name", with_slow_ones(METHODS))
+def test_every_method_is_resampled(curve: np.ndarray, name: str) -> None:
+    """Each method embeds a half and places the others at finite places, or says why not."""
+    one = METHODS[name]
+    labels = (curve[:, 0] > 0).astype(np.int64) if one.labels else None
+    few = {"perplexity": 10, "max_iter": 10, "n_iter": 60}
+    spec = one.spec.from_dict({key: few[key] for key in few.keys() & one.spec.parameters() if name != "glle"})
+    try:
+        one.require_available()
+    except MissingLibraryError:
+        pytest.skip("its library is not installed")
+    found = resample(MethodEmbedder(curve, one, spec, labels), 2)
+    assert found.places.shape == (2, 120, 2)
+    assert len(found.problems) + len(found.embeddings) == 2
+    assert len(found.embeddings), found.problems
+    assert cost(120, 3, one, spec).seconds > cost(120, 3, one, spec, 10).seconds > 0
+
+
+@pytest.mark.parametrize("name", ["pca", "ppca", "npe", "mds", "factor-analysis", "kernel-pca"])
+def test_linear_methods_place_by_their_projection(curve: np.ndarray, name: str) -> None:
+    """A held-out point is where the affine map of the sample puts it: three places fix the places of all points."""
+    embed = refit(curve, name, **({"kernel": "linear"} if name == "kernel-pca" else {}))
+    places = resample(embed, 1).places[0]
+    half = draw_sample(embed, HALVES, 0, 0).chosen
+    design = np.column_stack([np.ones(len(curve)), curve])
+    fitted = design @ np.linalg.lstsq(design[half], places[half], rcond=None)[0]
+    assert np.abs(fitted - places).max() <= 1e-8 * np.abs(places).max()
+    alone = embed.method.embed(curve[half], replace(embed.spec, **shrunk(embed.spec))).Y
+    assert np.array_equal(places[half], alone)
+
+
+def test_distances_are_as_good_as_points(curve: np.ndarray) -> None:
+    """Half-samples of a matrix of distances have the shape of those of its points."""
+    D = cdist(curve, curve)
+    places = resample(refit(curve, "isomap", n_neighbors=8), 1).places[0]
+    again = resample(refit(D, "isomap", n_neighbors=8, metric="precomputed"), 1).places[0]
+    apart = cdist(places, places)
+    np.testing.assert_allclose(cdist(again, again), apart, rtol=0, atol=1e-6 * apart.max())
+    assert resample(refit(D, "mds", dissimilarity="precomputed"), 1).problems == ()
+
+
+def test_seeds(curve: np.ndarray) -> None:
+    """Only a method with a seed is refitted with others: seed + 1, seed + 2, and so on."""
+    with pytest.raises(InvalidParameterError, match="has no seed"):
+        resample(refit(curve, "lle"), 2, stream=SEEDS)
+    alle = refit(curve, "alle", ordering="random", seed=4)
+    places = resample(alle, 2, stream=SEEDS).places
+    assert np.array_equal(places[1], alle.method.embed(curve, replace(alle.spec, seed=6)).Y)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_embedder_goes_to_other_processes(curve: np.ndarray, name: str) -> None:
+    """Its pickle has the data, the name of the method and its parameters."""
+    embed = refit(curve, name)
+    again = pickle.loads(pickle.dumps(embed))  # noqa: S301 # written here
+    assert (again.method, again.spec, again.X.tobytes()) == (embed.method, embed.spec, embed.X.tobytes())
+
+
+def test_counts_shrink() -> None:
+    """Counts of neighbors are divided by the root of two, rounded up, but not below 5; words stay."""
+    assert shrunk(method("lle").spec(n_neighbors=10)) == {"n_neighbors": 8}
+    assert shrunk(method("lle").spec(n_neighbors=4)) == {"n_neighbors": 4}
+    assert shrunk(method("t-sne").spec(perplexity=30))["perplexity"] == pytest.approx(30 / np.sqrt(2))
+    assert "n_neighbors" not in shrunk(method("diffusion-maps").spec(n_neighbors="all"))
+    assert shrunk(method("pca").spec()) == {}
+    assert shrunk(method("t-sne").spec(perplexity=30), 0.632)["perplexity"] == pytest.approx(30 * np.sqrt(0.632))
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "share", "words", "enough"),
+    [
+        (19, 5, 0.5, "19 points are too few", None),
+        (60, 50, 0.5, "half of the 60 points", 30),
+        (59, 54, 0.632, "63% of the 59 points", 30),
+        (60, 30, 0.6, r"share=0[.]6 is not", None),
+    ],
+)
+def test_refusals(curve: np.ndarray, n: int, k: int, share: float, words: str, enough: int | None) -> None:
+    """A half that the method refuses is refused before any work, with the sizes and the remedy."""
+    lle: Method[Any] = method("lle")
+    with pytest.raises(GlleError, match=words):
+        require_resamplable(n, 3, lle, lle.spec(n_neighbors=k), share=share)
+    if enough:
+        require_resamplable(n, 3, lle, lle.spec(n_neighbors=enough), share=share)
+    with pytest.raises(InvalidParameterError, match="class of each point"):
+        resample(refit(curve, "supervised-lle"), 1)
+
+
+def test_a_half_in_parts_is_a_problem() -> None:
+    """Two far groups of points have no connected graph: places are NaN, with the reason."""
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    X[20:] += 1000
+    embed = refit(X, "lle", n_neighbors=5)
+    found = resample(embed, 2)
+    assert np.isnan(found.places).all()
+    assert len(found.problems) == 2
+    with pytest.raises(DisconnectedGraphError):
+        resample(embed, 2, strict=True)
