@@ -13,13 +13,13 @@ from glle_engine.base.version import NUMBERS, __version__
 
 if TYPE_CHECKING:
     from glle_engine import manifolds
-    from glle_engine.base.diagnostics import Diagnostics, Note
     from glle_engine.base.errors import GlleError
+    from glle_engine.base.results import Diagnostics, Note
     from glle_engine.base.spec import FitSpec
     from glle_engine.metrics import ranks
-    from glle_engine.posterior.draw import Draw, DrawKey
     from glle_engine.posterior.fit import fit
     from glle_engine.posterior.posterior import Posterior, load
+    from glle_engine.posterior.sampler import Draw, DrawKey
 
 __all__ = [
     "NUMBERS",
@@ -39,12 +39,12 @@ __all__ = [
 
 # Each other name and its module, loaded at the first use: the head of a process tree needs no scipy.
 _MODULES = {
-    "Diagnostics": "base.diagnostics",
-    "Draw": "posterior.draw",
-    "DrawKey": "posterior.draw",
+    "Diagnostics": "base.results",
+    "Draw": "posterior.sampler",
+    "DrawKey": "posterior.sampler",
     "FitSpec": "base.spec",
     "GlleError": "base.errors",
-    "Note": "base.diagnostics",
+    "Note": "base.results",
     "Posterior": "posterior.posterior",
     "fit": "posterior.fit",
     "load": "posterior.posterior",

@@ -1,9 +1,11 @@
-"""Scikit-learn estimator of the posterior (extra `sklearn`)."""
+"""Scikit-learn estimators: the posterior, and any method of the registry (extra `sklearn`)."""
 
 from __future__ import annotations
 
 import numbers
 import warnings
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -11,41 +13,62 @@ import numpy as np
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
+    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_unmasked
+from glle_engine.methods import method as method_of
+from glle_engine.methods.base import MAPPED
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.reliability.calibration import Calibration, calibrate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.spec import (
-        Adaptation,
-        Align,
-        Covariance,
-        Disconnected,
-        Mean,
-        Method,
-        Metric,
-        Noise,
-        Search,
-        Source,
-        Standardize,
-        Variance,
-        Variant,
-    )
+    from glle_engine.base import spec as words
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.posterior import Posterior
 
 DEFAULTS = FitSpec()
+_NEIGHBORS = 10  # of a method that has a word for their number
 
 
-class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+    """Base of the estimators: checked data, and the embedding of `fit` as the result."""
+
+    embedding_: NDArray[Any]
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit the data."""
+        raise NotImplementedError
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[Any]:
+        """Fit, and return the embedding of X (n, p)."""
+        del fit_params
+        return np.array(self.fit(X, y).embedding_)
+
+    def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
+        """Return finite data (n, d) of float64 or float32, of as many features as those of the fit."""
+        require_unmasked(X, "the data")
+        accepted = "csr" if is_sparse else False
+        options = {"dtype": [np.float64, np.float32], **options}
+        return validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class GLLE(_Embedder):
     r"""Generative locally linear embedding: LLE with a posterior over its weights.
 
     `fit_transform` returns the LLE embedding, (1/n) Y^T Y = I; `sample` draws further ones.
@@ -92,21 +115,21 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         n_neighbors: int | None = None,
         n_components: int = DEFAULTS.n_components,
         *,
-        method: Method = DEFAULTS.method,
-        variant: Variant = DEFAULTS.variant,
+        method: words.Method = DEFAULTS.method,
+        variant: words.Variant = DEFAULTS.variant,
         reg: float = DEFAULTS.reg,
-        variance: Variance = DEFAULTS.variance,
-        mean: Mean = DEFAULTS.mean,
-        covariance: Covariance = DEFAULTS.covariance,
+        variance: words.Variance = DEFAULTS.variance,
+        mean: words.Mean = DEFAULTS.mean,
+        covariance: words.Covariance = DEFAULTS.covariance,
         max_iter: int = DEFAULTS.max_iter,
         tol: float = DEFAULTS.tol,
-        disconnected: Disconnected = DEFAULTS.disconnected,
-        noise: Noise = DEFAULTS.noise,
-        neighborhoods: Adaptation = DEFAULTS.neighborhoods,
-        search: Search = DEFAULTS.search,
+        disconnected: words.Disconnected = DEFAULTS.disconnected,
+        noise: words.Noise = DEFAULTS.noise,
+        neighborhoods: words.Adaptation = DEFAULTS.neighborhoods,
+        search: words.Search = DEFAULTS.search,
         landmarks: int | None = DEFAULTS.landmarks,
-        standardize: Standardize = DEFAULTS.standardize,
-        metric: Metric = DEFAULTS.metric,
+        standardize: words.Standardize = DEFAULTS.standardize,
+        metric: words.Metric = DEFAULTS.metric,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -145,14 +168,13 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             A ValueError with a remedy.
 
         """
-        require_unmasked(X, "the data")
-        data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=4)
+        data = self._check_data(X, reset=True, ensure_min_samples=4)
         spec = self.get_params()
         self.seed_ = _seed(spec.pop("random_state"))
         if spec["n_neighbors"] is None:
             spec["n_neighbors"] = DEFAULTS.n_neighbors
         self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **spec)
-        for note in self.posterior_.diagnostics.notes:
+        for note in self.posterior_.notes:
             if note.code == "bridged":
                 warnings.warn(note.message, UserWarning, stacklevel=2)
         self._training = data.copy()
@@ -161,19 +183,13 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.n_iter_ = int(self.posterior_.diagnostics.figures.get("iterations", 1))
         return self
 
-    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[Any]:
-        """Fit, and return the embedding of X (n, p)."""
-        del fit_params
-        return np.array(self.fit(X, y).embedding_)
-
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Embed points (m, d), each independently; a training point gets exactly its coordinates.
 
-        See `glle_engine.posterior.placement.out_of_sample`.
+        See `glle_engine.posterior.placement`.
         """
         check_is_fitted(self)
-        require_unmasked(X, "the data")
-        data = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        data = self._check_data(X)
         placed = self.posterior_.extend(self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
 
@@ -193,8 +209,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         first: int = 0,
         seed: int | None = None,
         scale: float | Literal["auto"] = 1.0,
-        source: Source = "posterior",
-        align: Align = "procrustes",
+        source: words.Source = "posterior",
+        align: words.Align = "procrustes",
     ) -> NDArray[np.float64]:
         """Draw embeddings from the posterior.
 
@@ -231,21 +247,15 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if X is None:
             places = [draw.embedding for draw in draws]
         else:
-            require_unmasked(X, "the data")
-            new = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+            new = self._check_data(X, dtype=np.float64)
             extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]
         return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.metric == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
@@ -253,3 +263,138 @@ def _seed(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, numbers.Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
+
+
+class Embedding(_Embedder):
+    """Embedding by a method of the registry.
+
+    Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
+    points or features; the smallest number of neighbors that connects the graph replaces a smaller default, with a
+    UserWarning.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method, such as "isomap" or "umap".
+    parameters
+        Parameters of the method, as for `glle.embed`.
+
+    Attributes
+    ----------
+    result_ : glle_engine.methods.base.Embedding
+        With figures and notes.
+    embedding_ : (n, p) float64 or float32
+        Of the type of the data; computed in float64.
+    n_features_in_ : int
+    feature_names_in_ : (n_features_in_,) of str
+        If the data have column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from glle_engine.estimator import Embedding
+    >>> digits = load_digits().data
+    >>> model = Embedding("isomap", n_neighbors=12).fit(digits[:900])
+    >>> model.transform(digits[900:]).shape
+    (897, 2)
+
+    """
+
+    def __init__(self, method: str = "isomap", **parameters: Any) -> None:
+        self.method = method
+        self._parameters = parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 # scikit-learn's signature
+        """Return the method and the given parameters."""
+        return {"method": self.method, **self._parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change the method or its parameters; `fit` refuses unknown ones."""
+        self.method = params.pop("method", self.method)
+        self._parameters = {**self._parameters, **params}
+        return self
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Embed X (n, d), sparse if the method takes such data; y (n,) are the classes for a supervised method.
+
+        Raises
+        ------
+        glle_engine.GlleError
+            A ValueError with a remedy.
+
+        """
+        chosen = method_of(self.method)
+        given: Any = {"y": y} if chosen.labels else {}
+        data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **given)
+        data, classes = data if chosen.labels else (data, None)
+        labels = None if classes is None else np.unique(classes, return_inverse=True)[1]
+        spec = self._spec(*data.shape)
+        first = getattr(spec, "n_neighbors", 0)
+        while True:
+            try:
+                result = chosen.embed(data, spec, labels=labels)
+                break
+            except DisconnectedGraphError as error:
+                few = getattr(spec, "n_neighbors", data.shape[0])
+                few = _NEIGHBORS if isinstance(few, str) else few
+                enough = min(error.details.get("smallest_connecting_k") or 2 * few, data.shape[0] - 1)
+                if "n_neighbors" in self._parameters or enough <= few:
+                    raise
+                spec = replace(spec, n_neighbors=enough)
+        if getattr(spec, "n_neighbors", 0) != first:
+            message = f"The graph of n_neighbors={first} falls into components: n_neighbors={enough} connects it."
+            warnings.warn(message, UserWarning, stacklevel=2)
+        self.result_ = result
+        self.embedding_ = result.Y.astype(data.dtype)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Embed points (m, d), each independently; a training point gets its coordinates.
+
+        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP do; other methods have no `transform`.
+        """
+        check_is_fitted(self)
+        data = self._check_data(X, is_sparse=False)
+        return self.result_.transform(data).astype(data.dtype)
+
+    def _spec(self, n: int, d: int) -> Any:
+        """Return the parameters, with defaults that n points of d features allow."""
+        chosen = method_of(self.method)
+        spec = chosen.spec.from_dict(self._parameters)
+        most = {
+            "n_components": d,
+            "n_neighbors": int(n * getattr(spec, "initial", 1.0)) - 1,
+            "k_most": n - 1,
+            "perplexity": (n - 1) / 3,
+        }
+        for name, bound in most.items():
+            value = getattr(spec, name, 0)
+            if name not in self._parameters and not isinstance(value, str) and value > bound:
+                spec = replace(spec, **{name: bound})
+        while "n_components" not in self._parameters and spec.n_components > 1:
+            with suppress(GlleError):
+                chosen.require_possible(n, d, spec, labels=chosen.labels)
+                break
+            spec = replace(spec, n_components=spec.n_components - 1)
+        return spec
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        chosen = method_of(self.method)
+        tags.input_tags.sparse = chosen.sparse
+        tags.input_tags.pairwise = self._parameters.get("metric") == "precomputed"
+        tags.target_tags.required = chosen.labels
+        return tags
+
+
+def _has_map(model: Embedding) -> bool:
+    """Raise the error of a method without a map to new points."""
+    chosen = method_of(model.method)
+    if chosen.name not in MAPPED:
+        remedy = f"Choose one of {', '.join(MAPPED)}; or fit glle.GLLE."
+        raise InvalidParameterError(f"{chosen.title} has no map to new points.", remedy=remedy)
+    return True
+
+
+# After the class, because scikit-learn wraps the method for `set_output`.
+Embedding.transform = available_if(_has_map)(Embedding.__dict__["transform"])  # type: ignore[method-assign]

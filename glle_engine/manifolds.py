@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.brief import brief
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer, check_positive
+from glle_engine.base.results import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable

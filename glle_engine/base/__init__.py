@@ -1,4 +1,4 @@
-"""Foundations of the engine: errors, data validation, parameters, progress, diagnostics, npz files, versions.
+"""Foundations of the engine: errors, data validation, parameters, progress, diagnostics, tables and pictures, versions.
 
 Imports no other package of the engine. Start with `parameters`, `spec` (the parameters of a fit) and `errors`.
 """

@@ -104,3 +104,11 @@ class StorageError(GlleError):
     """A file that is not a posterior saved by this library."""
 
     code = "invalid-posterior-file"
+
+
+class TableError(GlleError):
+    """Columns of a table that cannot be used as they are; `code` names the problem."""
+
+    def __init__(self, code: str, message: str, *, remedy: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, remedy=remedy, details=details)
+        self.code = code

@@ -64,10 +64,8 @@ class Parameter:
             return value
         converted = self._convert(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
-            domain = self.domain()
-            raise InvalidParameterError(
-                f"{name}={_shorten(value)} is not {domain}.", remedy=f"Give {name} as {domain}."
-            )
+            message = f"{name}={_shorten(value)} is not {self.domain()}."
+            raise InvalidParameterError(message, remedy="Give another value.")
         return converted
 
     def domain(self) -> str:
@@ -211,13 +209,13 @@ class Specification:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the specification of a dictionary; unknown names raise `InvalidParameterError`."""
-        require_known_names(cls, values)
+        require_known_names(values, cls.parameters())
         return cls(**values)
 
 
-def require_known_names(specification: type[Specification], names: Iterable[str]) -> None:
-    """Raise `InvalidParameterError` for names that are no parameters, with the closest ones."""
-    valid = list(specification.parameters())
+def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `InvalidParameterError` for names of no known parameters, with the closest ones."""
+    valid = list(known)
     if unknown := sorted(set(map(str, names)) - set(valid)):
         close = [
             match

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -29,6 +30,9 @@ LARGEST, SMALLEST = 1e150, 1e-140
 # Squares of distances below it, relative to the largest coordinate, lose digits.
 RESOLVED = 2.0**-490
 _HASHED = 1 << 20  # entries at a time
+_LISTED = 10  # columns in a message
+Missing = Literal["drop", "median"]
+"""Remedy of missing values: drop their rows, or take the median of their column."""
 DENSE = "Give X.toarray(), or 50 components by sklearn.decomposition.TruncatedSVD if that is too large."
 """Remedy for sparse data."""
 
@@ -203,12 +207,28 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
         raise InvalidShapeError(
             f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
         )
+    require_array(X)
     require_unmasked(X, "the data")
     raw = np.asarray(X)
     _require_matrix(raw)
     data = np.ascontiguousarray(raw, np.float64)
     require_finite(data, "X")
     return data
+
+
+def require_array(X: object) -> None:
+    """Raise `InvalidShapeError` for an object with a length that is no sequence and no array, such as an AnnData.
+
+    numpy would take it for a sequence and read it item by item, without an end in sight.
+    """
+    if isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__"):
+        return
+    try:
+        memoryview(X)  # type: ignore[arg-type] # a TypeError
+    except TypeError:
+        kind = f"{type(X).__module__}.{type(X).__qualname__}"
+        remedy = f"Give {'pandas.DataFrame(X)' if isinstance(X, Mapping) else 'an array of numbers, such as X.X'}."
+        raise InvalidShapeError(f"The data are of type {kind}.", remedy=remedy) from None
 
 
 def require_unmasked(values: object, name: str) -> None:
@@ -225,6 +245,48 @@ def require_unmasked(values: object, name: str) -> None:
             "X.filled(value); nothing is dropped silently.",
             details={"masked": masked},
         )
+
+
+def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, str]:
+    """Drop the rows of a matrix (n, d) that have NaN, or replace NaN by the median of its column, in place.
+
+    Returns the mask of the rows to keep, (n,), or None for all, and the change in words, empty without NaN.
+
+    Raises
+    ------
+    NotFiniteError
+        If no row would be left, or a column has no number.
+
+    """
+    n, d = values.shape
+    gaps = np.zeros((n, d), bool)
+    rows = max(1, _HASHED // d)
+    for start in range(0, n, rows) if values.dtype.kind == "f" else ():
+        np.isnan(values[start : start + rows], out=gaps[start : start + rows])
+    counts = gaps.sum(axis=0)
+    columns = np.flatnonzero(counts)
+    if not len(columns):
+        return None, ""
+    most = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
+    listed = ", ".join(f"{names[at] if names else f'X[:, {at}]'} ({counts[at]:,})" for at in most)
+    listed += f" and {len(columns) - len(most):,} more" if len(columns) > len(most) else ""
+    incomplete = gaps.any(axis=1)
+    if missing == "drop":
+        if incomplete.all():
+            remedy = f"Leave columns out, or use ?missing=median. Missing values: {listed}."
+            raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
+        return ~incomplete, (
+            f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: {listed}."
+        )
+    if len(empty := np.flatnonzero(counts == n)):
+        shown = ", ".join(names[at] if names else f"X[:, {at}]" for at in empty[:_LISTED])
+        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
+    for at in columns:
+        values[gaps[:, at], at] = np.median(values[~gaps[:, at], at])
+    return None, (
+        f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of their "
+        f"columns: {listed}."
+    )
 
 
 def _require_matrix(raw: Any) -> None:
@@ -309,7 +371,7 @@ def require_enough_points(n: int, spec: OfNeighbors) -> None:
     if spec.n_neighbors >= n:
         raise TooFewPointsError(
             f"n_neighbors={spec.n_neighbors} needs more than {n} points.",
-            remedy=f"Give n_neighbors of at most {n - 1}, or more points.",
+            remedy=f"Give {f'n_neighbors of at most {n - 1}, or ' if n > 2 else ''}more points.",
             details={"n_points": n, "n_neighbors": spec.n_neighbors},
         )
     if spec.n_components > n - 2:

@@ -1,17 +1,13 @@
 """Small data for the engine's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from glle_engine import Posterior, fit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Numbers to test against may lie beside the repository; a clone alone does not have them.
 ORACLES = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -1,24 +1,21 @@
 """The scikit-learn estimator."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
-from glle_engine.estimator import GLLE
+from glle_engine.estimator import GLLE, Embedding
 from glle_engine.reliability.calibration import calibrate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 
 @pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # its data are blobs
@@ -70,45 +67,37 @@ def test_a_doubtful_scale_warns(sheet: NDArray[np.float64], monkeypatch: pytest.
         model.sample(2, scale="auto")
 
 
-def test_float32_in_float32_out(sheet: NDArray[np.float64]) -> None:
-    """The dtype of the data is that of the embedding."""
-    model = GLLE().fit(sheet.astype(np.float32))
-    assert model.embedding_.dtype == model.transform(sheet[:5].astype(np.float32)).dtype == np.float32
-    assert GLLE().fit_transform(sheet).dtype == np.float64
+@pytest.mark.parametrize("options", [{}, {"metric": "precomputed"}])
+def test_float32_in_float32_out(sheet: NDArray[np.float64], options: dict[str, Any]) -> None:
+    """The dtype of the data is that of the embedding; distances are pairwise for scikit-learn."""
+    X = (cdist(sheet, sheet) if options else sheet).astype(np.float32)
+    X = np.maximum(X, X.T) if options else X
+    model = GLLE(**options).fit(X)
+    assert model.embedding_.dtype == model.transform(X[:5]).dtype == np.float32
+    np.testing.assert_array_equal(model.transform(X[:5]), model.embedding_[:5])
+    assert model.__sklearn_tags__().input_tags.pairwise == bool(options)
 
 
-def test_pipeline_clone_and_names(sheet: NDArray[np.float64]) -> None:
-    """It works in a pipeline, survives clone, and names its output."""
-    model = make_pipeline(StandardScaler(), GLLE(n_components=3))
-    assert model.fit_transform(sheet).shape == (400, 3)
-    assert list(model.get_feature_names_out()) == ["glle0", "glle1", "glle2"]
-    assert clone(GLLE(reg=0.1)).get_params()["reg"] == 0.1
-
-
-def test_pandas_output(sheet: NDArray[np.float64]) -> None:
-    """set_output gives a data frame with the index of the data."""
-    pandas: Any = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(sheet, columns=["x", "y", "z"], index=np.arange(400) + 7)
-    out = GLLE().set_output(transform="pandas").fit_transform(frame)
-    assert list(out.columns) == ["glle0", "glle1"]
+def test_pandas_output_of_a_pipeline(sheet: NDArray[np.float64]) -> None:
+    """A data frame with the index of the data and the names of the coordinates; it survives clone."""
+    frame = pd.DataFrame(sheet, columns=["x", "y", "z"], index=np.arange(400) + 7)
+    model = clone(make_pipeline(StandardScaler(), GLLE(n_components=3, reg=0.1))).set_output(transform="pandas")
+    out = model.fit_transform(frame)
+    assert list(out.columns) == list(model.get_feature_names_out()) == ["glle0", "glle1", "glle2"]
     assert (out.index == frame.index).all()
-
-
-def test_errors_are_the_engines() -> None:
-    """A fit that cannot be is a GlleError, which is a ValueError, with its remedy."""
-    with pytest.raises(GlleError, match="at most 19"):
-        GLLE(n_neighbors=30).fit(np.random.default_rng(0).random((20, 3)))
+    assert model[-1].get_params()["reg"] == 0.1
 
 
 def test_small_data_and_components_need_no_parameters() -> None:
-    """Half of few points are neighbors; two blobs are bridged with a warning, or an error."""
+    """Half of few points are neighbors; two blobs are bridged with a warning, or an error of the engine."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     assert GLLE().fit(X[:12]).posterior_.spec.n_neighbors == 6
     X[20:] += 50
     with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added"):
         GLLE().fit(X)
-    with pytest.raises(GlleError, match="2 components"):
-        GLLE(disconnected="error").fit(X)
+    for options, words in (({"disconnected": "error"}, "2 components"), ({"n_neighbors": 50}, "at most 39")):
+        with pytest.raises(GlleError, match=words):
+            GLLE(**options).fit(X)
 
 
 @pytest.mark.parametrize(("random_state", "seed"), [(0, 0), (7, 7), (np.int64(7), 7)])
@@ -120,3 +109,32 @@ def test_random_state_is_the_stream_of_draws(sheet: NDArray[np.float64], random_
     assert sources[0] == sources[1]
     generator = np.random.RandomState(3)
     assert GLLE(random_state=generator).fit(sheet).seed_ != GLLE(random_state=generator).fit(sheet).seed_
+
+
+@pytest.mark.filterwarnings("ignore:The graph of n_neighbors:UserWarning")  # their data are blobs
+@parametrize_with_checks([Embedding("ppca"), Embedding("isomap"), Embedding("supervised-lle")])  # type: ignore[untyped-decorator]
+def test_check_estimator_of_methods(estimator: Embedding, check: Callable[[Embedding], None]) -> None:
+    """scikit-learn's checks of estimators: with a map, on a graph, and with classes."""
+    check(estimator)
+
+
+def test_any_method_is_an_estimator(sheet: NDArray[np.float64]) -> None:
+    """Its parameters are those of the method; new points are placed, or the methods that can are named."""
+    model = clone(Embedding("isomap", n_neighbors=8)).set_params(n_components=1)
+    assert model.get_params() == {"method": "isomap", "n_neighbors": 8, "n_components": 1}
+    np.testing.assert_array_equal(model.fit_transform(sheet), model.result_.Y)
+    np.testing.assert_array_equal(model.transform(sheet), model.embedding_)
+    with pytest.raises(GlleError, match="Did you mean n_neighbors"):
+        Embedding("isomap", n_neighbours=8).fit(sheet)
+    with pytest.raises(AttributeError) as caught:
+        Embedding("mds").fit(sheet).transform(sheet)
+    assert "pca, ppca, kernel-pca, npe, lle, isomap, t-sne, umap" in str(caught.value.__cause__)
+
+
+def test_a_graph_in_parts_gets_more_neighbors_with_a_warning(sheet: NDArray[np.float64]) -> None:
+    """Unless their number is given."""
+    X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    with pytest.warns(UserWarning, match="n_neighbors=10 falls into components: n_neighbors=40 connects"):
+        Embedding("isomap").fit(X)
+    with pytest.raises(GlleError, match="2 components"):
+        Embedding("isomap", n_neighbors=10).fit(X)

@@ -1,14 +1,12 @@
 """Short representations of the engine's objects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.base.brief import brief
+from glle_engine.base.results import brief
 from glle_engine.methods import METHODS
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
@@ -37,17 +35,13 @@ def shown() -> list[Any]:
 
 
 def test_a_representation_is_one_line_without_values_of_arrays() -> None:
-    """It names the class."""
+    """It names the class; that of a posterior has its size and parameters."""
     for value in shown():
         text = repr(value)
         assert text.startswith(f"{type(value).__name__}(")
         assert "\n" not in text
         assert "array(" not in text
         assert len(text) <= MOST, text
-
-
-def test_a_posterior_shows_its_size_and_parameters() -> None:
-    """The number of points, the method, k, p, and the number of landmarks."""
     expected = "Posterior(n=120, method='em', n_neighbors=12, n_components=2, landmarks=40)"
     assert repr(fit(SHEET.X, FitSpec(n_neighbors=12, landmarks=40))) == expected
 

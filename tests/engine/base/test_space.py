@@ -1,38 +1,33 @@
 """Standardization and metrics: distances and weights in the space of a fit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import RobustScaler, StandardScaler
 
-from glle_engine import FitSpec, GlleError, fit, manifolds
+from glle_engine import FitSpec, GlleError, Posterior, fit, load, manifolds
+from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.space import Space
+from glle_engine.base.spec import Metric
+from glle_engine.base.validation import digest
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from glle_engine import Posterior
-    from glle_engine.base.spec import Metric
+from tests.engine.conftest import bent_sheet
+from tests.engine.eigen.dense_reference import angle
 
 
 @pytest.fixture(scope="module")
 def wine() -> NDArray[np.float64]:
     """Return measurements in different units (178, 13)."""
     return np.asarray(load_wine().data)
-
-
-@pytest.fixture(scope="module")
-def standardized(wine: NDArray[np.float64]) -> Posterior:
-    """Return a posterior of standardized measurements."""
-    return fit(wine, standardize="zscore", n_neighbors=12)
 
 
 def test_defaults_change_no_specification() -> None:
@@ -64,40 +59,32 @@ def test_standardization_is_that_of_scikit_learn(
     np.testing.assert_array_equal(Space.of(X * units, spec).points(X * units), places)
 
 
-def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.float64], standardized: Posterior) -> None:
+def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.float64]) -> None:
     """Posterior, note, new points and calibration; center and scale are arrays of the posterior."""
-    by_hand = (wine - wine.mean(axis=0)) / wine.std(axis=0)
-    same = fit(by_hand, n_neighbors=12)
+    by_hand, new = StandardScaler().fit(wine), (wine[:20] + wine[40:60]) / 2
+    scaled = by_hand.transform(wine)
+    standardized, same = fit(wine, standardize="zscore", n_neighbors=12), fit(scaled, n_neighbors=12)
     np.testing.assert_allclose(standardized.embedding, same.embedding, atol=1e-9)
     np.testing.assert_allclose(standardized.arrays()["center"], wine.mean(axis=0))
     np.testing.assert_allclose(standardized.arrays()["scale"], wine.std(axis=0))
     assert "unequal-feature-scales" not in {note.code for note in standardized.diagnostics.notes}
     np.testing.assert_array_equal(standardized.transform(wine, wine), standardized.embedding)
-    new = (wine[:20] + wine[40:60]) / 2
-    placed = (new - wine.mean(axis=0)) / wine.std(axis=0)
-    np.testing.assert_allclose(standardized.transform(wine, new), same.transform(by_hand, placed), atol=1e-8)
-    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((standardized, wine), (same, by_hand))]
+    placed = same.transform(scaled, by_hand.transform(new))
+    np.testing.assert_allclose(standardized.transform(wine, new), placed, atol=1e-8)
+    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((standardized, wine), (same, scaled))]
     assert scales[0] == pytest.approx(scales[1], rel=1e-6)
+    with pytest.raises(GlleError, match="far from the training data"):
+        standardized.transform(wine, np.full((1, 13), 1e300))
 
 
 @pytest.mark.parametrize(("variant", "method"), [("constrained", "em"), ("published", "em"), ("published", "direct")])
-def test_generated_data_have_the_units_of_the_data(wine: NDArray[np.float64], variant: str, method: str) -> None:
+def test_generated_data_have_the_units_of_the_data(wine: NDArray[np.float64], variant: Any, method: Any) -> None:
     """Those of the fit of standardized data, times the scale plus the center."""
-    parameters = {"variant": variant, "method": method, "n_neighbors": 12}
-    by_hand = (wine - wine.mean(axis=0)) / wine.std(axis=0)
-    posterior, same = (fit(X, **parameters, standardize=how) for X, how in ((wine, "zscore"), (by_hand, "none")))  # type: ignore[arg-type] # names
+    by_hand, spec = StandardScaler().fit_transform(wine), FitSpec(variant=variant, method=method, n_neighbors=12)
+    posterior, same = fit(wine, spec, standardize="zscore"), fit(by_hand, spec)
     weights = same.weights(3)
     expected = same.reconstruct(by_hand, weights) * wine.std(axis=0) + wine.mean(axis=0)
     np.testing.assert_allclose(posterior.reconstruct(wine, weights), expected, rtol=1e-9)
-
-
-def test_a_feature_without_interquartile_range_is_refused() -> None:
-    """Nothing is divided by zero: the columns are named."""
-    X = np.random.default_rng(0).random((50, 4))
-    X[:40, 2] = 1.0
-    with pytest.raises(GlleError, match=r"columns 2, .*standardize='zscore'"):
-        fit(X, standardize="robust")
-    assert fit(X, standardize="zscore", disconnected="bridge").n_points == 50
 
 
 @pytest.mark.parametrize("metric", ["cosine", "correlation"])
@@ -119,16 +106,6 @@ def test_squared_distances_of_directions(metric: Metric) -> None:
         a.reconstruct(X, a.weights(0))
 
 
-def test_rows_without_a_direction_are_refused() -> None:
-    """With their number and the first."""
-    X = np.random.default_rng(0).random((30, 3))
-    X[[4, 9]] = 0.0
-    with pytest.raises(GlleError, match="Row 4 is 0 and has no direction; 2 of 30"):
-        fit(X, metric="cosine")
-    with pytest.raises(GlleError, match="Row 4 is constant and has no correlation"):
-        fit(X, metric="correlation")
-
-
 @pytest.mark.parametrize(("levels", "factor"), [(2, 1), (4, 2)])
 def test_hamming_counts_features_that_differ(levels: int, factor: int) -> None:
     """Exactly, so that ties are ties; values of no level differ from those of every point."""
@@ -148,33 +125,168 @@ def test_hamming_counts_features_that_differ(levels: int, factor: int) -> None:
     np.testing.assert_array_equal(posterior.transform(X, X), posterior.embedding)
 
 
-def test_hamming_needs_levels() -> None:
-    """Measurements are refused with the entry, and so are columns with a level for each point."""
-    X = np.random.default_rng(0).integers(0, 3, (30, 4)).astype(float)
-    X[7, 2] = 0.5
-    with pytest.raises(GlleError, match=r"X\[7, 2\] is 0.5"):
-        fit(X, metric="hamming")
-    with pytest.raises(GlleError, match="has no meaning with metric='hamming'"):
-        FitSpec(metric="hamming", standardize="zscore")
-    with pytest.raises(GlleError, match="20,100 levels"):
-        Space.of(np.arange(20_100.0).reshape(201, 100), FitSpec(metric="hamming"))
-
-
-def test_far_new_points_overflow_with_a_remedy(wine: NDArray[np.float64], standardized: Posterior) -> None:
-    """As they do without standardization."""
-    with pytest.raises(GlleError, match="far from the training data"):
-        standardized.transform(wine, np.full((1, 13), 1e300))
-
-
 def test_advice_and_landmarks_on_standardized_data() -> None:
     """Both are those of the standardized data."""
     X = manifolds.make("swiss_roll", 300, seed=0).X
-    distorted = X * [1, 1000, 1]
-    by_hand = (X - X.mean(axis=0)) / X.std(axis=0)
+    distorted, by_hand = X * [1, 1000, 1], StandardScaler().fit_transform(X)
     a = advise(distorted, n_neighbors=(8, 12), standardize="zscore")
-    b = advise(by_hand, n_neighbors=(8, 12))
-    assert a.intrinsic_dimension == pytest.approx(b.intrinsic_dimension)
+    assert a.intrinsic_dimension == pytest.approx(advise(by_hand, n_neighbors=(8, 12)).intrinsic_dimension)
     marked = fit(distorted, standardize="zscore", landmarks=150)
-    same = fit(by_hand, landmarks=150)
-    np.testing.assert_allclose(marked.embedding, same.embedding, atol=1e-7)
+    np.testing.assert_allclose(marked.embedding, fit(by_hand, landmarks=150).embedding, atol=1e-7)
     np.testing.assert_array_equal(marked.transform(distorted, distorted), marked.embedding)
+
+
+def with_entries(rows: Any, columns: Any, value: float) -> NDArray[np.float64]:
+    """Return 50 points of four levels in four features, with other values somewhere."""
+    X = np.random.default_rng(0).integers(0, 4, (50, 4)).astype(float)
+    X[rows, columns] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("X", "options", "words"),
+    [
+        (with_entries(slice(40), 2, 1.0), {"standardize": "robust"}, r"columns 2, .*standardize='zscore'"),
+        (with_entries([4, 9], slice(4), 0.0), {"metric": "cosine"}, "Row 4 is 0 and has no direction; 2 of 50"),
+        (with_entries([4, 9], slice(4), 0.0), {"metric": "correlation"}, "Row 4 is constant and has no correlation"),
+        (with_entries(7, 2, 0.5), {"metric": "hamming"}, r"X\[7, 2\] is 0.5"),
+        (with_entries(7, 2, 0.0), {"metric": "hamming", "standardize": "zscore"}, "no meaning with metric='hamming'"),
+        (np.arange(20_100.0).reshape(201, 100), {"metric": "hamming"}, "20,100 levels"),
+    ],
+)
+def test_data_without_the_space_are_refused(X: NDArray[np.float64], options: dict[str, Any], words: str) -> None:
+    """Features without an interquartile range, rows without a direction, measurements without levels are named."""
+    with pytest.raises(GlleError, match=words):
+        fit(X, **options)
+
+
+LAWS: dict[str, dict[str, Any]] = {
+    "em": {},
+    "direct": {"method": "direct"},
+    "ml": {"variance": "ml"},
+    "tangent": {"noise": "tangent"},
+    "adaptive": {"neighborhoods": "adaptive", "n_neighbors": 12},
+}
+SHEET = bent_sheet(250)
+FITTED = {name: fit(SHEET, **options) for name, options in LAWS.items()}
+
+
+def require_same_bits(before: Posterior, after: Posterior) -> None:
+    """Compare every array, and a draw, bit by bit."""
+    for name, array in before.arrays().items():
+        assert after.arrays()[name].tobytes() == array.tobytes(), name
+    assert after.draw(731, seed=1).embedding.tobytes() == before.draw(731, seed=1).embedding.tobytes()
+
+
+@settings(max_examples=25)
+@given(exponent=st.integers(-900, 900), law=st.sampled_from(sorted(LAWS)))
+def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
+    """The law, the reference and draws of X 2^j have the bits of those of X; new points land where they did."""
+    X = np.ldexp(SHEET, exponent)
+    after = fit(X, **LAWS[law])
+    require_same_bits(FITTED[law], after)
+    new = SHEET[:3] + 0.25
+    placed, expected = after.extend(X, np.ldexp(new, exponent)), FITTED[law].extend(SHEET, new)
+    assert placed.weights.tobytes() == expected.weights.tobytes()
+    np.testing.assert_array_equal(placed.distances, np.ldexp(expected.distances, exponent))
+    if law == "em":
+        traces = [
+            calibrate(p, data, n_half_samples=4, n_draws=4).trace for p, data in ((FITTED[law], SHEET), (after, X))
+        ]
+        assert traces[0] == traces[1]
+
+
+def test_the_ends_of_the_range_are_data_or_refused() -> None:
+    """Coordinates up to the largest double are fitted and placed; distances that underflow beside it are no ties."""
+    X, largest = np.random.default_rng(0).uniform(-1, 1, (200, 3)), np.finfo(float).max
+    X[0], X[1] = 1.0, -1.0  # differences overflow
+    fitted = fit(X * largest)
+    assert angle(fitted.embedding, fit(X).embedding) < 1e-6
+    np.testing.assert_allclose(fitted.transform(X * largest, X[:4] * largest), fitted.embedding[:4], atol=1e-12)
+    with pytest.raises(OutOfRangeError, match="unit of the training data"):
+        fit(X * 1e-3).transform(X * 1e-3, np.full((1, 3), 1e300))
+    with pytest.raises(OutOfRangeError, match="Fit these points alone"):
+        fit(np.concatenate([SHEET * 1e-180, [[1.0, 1.0, 1.0]]]))
+    with pytest.raises(DegenerateDataError):
+        fit(np.full((30, 3), 1e-320))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(sorted(LAWS)))
+def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
+    """Each point keeps its law; eigenvalues and the plane of the embedding are the same."""
+    order = np.random.default_rng(seed).permutation(len(SHEET))
+    before, after = FITTED[law], fit(SHEET[order], **LAWS[law])
+    named = order[after.neighbors]
+    ascending = np.argsort(named, axis=1)
+    np.testing.assert_array_equal(np.take_along_axis(named, ascending, axis=1), before.neighbors[order])
+    moved = np.take_along_axis(after.mean, ascending, axis=1)
+    np.testing.assert_allclose(moved, before.mean[order], atol=1e-6)
+    F, G = before.covariance_factor[order], np.take_along_axis(after.covariance_factor, ascending[:, :, None], axis=1)
+    np.testing.assert_allclose(G @ G.transpose(0, 2, 1), F @ F.transpose(0, 2, 1), atol=1e-6)
+    np.testing.assert_allclose(after.eigenvalues, before.eigenvalues, rtol=1e-6)
+    assert angle(after.embedding, before.embedding[order]) < 1e-5
+
+
+@settings(max_examples=40)
+@given(
+    shift=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
+    unit=st.floats(1e-140, 1e140) | st.sampled_from([1e150, 1e-150, 1e300, 1e-300]),
+    law=st.sampled_from(sorted(LAWS)),
+)
+def test_translation_and_unit_change_the_law_by_rounding(shift: list[float], unit: float, law: str) -> None:
+    """The law, the eigenvalues and the embedding of moved and rescaled data are the same to rounding."""
+    before, after = FITTED[law], fit((SHEET + shift) * unit, **LAWS[law])
+    np.testing.assert_array_equal(after.neighbors, before.neighbors)
+    np.testing.assert_allclose(after.mean, before.mean, atol=1e-5)
+    F, G = before.covariance_factor, after.covariance_factor
+    np.testing.assert_allclose(G @ G.transpose(0, 2, 1), F @ F.transpose(0, 2, 1), atol=1e-6)
+    np.testing.assert_allclose(after.eigenvalues, before.eigenvalues, rtol=1e-4)
+    assert angle(after.embedding, before.embedding) < 1e-4
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32 - 1), copies=st.integers(1, 4))
+def test_duplicates_reconstruct_each_other(seed: int, copies: int) -> None:
+    """Duplicates can be exchanged: equal weights on each of them, and equal weights of each on all other points."""
+    rng = np.random.default_rng(seed)
+    chosen = int(rng.integers(len(SHEET)))
+    X = np.concatenate([SHEET, np.repeat(SHEET[chosen, None], copies, axis=0)])
+    fitted = fit(X)
+    alike = [chosen, *range(len(SHEET), len(X))]
+    assert fitted.diagnostics.figures["points_with_duplicates"] == copies + 1
+    for point in alike:
+        own = np.isin(fitted.neighbors[point], alike)
+        assert own.sum() == copies
+        np.testing.assert_allclose(fitted.mean[point, own], fitted.mean[chosen, -copies:], atol=1e-12)
+        np.testing.assert_array_equal(fitted.neighbors[point, ~own], fitted.neighbors[chosen, :-copies])
+        np.testing.assert_allclose(fitted.mean[point, ~own], fitted.mean[chosen, :-copies], atol=1e-12)
+    assert np.ptp(fitted.embedding[alike], axis=0).max() < 0.1 * np.ptp(fitted.embedding, axis=0).min()
+
+
+def test_other_training_data_are_refused(tmp_path: Path) -> None:
+    """The digest of the training data is in the posterior and in its file; without one any data are accepted."""
+    fitted = FITTED["em"]
+    assert fitted.data_sha256 == digest(SHEET)
+    fitted.save(tmp_path / "fit.npz")
+    calls: list[Any] = [
+        lambda X: load(tmp_path / "fit.npz").transform(X, SHEET[:2]),
+        lambda X: fitted.reconstruct(X, fitted.mean),
+        lambda X: calibrate(fitted, X, n_half_samples=4, n_draws=4),
+    ]
+    for call in calls:
+        with pytest.raises(DataMismatchError, match="data of the fit") as caught:
+            call(SHEET[::-1])
+        assert caught.value.details["expected"] == fitted.data_sha256
+        call(SHEET.tolist())
+    head = {name: value for name, value in fitted.head().items() if name != "data_sha256"}
+    assert Posterior.from_parts(head, fitted.arrays()).transform(SHEET[::-1], SHEET[:2]).shape == (2, 2)
+
+
+def test_digests_are_of_values() -> None:
+    """Lists, single precision, other byte orders and signs of zero have one digest; shape and order count."""
+    X = np.array([[0.0, 1.5], [2.0, -3.0], [4.0, 0.25]])
+    same: list[Any] = [X.astype(">f8"), X.astype(np.float32).astype(float), X * -1 * -1]
+    same.append(np.where(X == 0, -0.0, X))
+    assert {digest(np.asarray(one, float)) for one in same} == {digest(X)}
+    assert len({digest(X), digest(X[::-1]), digest(X.reshape(2, 3)), digest(X.reshape(1, 6))}) == 4

@@ -1,7 +1,5 @@
 """The declaration of the fit parameters."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 from typing import get_type_hints

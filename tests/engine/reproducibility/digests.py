@@ -3,36 +3,28 @@
 Run `python -m tests.engine.reproducibility.digests FILE.npz`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glle_engine import fit
+from glle_engine import Posterior, fit
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import moments
 from glle_engine.metrics import ranks
+from glle_engine.metrics.ranks import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
-from glle_engine.metrics.residual_variance import residual_variance
 from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import rank_correlation
 from glle_engine.reliability.calibration import calibrate
-from glle_engine.reliability.embedders import PosteriorEmbedder
 from glle_engine.reliability.ensemble import combine
-from glle_engine.reliability.resamples import STREAMS, resample
+from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 from tests.engine.reproducibility import eigenproblems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from glle_engine import Posterior
 
 FITS: dict[str, dict[str, Any]] = {
     "em": {},
@@ -81,7 +73,10 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), resamples, Y)
     yield "resamples", digest(*resamples)
     yield "ensemble", digest(*together.arrays().values(), *together.regions.radii, together.reliability.expected)
-    yield "ranks", digest(ranks.trustworthiness(X, Y), ranks.continuity(X, Y), ranks.disparity(X[:, :2], Y))
+    yield (
+        "ranks",
+        digest(ranks.trustworthiness(X, Y), ranks.continuity(X, Y), ranks.disparity(X[:, :2], Y)),
+    )
     yield "residual variance", digest(residual_variance(X, Y, 12))
     yield "hit", digest(neighborhood_hit(Y, np.arange(len(X)) % 3))
 
@@ -103,7 +98,11 @@ def neighborhoods() -> Iterator[tuple[str, str]]:
     for d in (4, 64):
         for X in (rng.integers(0, 4, (500, d)).astype(np.float64), rng.random((500, d))):
             Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
-            figures = [ranks.trustworthiness(X, Y, 9), ranks.continuity(X, Y, 9), residual_variance(X, Y, 30)]
+            figures = [
+                ranks.trustworthiness(X, Y, 9),
+                ranks.continuity(X, Y, 9),
+                residual_variance(X, Y, 30),
+            ]
             figures += [intrinsic_dimension(kneighbors(X, 20)[1]), rank_correlation(Y[:, 0], X[:, 1])]
             arrays = moments(np.stack([Y, X[:, 2:4], X[:, 1:3]]))
             yield (

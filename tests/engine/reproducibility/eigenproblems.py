@@ -1,13 +1,13 @@
 """Digests of hard eigenproblems, of their draws and of the draws' alignment."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glle_engine.base.diagnostics import Diagnostics
+from glle_engine.base.results import Diagnostics
 from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.eigen.lu import factor
@@ -15,11 +15,6 @@ from glle_engine.graph.connectivity import closed_classes
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.gaussian import WeightLaw
 from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 PLAIN, PUBLISHED = FitSpec(), FitSpec(variant="published", method="direct")
 

@@ -4,23 +4,22 @@
 compares the bits of a few fits with those on the oldest processor.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pytest
 
-from glle_engine import manifolds
+import glle_engine
+from glle_engine import NUMBERS, Draw, Posterior, manifolds
+from glle_engine.posterior import fingerprint
 from qa.processors.__main__ import other_processors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.timeout(300)  # each test computes all digests in a separate process
 
@@ -75,3 +74,103 @@ def test_results_do_not_depend_on_the_processor(own: dict[str, str], stored: Pat
     assert len(own) > 300
     assert other.keys() == own.keys(), "the same solvers"
     assert {name: other[name] for name in own if other[name] != own[name]} == {}
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def output_of(*arguments: str, environment: dict[str, str]) -> str:
+    """Return the output of another process of Python."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_this_machine_has_the_pinned_fingerprint() -> None:
+    """The reference results have the pinned bits; where they changed, NUMBERS and PINNED change together."""
+    assert fingerprint.fingerprint() == fingerprint.PINNED
+
+
+def test_the_command_prints_the_bits_of_any_processor() -> None:
+    """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one, the same on the oldest."""
+    oldest = next(iter(other_processors()), {})
+    output = output_of("-m", "glle_engine.posterior.fingerprint", environment=oldest)
+    assert f"fingerprint {fingerprint.fingerprint()}\n" in output
+    assert f"pinned      {fingerprint.PINNED}\n" in output
+
+
+@pytest.mark.parametrize("align", ["procrustes", "none"])
+def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> None:
+    """The last bit of one value of one draw changes the digest."""
+    before = fingerprint.fingerprint()
+    original = Posterior.draws_of
+
+    def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
+        for draw in original(self, *keys, **law):
+            embedding = draw.embedding.copy()
+            if draw.align == align and draw.index == 1:
+                embedding[3, 1] = np.nextafter(embedding[3, 1], np.inf)
+            yield replace(draw, embedding=embedding)
+
+    monkeypatch.setattr(Posterior, "draws_of", draws_of)
+    assert fingerprint.fingerprint.__wrapped__() != before
+
+
+def test_the_reference_data_are_exact() -> None:
+    """Each value is a multiple of 2^-29, of which float64 holds every one: no rounding, so no difference."""
+    for X in (fingerprint.sheet(50), fingerprint.solid(50)):
+        scaled = X * 2.0**29
+        np.testing.assert_array_equal(scaled, np.round(scaled))
+        assert np.abs(scaled).max() < 2.0**53
+        assert X.shape[1] > 15
+
+
+def test_the_references_cover_both_orders_and_wide_fronts() -> None:
+    """The digest covers minimum degree and nested dissection, and fronts of one and of several supernodes."""
+    sparse = [fitted for fitted in fingerprint.fits() if fitted.diagnostics.figures["elimination"]]
+    orders = {fitted.diagnostics.figures["elimination"]["order"] for fitted in sparse}
+    widths = np.concatenate([np.diff(fitted.eigenproblem.pattern.structure.front) for fitted in sparse])
+    assert orders == {"minimum-degree", "nested-dissection"}
+    assert widths.min() == 1
+    assert widths.max() > 1
+
+
+KEPT = Path(__file__).with_name("numbers.json")
+FITS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "em": {"method": "em", "variant": "published"},
+    "direct": {"method": "direct", "variant": "published"},
+    "three": {"n_components": 3, "n_neighbors": 8},
+}
+TOLERANCE = 1e-6  # between processors and libraries; a change of the order of sums is not detected
+
+
+def found() -> dict[str, list[float]]:
+    """Return some numbers of each kind of fit: of the weights, the embedding, and draws."""
+    X = manifolds.make("s_curve", 60, seed=5).X
+    numbers = {}
+    for name, options in FITS.items():
+        posterior = glle_engine.fit(X, **options)
+        parts = [posterior.mean, posterior.embedding, posterior.eigenvalues, posterior.weights(3, seed=1)]
+        if name != "em":  # whose draws have several null vectors, of which rounding chooses
+            parts += [posterior.draw(3, seed=1).embedding, posterior.draw(4, scale=0.5).embedding]
+        numbers[name] = [float(value) for part in parts for value in np.ravel(part)[:6]]
+    return numbers
+
+
+def test_other_numbers_have_another_version() -> None:
+    """If this fails, results have changed: write the coming release into NUMBERS, then run this file."""
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert kept["numbers"] == NUMBERS
+    for name, values in found().items():
+        np.testing.assert_allclose(values, kept["found"][name], rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+
+
+if __name__ == "__main__":
+    KEPT.write_text(json.dumps({"numbers": NUMBERS, "found": found()}, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(f"Written to {KEPT}.\n")

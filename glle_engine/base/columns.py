@@ -1,0 +1,482 @@
+"""Roles of the columns of a table: features, label, color, ids, ignored; chosen by name or pattern, or guessed.
+
+Texts of the remedies name an option as in a query, such as ``?label=species``: each interface writes it in its words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from fnmatch import translate
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from urllib.parse import quote
+
+from glle_engine.base.errors import InvalidShapeError, TableError
+from glle_engine.base.parameters import check_choice
+from glle_engine.base.validation import Missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Kind = Literal["number", "text", "date", "other"]
+"""Kind of the values of a column; numbers include booleans."""
+
+MAX_PATTERNS = 100  # of a request: each is compared with every name
+MAX_IDS = 10  # columns of ids whose values are stored
+MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
+MAX_CLASSES = 100  # distinct words of a guessed label
+LEAST_TEXTS = 10  # rows from which the distinct texts of a column are informative
+_DISTINCT = 0.95  # share of distinct texts of guessed ids
+MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
+"""Cells of a text that are missing values, in lower case."""
+_PLAIN = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+# Numbers with a currency, a decimal comma, marks of thousands, or a percent sign.
+_MARKED = re.compile(
+    r"\s*[+-]?\s?[$€£¥]?\s?[+-]?(\d{1,3}([.,' ]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?\s?[%‰$€£¥]?\s*",
+    re.IGNORECASE,
+)
+_PATTERN = re.compile(r"[*?\[]")
+# Names under which pandas, R and databases write the number or the key of a row.
+_ID_NAME = re.compile(
+    r"(unnamed: \d+(\.\d+)*|\.\.\.1|__index_level_\d+__|index|idx|rows?|obs|observation|uid|uuid|guid|key"
+    r"|(row|record|sample|case|obs)?[_ .-]?(id|ids|nr|no|number|names?)|.*[_ .-]id)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Roles that a caller gives to columns, by name, by pattern (``*``, ``?``), in a text also by number from 0.
+
+    Parameters
+    ----------
+    label, color
+        One column each.
+    features
+        Columns of the points; empty: all columns without another role.
+    id
+        Columns that name the rows; they are set apart, and their values are stored as ids.
+    ignore
+        Columns to leave out.
+    one_hot
+        Columns of categories, of which each becomes a feature of zeros and ones.
+    missing
+        Remedy of missing values: drop their rows, or take the median of the column; None refuses them.
+
+    """
+
+    label: str | None = None
+    color: str | None = None
+    features: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    one_hot: tuple[str, ...] = ()
+    missing: Missing | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the roles of JSON, of a query or of form fields; other members are ignored."""
+        chosen: dict[str, Any] = {}
+        for item in fields(cls):
+            if value := options.get(item.name):
+                chosen[item.name] = tuple(value) if isinstance(value, list) else value
+        if "missing" in chosen:
+            check_choice("missing", chosen["missing"], get_args(Missing))
+        return cls(**chosen)
+
+    def require_none(self, reason: str, remedy: str, *, but: Sequence[str] = ()) -> None:
+        """Raise `TableError` if a column has a role, for a format without columns."""
+        for item in fields(self):
+            if item.name not in {"missing", *but} and getattr(self, item.name) not in {None, ()}:
+                raise TableError(f"{item.name}-not-here", f"?{item.name}= cannot be used: {reason}", remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Roles of the columns of one table, by their positions.
+
+    Parameters
+    ----------
+    names
+        Names in the file, or None.
+    features
+        Positions of the features, with those of categories.
+    roles
+        Positions of the columns with other roles: label, color, id, ignore, one_hot.
+    guesses
+        Guessed roles, in sentences.
+    written
+        The first cell of each column of numbers that are texts, because of marks or words among them.
+
+    """
+
+    names: list[str] | None
+    width: int
+    features: list[int]
+    roles: dict[str, list[int]]
+    guesses: tuple[str, ...] = ()
+    written: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles) -> Self:
+        """Return the layout of a table by the given roles.
+
+        Raises
+        ------
+        TableError
+            ``no-such-column``, ``same-column``.
+
+        """
+        positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
+        given = {
+            **{
+                role: [] if name is None else [_position(name, positions, names, width)]
+                for role, name in (("label", roles.label), ("color", roles.color))
+            },
+            **{
+                role: _matching(getattr(roles, role), positions, names, width)
+                for role in ("id", "ignore", "one_hot", "features")
+            },
+        }
+        chosen = given.pop("features")
+        _require_distinct(names, given)
+        one_hot = set(given["one_hot"])
+        apart = {at for role, columns in given.items() if role != "one_hot" for at in columns}
+        wanted = {*chosen, *one_hot} if chosen else set(range(width))
+        features = [at for at in range(width) if at not in apart and at in wanted]
+        used = {*features, *given["label"], *given["color"], *given["id"]}
+        given["ignore"] = [at for at in range(width) if at not in used]
+        return cls(names, width, features, given)
+
+    def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
+        """Return the features that may have another role, which their values decide: names of ids, texts and dates."""
+        if roles.features:
+            return []
+        one_hot = set(self.roles["one_hot"])
+        plain = [at for at in self.features if at not in one_hot]
+        texts = [at for at in plain if kinds[at] == "text"]
+        no_guess = set(texts) if len(texts) > MAX_LISTED else set()
+        return [
+            at for at in plain if at not in no_guess and (kinds[at] in {"text", "date"} or _is_id_name(self.names, at))
+        ]
+
+    def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
+        """Return the layout with guessed roles for the open columns, by the profiles of their values.
+
+        Monotone numbers under the name of an id, and nearly distinct texts, are ids. The first column of few distinct
+        words is the label, the first one of dates the color. Further ones are set apart. Numbers that are texts have
+        no role, unless they are ids by their name.
+        """
+        written = {at: profile.odd for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers}
+        found = {at: _guess_role(kinds[at], profile, self._is_id_name(at)) for at, profile in profiles.items()}
+        if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
+            found = {at: role for at, role in found.items() if kinds[at] != "number"}  # a table has a feature
+            if set(self.features) <= found.keys():
+                return replace(self, written=written)
+        roles = {role: [*columns] for role, columns in self.roles.items()}
+        sentences = []
+        for at, role in found.items():
+            taken = roles[role][:1] if role in {"label", "color"} else []
+            if role:
+                is_constant = role == "label" and profiles[at].distinct < 2
+                is_apart = bool(taken) or is_constant or (role == "color" and profiles[at].missing > 0)
+                roles["ignore" if is_apart else role].append(at)
+                sentences.append(self._sentence(at, role, profiles[at], taken, is_apart=is_apart))
+            elif kinds[at] == "number":
+                sentences.append(self._no_id_sentence(at))
+        features = [at for at in self.features if not found.get(at)]
+        roles = {role: sorted(at) for role, at in roles.items()}
+        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written)
+
+    def _is_id_name(self, column: int) -> bool:
+        return _is_id_name(self.names, column)
+
+    def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
+        """Return the notice of a guessed role; `taken` has the column that has the role already."""
+        name, count = self.name(column), profile.distinct
+        if role == "id":
+            leave = option("ignore", [name]) if profile.is_text else option("features", ["*"])
+            way = "to leave it out" if profile.is_text else "to fit it"
+            return (
+                f"The column {name!r} numbers or names the rows. It is set apart and is no feature; {way}, use {leave}."
+            )
+        noun = f"{count:,} distinct words" if role == "label" else "dates"
+        if is_apart:
+            reason = f", because {self.name(taken[0])!r} is the {role}" if taken else ""
+            way = f"as {role} use {option(role, [name])}"
+            way += f", as features {option('one_hot', [name])}" if role == "label" else ""
+            return f"The column {name!r} has {noun} and is set apart{reason}; {way}."
+        if role == "color":
+            leave = option("ignore", [name])
+            return f"The column {name!r} has dates. They are the color, in seconds since 1970; without it, use {leave}."
+        return (
+            f"The column {name!r} has {noun}. It is the label and no feature; as features, use"
+            f" {option('one_hot', [name])}, without it {option('ignore', [name])}."
+        )
+
+    @property
+    def label(self) -> int | None:
+        """Position of the label, or None."""
+        return next(iter(self.roles["label"]), None)
+
+    @property
+    def color(self) -> int | None:
+        """Position of the color, or None."""
+        return next(iter(self.roles["color"]), None)
+
+    def name(self, column: int) -> str:
+        """Return the name of a column, or its number from 0, as a request would write it."""
+        return (self.names[column] if self.names else "") or str(column)
+
+    def feature_names(self, categories: dict[int, list[str]]) -> list[str] | None:
+        """Return the names of the features, with ``column=category`` for each category."""
+        if self.names is None and not categories:
+            return None
+        names: list[str] = []
+        for column in self.features:
+            name = self.name(column) if self.names is None else self.names[column]
+            names += [f"{name}={category}" for category in categories[column]] if column in categories else [name]
+        return names
+
+    def source(self) -> dict[str, Any]:
+        """Return `columns` of a record's source, if any was set apart, and `layout` of a preview."""
+        columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
+        return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
+
+    def notices(self) -> list[str]:
+        """Return the guesses, and a notice if not all ids are stored."""
+        found = list(self.guesses)
+        if (ids := len(self.roles["id"])) > MAX_IDS:
+            found.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
+        return found
+
+    def _no_id_sentence(self, column: int) -> str:
+        """Return the notice of a feature with the name of an id."""
+        name = self.name(column)
+        return (
+            f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
+            f" fitted as a feature; if it is none, set it apart with {option('id', [name])}."
+        )
+
+
+class ColumnProfile:
+    """Counts of the values of a column, added in the order of the rows.
+
+    Attributes
+    ----------
+    count, missing
+        Numbers of values, and of those that are None, NaN or the empty text.
+    odd
+        The first text that is no plain number, or an empty one.
+
+    """
+
+    def __init__(self, *, is_category: bool = False) -> None:
+        self.count = self.missing = self._plain = self._marked = 0
+        self.odd = ""
+        self._is_category = is_category
+        self._numbers: list[float] = []  # the last one
+        self._steps: set[int] = set()  # signs of the differences
+        self._texts: set[int] = set()  # hashes, which need less memory than long texts
+        self._count_of_texts = 0
+
+    def add(self, values: Sequence[object]) -> None:
+        """Add values: numbers, texts, and None or NaN; of others, such as dates, only their number counts."""
+        present = [value for value in values if value is not None and value == value and value != ""]  # noqa: PLR0124 # NaN
+        texts = [value for value in present if isinstance(value, str)]
+        numbers = [*self._numbers, *(value for value in present if isinstance(value, (int, float)))]
+        self.count += len(values)
+        self.missing += len(values) - len(present)
+        self._texts.update(map(hash, texts))
+        self._count_of_texts += len(texts)
+        others = [text for text in texts if _PLAIN.fullmatch(text) is None]
+        self._plain += len(texts) - len(others)
+        self._marked += sum(_MARKED.fullmatch(text) is not None for text in texts)
+        self.odd = self.odd or next(iter(others), "")
+        self._steps.update((value > last) - (value < last) for last, value in pairwise(numbers))
+        self._numbers = numbers[-1:]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column has texts."""
+        return self._count_of_texts > 0
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct texts."""
+        return len(self._texts)
+
+    @property
+    def is_key(self) -> bool:
+        """Whether the values are strictly monotone numbers, or distinct texts, and none is missing."""
+        if self.missing or (self._texts and self._numbers):
+            return False
+        if self._texts:
+            return self.distinct == self._count_of_texts
+        return bool(self._numbers) and len(self._steps) <= 1 and 0 not in self._steps
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether half of the texts are numbers, or nearly all are numbers with marks, and they are no categories."""
+        is_plain, is_marked = 2 * self._plain >= self._count_of_texts, self._marked >= _DISTINCT * self._count_of_texts
+        return self.is_text and not self._is_category and (is_plain or is_marked)
+
+    @property
+    def is_nearly_distinct(self) -> bool:
+        """Whether nearly all values are distinct texts."""
+        return self._count_of_texts >= LEAST_TEXTS and self.distinct >= _DISTINCT * self.count
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether the texts are few distinct words."""
+        return self._count_of_texts >= LEAST_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+
+
+def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a fact, no switch
+    """Return the guessed role of an open column, or an empty string."""
+    if is_id_name and profile.is_key:
+        return "id"
+    if kind == "text" and profile.has_numbers:
+        return ""
+    if kind == "text" and profile.is_nearly_distinct:
+        return "id"
+    if kind == "date":
+        return "color"
+    return "label" if kind == "text" and profile.is_of_classes else ""
+
+
+def header_notice(rows: Iterable[Sequence[str]]) -> str:
+    """Return the notice of a first row of data that may be a header, or an empty string.
+
+    It has a word that its column does not repeat, and the column repeats others.
+    """
+    for first, *others in zip(*rows, strict=False):
+        is_word = first.strip().lower() not in MISSING and _MARKED.fullmatch(first) is None
+        if is_word and first not in others and len(set(others)) < len(others):
+            return f"The first row was read as data, {first[:50]!r} and others; if it is a header, use ?header=present."
+    return ""
+
+
+def option(name: str, columns: Sequence[str]) -> str:
+    """Return the query that gives columns a role."""
+    return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe='*'))}" for column in columns)
+
+
+def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
+    """Return the refusal of a column that does not exist."""
+    columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
+    near = get_close_matches(name, names or [], 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return TableError("no-such-column", f"There is no column {name!r}.", remedy=f"{hint}Use one of {columns}.")
+
+
+def no_features(
+    code: str, layout: Layout, texts: Sequence[int], others: Sequence[int], detail: str, **details: Any
+) -> TableError:
+    """Return the refusal of columns without a role that are no numbers, with the options that give them one.
+
+    The details have `options`: for each option that helps the names of its columns. `others` are no texts either.
+    """
+    refused = sorted([*texts, *others])
+    names, words, apart = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, texts, others))
+    it = "it" if len(refused) == 1 else "them"
+    options = {"ignore": names}
+    offers = [f"Leave {it} out with {option('ignore', names)}"]
+    for at in [at for at in texts if at in layout.written][:MAX_LISTED]:
+        such_as = f", such as {cell[:50]!r}" if (cell := layout.written[at]) else ""
+        detail += f" {layout.name(at)!r} has numbers as texts{such_as}."
+    if any(at in layout.written for at in texts):
+        offers.append(f"convert {it} to plain numbers")
+    if texts:
+        options["one_hot"] = words
+        rest = f"&{option('ignore', apart)[1:]}" if others else ""
+        offers.append(f"make a feature of each category with {option('one_hot', words)}{rest}")
+    else:
+        offers.append(f"cast {it} to float64")
+    if not others and layout.label is None:
+        options["label"] = words[:1]
+        offers.append(f"take {'it' if len(refused) == 1 else 'one'} as labels with {option('label', words[:1])}")
+    remedy = f"{', '.join(offers[:-1])}, or {offers[-1]}."
+    details |= {"options": options, "columns": column_list(layout, refused)}
+    return TableError(code, detail, remedy=remedy, details=details)
+
+
+def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
+    """Return name and role of each column, the first hundred; a column without a role has an empty one."""
+    roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
+    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in range(min(layout.width, MAX_LISTED))]
+
+
+def column_order(names: Sequence[str] | None, given: Sequence[str] | None) -> list[int] | None:
+    """Return the positions of the columns of new points in the order of the fit, or None if they have it already.
+
+    Data without names have it. Raises `InvalidShapeError` with the names that are missing or unknown.
+    """
+    if names is None or given is None or list(names) == list(given):
+        return None
+    places = {name: at for at, name in enumerate(given)}
+    known = {*names}
+    missing, unknown = [name for name in names if name not in places], [name for name in places if name not in known]
+    if missing or unknown:
+        parts = {"missing": missing, "unknown": unknown}
+        listed = [f"{what}: {', '.join(map(repr, found[:MAX_LISTED]))}" for what, found in parts.items() if found]
+        raise InvalidShapeError(
+            f"The new points have other columns than the data of the fit; {'; '.join(listed)}.",
+            remedy="Give the columns of the fit, in any order, or an array without names.",
+            details={what: found[:MAX_LISTED] for what, found in parts.items()},
+        )
+    return [places[name] for name in names]
+
+
+def _is_id_name(names: list[str] | None, column: int) -> bool:
+    if names is None:
+        return False
+    name = names[column].strip()
+    return _ID_NAME.fullmatch(name) is not None if name else column == 0
+
+
+def _position(name: str, positions: dict[str, int], names: list[str] | None, width: int) -> int:
+    """Return the position of a column by its name or number."""
+    if name in positions:
+        return positions[name]
+    if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < width:
+        return int(name)
+    raise no_such_column(name, names, width)
+
+
+def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str] | None, width: int) -> list[int]:
+    """Return the positions of columns by names, numbers, patterns, or several of these with commas."""
+    words = []
+    for entry in entries:
+        is_list = "," in entry and entry not in positions
+        words += [word.strip() for word in entry.split(",")] if is_list else [entry]
+    patterns = [word for word in words if word not in positions and _PATTERN.search(word)]
+    if len(patterns) > MAX_PATTERNS:
+        detail = f"{len(patterns):,} patterns are named; {MAX_PATTERNS:,} are allowed."
+        remedy, allowed = "Use fewer and wider patterns, such as x*.", {"allowed": MAX_PATTERNS}
+        raise TableError("too-many-patterns", detail, remedy=remedy, details=allowed)
+    found: set[int] = set()
+    for word in dict.fromkeys(words):
+        if word not in positions and _PATTERN.search(word):
+            matches = re.compile(translate(word)).match
+            columns = [at for at in range(width) if matches(names[at] if names else str(at))]
+            if not columns:
+                raise no_such_column(word, names, width)
+            found.update(columns)
+        else:
+            found.add(_position(word, positions, names, width))
+    return sorted(found)
+
+
+def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> None:
+    """Raise `TableError` if one column has two roles."""
+    taken: dict[int, str] = {}
+    for role, columns in roles.items():
+        for column in columns:
+            if column in taken:
+                name = names[column] if names else str(column)
+                detail = f"?{taken[column]}= and ?{role}= name the same column, {name!r}."
+                raise TableError("same-column", detail, remedy="Name two columns, or leave one of them out.")
+            taken[column] = role

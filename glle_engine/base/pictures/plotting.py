@@ -1,0 +1,412 @@
+"""Pictures of embeddings with matplotlib: axes for notebooks, and grids of panels as PNG or SVG bytes.
+
+The same arrays give the same bytes. `render` changes no global state of matplotlib, so any thread may call it.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from glle_engine.base.pictures.points import PointTable, align_rows, require_rows, texts_of_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike, NDArray
+
+Format = Literal["png", "svg"]
+Theme = Literal["light", "dark"]
+
+# Petroff 2021, "Accessible Color Sequences for Data Visualization": ten colors for light and dark backgrounds.
+CLASSES = (
+    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+)  # fmt: skip
+SEQUENCE = "viridis"
+MAX_CLASSES = 20
+_DARKEST = {"light": 0.0, "dark": 0.22}  # the first visible part of the sequence, by theme
+_OPACITIES = 0.12, 1.0  # of a point without and with certainty
+_SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
+_FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide as the picture, and at most
+_INCHES, _LINE = 3.2, 0.16  # of a panel, and of a line of text
+_BESIDE_SCALE = 0.82  # width of a panel beside its scale, relative to one without
+_LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
+_LONGEST = 30  # letters of a name in a legend
+_SVG_DPI = 200
+_MAX_VECTORS = 5000  # points of a panel; more are a bitmap within the SVG, which browsers could not show otherwise
+_OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
+
+
+@dataclass(frozen=True)
+class ThemeColors:
+    """Colors of a theme beside those of the points."""
+
+    background: str
+    text: str
+    frame: str
+
+
+THEMES: dict[Theme, ThemeColors] = {
+    "light": ThemeColors(background="#ffffff", text="#1f2328", frame="#d0d7de"),
+    "dark": ThemeColors(background="#14171c", text="#e6e8eb", frame="#3a4048"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PointColors:
+    """The color of each point: classes, or numbers along a scale."""
+
+    title: str
+    values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class
+    classes: tuple[str, ...] = ()  # names; empty for numbers
+    is_time: bool = False  # numbers are days since 1970
+
+    @classmethod
+    def of(cls, title: str, raw: NDArray[Any]) -> PointColors:
+        """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
+        if raw.dtype.kind == "M":
+            days = raw.astype("M8[us]").astype(np.float64) / 86_400e6
+            return cls(title, np.where(np.isnat(raw), np.nan, days), is_time=True)
+        distinct, inverse = np.unique(raw, return_inverse=True)
+        is_discrete = raw.dtype.kind in "US" or bool((distinct == np.round(distinct)).all())
+        if is_discrete and len(distinct) <= MAX_CLASSES:
+            return cls(title, inverse.astype(np.float64), tuple(_name(value) for value in distinct))
+        if raw.dtype.kind in "US":  # more classes than colors: a scale in sorted order
+            return cls(f"{title} ({len(distinct):,} classes)", inverse.astype(np.float64))
+        return cls(title, np.asarray(raw, np.float64))
+
+    def arguments(self, theme: Theme) -> dict[str, Any]:
+        """Return the keyword arguments of matplotlib's `scatter`."""
+        from matplotlib import colormaps  # noqa: PLC0415 # optional
+        from matplotlib.colors import ListedColormap  # noqa: PLC0415 # optional
+
+        if self.classes:
+            count = len(self.classes)
+            # Beyond ten, hues alone are hard to distinguish; those of turbo differ in lightness, too.
+            turbo = [colormaps["turbo"](0.04 + 0.92 * i / max(1, count - 1)) for i in range(count)]
+            shades: list[Any] = list(CLASSES[:count]) if count <= len(CLASSES) else turbo
+            return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
+        low, high = float(np.nanmin(self.values)), float(np.nanmax(self.values))
+        scale = ListedColormap(colormaps[SEQUENCE](np.linspace(_DARKEST[theme], 1, 256)))
+        return {"c": self.values, "cmap": scale, "vmin": low, "vmax": high if high > low else low + 1}
+
+
+def _name(value: Any) -> str:
+    return str(value) if isinstance(value, str) else f"{value:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One scatter plot of points Y (n, p): two components, or a single one against its rank."""
+
+    title: str
+    Y: NDArray[Any]
+    colors: PointColors
+    below: str = ""
+    has_colorbar: bool = False
+    opacities: NDArray[np.float64] | None = None  # (n,)
+    sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
+    covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
+    radii: dict[float, float] = field(default_factory=dict)  # of the regions of each level
+    apart_from: dict[str, int] = field(default_factory=dict)  # of the classes that are groups of an audit
+
+    @classmethod
+    def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
+        """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
+        points = PointTable.of(shown)
+        if colors is None and points.labels is not None:
+            colors = _colors(points.labels, len(points.places))
+        elif colors is None:
+            colors = PointColors("", np.zeros(len(points.places)), ("",))
+        columns = points.columns
+        shares = columns.get("stability", columns.get("is_point_beyond"))
+        if shares is None and "spread" in columns:
+            shares = 1 - _relative(columns["spread"])
+        opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
+        groups = {name: count for name, count in points.apart_from.items() if name in colors.classes}
+        panel = cls(points.verdict, points.places, colors, opacities=opacities, apart_from=groups)
+        if points.covariance is None:
+            return panel
+        levels = " and ".join(f"{level:.0%}" for level in points.radii)
+        below = f"faint: neighbors change; ellipses: {levels} regions of some points"
+        if groups:
+            below += "\nnumbers: from how many of the others a group stays apart"
+        return replace(panel, below=below, covariance=points.covariance, radii=points.radii)
+
+
+def plot(
+    shown: Any,
+    labels: ArrayLike | None = None,
+    *,
+    spread: Any = None,
+    by: Literal["opacity", "size"] = "opacity",
+    ax: Axes | None = None,
+    **options: Any,
+) -> Axes:
+    """Draw an embedding as points with what is known of their certainty, and return the axes.
+
+    The title is the verdict of an audit, or how far draws agree. Points are opaque by their stability, the share of
+    their neighbors that stay. The 50 and 90 % regions are those of some points, from small to large ones. A posterior
+    is drawn as the mean of 40 draws, fewer of more than 10,000 points; for its embedding alone give
+    ``posterior.embedding``.
+
+    Parameters
+    ----------
+    shown
+        A posterior, a draw, an embedding, a summary, an ensemble or an audit, of this process or of a service; an
+        estimator; or coordinates (n, p), of which the first two are drawn.
+    labels
+        Color of each point: words and few integers are classes with a legend, other numbers a scale. By default those
+        of the table that a posterior was fitted to.
+    spread
+        How far each point moves (n,), or an object with a `spread`, such as a summary, in place of the certainty of
+        `shown`: points of large spread are faint, or large.
+    by
+        Whether the spread is the opacity or the size of a point.
+    ax
+        Axes to draw on; None for those of a new figure.
+    options
+        Options of `matplotlib.axes.Axes.scatter`.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError
+        If labels or spread do not have one value for each point, or there are no coordinates to draw.
+
+    """
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 # optional
+        from matplotlib import dates  # noqa: PLC0415 # optional
+        from matplotlib import pyplot as plt  # noqa: PLC0415 # optional
+    except ImportError as error:
+        raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
+    points = PointTable.of(shown)
+    labels = points.labels if labels is None else align_rows(labels, points.index)
+    panel = Panel.of(points, None if labels is None else _colors(labels, len(points.places)))
+    distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
+    if distances is not None and (spread is not None or by == "size"):
+        require_rows("spread", distances, len(points.places))
+        relative = _relative(distances)
+        is_size = by == "size"
+        sizes = np.interp(relative, (0, 1), _SIZES) if is_size else None
+        opacities = None if is_size else np.interp(1 - relative, (0, 1), _OPACITIES)
+        panel = replace(panel, sizes=sizes, opacities=opacities)
+    place: dict[str, Any] = {"loc": "upper right"} if ax else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+    with mpl.rc_context({"text.parse_math": False}):
+        ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
+        drawn = draw(ax, panel, **options)
+        if labels is not None and panel.colors.classes:
+            ax.legend(handles=_handles(panel.colors, "light"), title=_short(panel.colors.title), fontsize=8, **place)
+        elif labels is not None:
+            locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
+            of_dates: Any = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
+            scale = of_dates if panel.colors.is_time else {}
+            ax.figure.colorbar(drawn, ax=ax, shrink=0.8, pad=0.02, label=panel.colors.title, **scale)
+    return ax
+
+
+def picture(shown: Any) -> bytes:
+    """Return the picture of a result as a PNG for a notebook."""
+    return render([Panel.of(shown)], columns=1, width=1040, inches=5.2)
+
+
+def render(
+    panels: Sequence[Panel],
+    *,
+    columns: int,
+    title: str = "",
+    format_: Format = "png",
+    theme: Theme = "light",
+    width: int = 1200,
+    inches: float = _INCHES,
+) -> bytes:
+    """Draw panels of some inches in rows of `columns`; return a PNG of `width` pixels, or an SVG."""
+    import matplotlib as mpl  # noqa: PLC0415 # optional
+    from matplotlib.figure import Figure  # noqa: PLC0415 # optional
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 # optional
+
+    style = THEMES[theme]
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    head = 0.45 if title else 0.0
+    legend = next((panel.colors for panel in panels if any(panel.colors.classes)), None)
+    handles = _handles(legend, theme) if legend else []
+    width_of_name = 0.25 + 0.06 * max((len(handle.get_label()) for handle in handles), default=0)
+    across = int(np.clip(inches * columns / width_of_name, 1, min(10, len(handles) or 1)))
+    foot = 0.2 + 0.15 * -(-len(handles) // across) if legend else 0.0
+    settings: Any = {"svg.hashsalt": "glle", "svg.fonttype": "path", "text.parse_math": False}
+    with mpl.rc_context(settings):
+        high = inches * (_BESIDE_SCALE if any(panel.has_colorbar for panel in panels) else 1.0) + 0.35
+        size = (inches * columns, high * rows + head + foot)
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+        figure = Figure(figsize=size, facecolor=style.background, layout=layout)
+        if title:
+            figure.suptitle(title, fontsize=12, color=style.text)
+        for position, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(rows, columns, position)
+            points = draw(axes, panel, theme, columns=columns, inches=inches)
+            if panel.has_colorbar:
+                scale = figure.colorbar(points, ax=axes, shrink=0.8, pad=0.02)
+                scale.ax.tick_params(labelsize=7, colors=style.text)
+                scale.outline.set_edgecolor(style.frame)
+        if legend:
+            figure.legend(
+                handles=handles, loc="outside lower center", ncols=across, fontsize=7, frameon=False,
+                labelcolor=style.text, handletextpad=0.1, columnspacing=1.0,
+            )  # fmt: skip
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if format_ == "svg" else {"Software": None}
+        dpi = width / size[0] if format_ == "png" else _SVG_DPI
+        figure.savefig(buffer, format=format_, dpi=dpi, metadata=metadata)
+    return buffer.getvalue()
+
+
+def draw(
+    axes: Axes, panel: Panel, theme: Theme = "light", *, columns: int = 1, inches: float = 5.2, **options: Any
+) -> Any:
+    """Draw a panel on axes, and return the drawn points; options of `matplotlib.axes.Axes.scatter` replace its own."""
+    style, points = THEMES[theme], _planar(panel.Y)
+    n = len(points)
+    axes.set_facecolor(style.background)
+    axes.set_title("\n".join(wrap(panel.title, int(_LETTERS * inches))), fontsize=9, color=style.text, pad=4)
+    lines = panel.below.splitlines() + ([f"components 1 and 2 of {panel.Y.shape[1]}"] if panel.Y.shape[1] > 2 else [])
+    below = [part for line in lines for part in wrap(line, int(_SMALL_LETTERS * inches))]
+    axes.set_xlabel("\n".join(below), fontsize=7.5, color=style.text)
+    for edge in axes.spines.values():
+        edge.set_color(style.frame)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    area = float(np.clip(9000 / n, 0.6, 14.0)) * (1.0 if columns < 4 else 0.6) * (inches / _INCHES) ** 2
+    drawn: dict[str, Any] = {
+        "s": area if panel.sizes is None else area * panel.sizes,
+        "alpha": panel.opacities,
+        "linewidths": 0,
+        "rasterized": n > _MAX_VECTORS,
+        **panel.colors.arguments(theme),
+    }
+    if "c" in options or "color" in options:
+        drawn = {name: value for name, value in drawn.items() if name not in {"c", "cmap", "vmin", "vmax"}}
+    scatter = axes.scatter(*points.T, **{**drawn, **options})
+    reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area, theme)
+    for name, count in panel.apart_from.items():
+        _write_group(
+            axes,
+            points[panel.colors.values == panel.colors.classes.index(name)],
+            f"{_short(name)}: {count}/{len(panel.apart_from) - 1}",
+            style,
+        )
+    _fit_view(axes, points, reach, style, is_flat=panel.Y.shape[1] > 1)
+    return scatter
+
+
+def _write_group(axes: Axes, points: NDArray[Any], text: str, style: ThemeColors) -> None:
+    """Write a text on the middle of a group's points."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415 # optional
+
+    effects = [withStroke(linewidth=2.5, foreground=style.background)]
+    x, y = np.median(points, axis=0)
+    axes.text(x, y, text, fontsize=8, color=style.text, path_effects=effects, ha="center", va="center", zorder=4)
+
+
+def _draw_regions(axes: Axes, panel: Panel, area: float, theme: Theme) -> NDArray[np.float64]:
+    """Draw the regions of some points, and return how far each extends to the sides and upward (n, 2)."""
+    from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
+
+    assert panel.covariance is not None
+    colors = panel.colors.arguments(theme)
+    reach = np.zeros((len(panel.Y), 2))
+    sizes = np.trace(panel.covariance, axis1=1, axis2=2)
+    # few large regions, whose heap would hide the points
+    count = int(_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
+    rows = _apart(panel.Y, sizes, int(np.clip(count, _FEWEST, _REGIONS)))
+    for row in rows:
+        values, vectors = np.linalg.eigh(panel.covariance[row])
+        lengths = np.sqrt(np.maximum(values, 0))
+        angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
+        color = colors["cmap"]((panel.colors.values[row] - colors["vmin"]) / (colors["vmax"] - colors["vmin"]))
+        for radius in panel.radii.values():
+            width, height = 2 * radius * lengths[::-1]
+            shape = {"angle": angle, "facecolor": (*color[:3], 0.1), "edgecolor": (*color[:3], 0.8), "linewidth": 0.8}
+            axes.add_patch(Ellipse(panel.Y[row], width, height, **shape))
+        reach[row] = max(panel.radii.values()) * np.sqrt(np.diag(panel.covariance[row]))
+    edge = {"edgecolors": THEMES[theme].text, "linewidths": 0.8, "s": 2 * area, "zorder": 3}
+    axes.scatter(*panel.Y[rows].T, **{**colors, "c": panel.colors.values[rows], **edge})
+    return reach
+
+
+def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Return some rows: one of each part of the sizes, small to large, far from the others in the picture."""
+    parts = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
+    rows = [int(parts[0][0])]
+    for part in parts[1:]:
+        distances = np.linalg.norm(Y[part][:, None] - Y[rows], axis=2).min(axis=1)
+        rows.append(int(part[np.argmax(distances)]))
+    return np.array(rows)
+
+
+def _fit_view(
+    axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], style: ThemeColors, *, is_flat: bool
+) -> None:
+    """Show all points and regions, but no outliers, which would shrink all others to a dot; a square of two axes."""
+    low, high = np.quantile(points, [_OUTLYING, 1 - _OUTLYING], axis=0)
+    margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
+    is_outside = ((points < low - 3 * margin) | (points > high + 3 * margin)).any(axis=1)
+    most = (high - low).max() / 2  # a region wider than the picture is cut off
+    inside, around = points[~is_outside], reach[~is_outside]
+    low = np.minimum(inside.min(axis=0), np.maximum((inside - around).min(axis=0), low - most)) - margin / 2
+    high = np.maximum(inside.max(axis=0), np.minimum((inside + around).max(axis=0), high + most)) + margin / 2
+    if is_flat:
+        middle, half = (low + high) / 2, (high - low).max() / 2
+        low, high = middle - half, middle + half
+        axes.set_aspect("equal", adjustable="box")
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    if outside := int(is_outside.sum()):
+        label = f"{outside} points outside" if outside > 1 else "1 point outside"
+        axes.text(0.98, 0.02, label, transform=axes.transAxes, fontsize=6, ha="right", color=style.text)
+
+
+def _planar(Y: NDArray[Any]) -> NDArray[Any]:
+    """Return the first two components, or a single one with the rank of each point."""
+    if Y.shape[1] > 1:
+        return np.asarray(Y[:, :2])
+    rank = np.empty(len(Y))
+    rank[np.argsort(Y[:, 0], kind="stable")] = np.arange(len(Y))
+    return np.stack([Y[:, 0], rank], axis=1)
+
+
+def _colors(labels: ArrayLike, rows: int) -> PointColors:
+    """Return the colors of labels of any type, with the name of a series."""
+    values = np.asarray(labels)
+    require_rows("labels", values, rows)
+    title = getattr(labels, "name", None)
+    is_number = values.dtype.kind in "fiuM"
+    return PointColors.of(str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str))
+
+
+def _handles(colors: PointColors, theme: Theme) -> list[Any]:
+    """Return the marks of a legend of classes."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
+
+    cmap = colors.arguments(theme)["cmap"]
+    return [
+        Line2D([], [], marker="o", linestyle="", markersize=4, color=cmap(i), label=_short(name))
+        for i, name in enumerate(colors.classes)
+    ]
+
+
+def _short(text: str) -> str:
+    """Return a text that a legend has room for."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _relative(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return values between 0, the least, and 1, the most."""
+    return np.asarray((values - values.min()) / (np.ptp(values) or 1.0))

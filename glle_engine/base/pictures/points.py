@@ -1,0 +1,249 @@
+"""Results with a row for each point, as tables and for pictures.
+
+A result is any object with coordinates: of the engine, of a service, an estimator, or an array. A posterior stands for
+the summary of some draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_DRAWS, _FEWEST, _DRAWN = 40, 4, 400_000  # draws of a posterior; of many points as many as have so many rows, or four
+_PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
+_COLUMNS = ("p_value", "is_point_beyond", "spread", "stability", "local_trust", "member_probability")
+APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
+_MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas
+_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal law in two dimensions
+
+
+@dataclass(frozen=True, eq=False)
+class PointTable:
+    """Points of a result, with a row for each.
+
+    Attributes
+    ----------
+    places : (n, p) float64
+    columns : dict of str to (n,) array
+        Spread, stability, p-value and others, of those that the result has.
+    verdict : str
+        Sentence on the picture, or empty.
+    covariance : (n, 2, 2) float64, optional
+        Of each place, of two coordinates.
+    radii : dict of float to float
+        Radius of the regions of each level, in units of the covariance.
+    labels, ids : (n,) array, optional
+        Of a result of a table that has them; the groups of an audit.
+    index : (n,) index of pandas or array, optional
+        Of the rows of the data.
+    apart_from : dict of str to int
+        Number of other groups from which each group of an audit stays apart.
+
+    """
+
+    places: NDArray[np.float64]
+    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    verdict: str = ""
+    covariance: NDArray[np.float64] | None = None
+    radii: dict[float, float] = field(default_factory=lambda: _NORMAL)
+    labels: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
+    index: Any = None
+    apart_from: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, shown: Any) -> PointTable:
+        """Return the points of a result; raise ValueError if it has no coordinates."""
+        if isinstance(shown, PointTable):
+            return shown
+        values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
+        of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
+        index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
+        of_table["index"] = index if np.ndim(index) else None
+        count = getattr(shown, "n_points", None) or getattr(shown, "n", None)
+        if hasattr(shown, "posterior_"):
+            return cls.of(shown.posterior_)
+        if count is not None and callable(getattr(shown, "summary", None)):
+            draws = int(np.clip(_DRAWN // count, _FEWEST, _DRAWS))
+            return replace(cls.of(shown.summary(draws, scale=1.0)), **of_table)
+        places = coordinates(shown)
+        given: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMNS}
+        groups: Any = getattr(shown, "groups", None)
+        if groups is not None:
+            counts = count_apart(_part(groups, "apart")).tolist()
+            of_table["apart_from"] = dict(zip(map(str, _part(groups, "names")), counts, strict=True))
+        if hasattr(groups, "classes"):  # of this process
+            given["member_probability"] = groups.member_probability
+            of_table.setdefault("labels", groups.names[groups.classes])
+        columns = {name: np.asarray(values) for name, values in given.items() if np.shape(values) == (len(places),)}
+        regions = _regions(shown, places.shape[1], has_spread="spread" in columns)
+        return cls(places, columns, _verdict(shown, columns), *regions, **of_table)
+
+
+def coordinates(shown: Any) -> NDArray[np.float64]:
+    """Return the coordinates (n, p) of an object that has an embedding, or of an array; raise ValueError without."""
+    named = (getattr(shown, name, None) for name in _PLACES)
+    found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # an id is none
+    if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
+        found = shown.arrays()["embedding"]
+    places = np.asarray(found)
+    if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
+        raise InvalidShapeError(
+            f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
+            remedy="Give an array (n, p), or an object with one.",
+        )
+    return places.astype(np.float64)
+
+
+def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
+    """Return from how many others each group stays apart: in `APART` of the pictures, by those of pairs (g, g)."""
+    return np.asarray((np.asarray(apart) >= APART).sum(axis=1), np.int64)
+
+
+def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
+    """Return a pandas DataFrame with a row for each point of a result.
+
+    Columns: id and label if given, coordinates y1, ..., yp, and spread, stability, p_value and others of those that the
+    result has. A posterior has the mean of some draws as coordinates.
+
+    Parameters
+    ----------
+    shown
+        Result as for `glle.plot`.
+    labels, ids
+        One value for each point; by default those of the table that a posterior was fitted to.
+
+    Raises
+    ------
+    ImportError
+        Without pandas.
+    ValueError
+        Without coordinates, or for labels or ids of another length.
+
+    """
+    try:
+        import pandas as pd  # noqa: PLC0415 # optional
+    except ImportError as error:
+        raise ImportError("Frames need pandas: pip install pandas.") from error
+    points = PointTable.of(shown)
+    given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
+    aligned = {name: align_rows(values, points.index) for name, values in given.items() if values is not None}
+    columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
+    if "id" in columns and columns["id"].ndim == 2:  # of several columns
+        columns = {f"id_{at}": part for at, part in enumerate(columns.pop("id").T, start=1)} | columns
+    for name, values in columns.items():
+        require_rows(f"{name}s", values, len(points.places))
+    columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}
+    return pd.DataFrame({**columns, **points.columns}, index=points.index)
+
+
+def to_xarray(draws: Any) -> Any:
+    """Return draws as an xarray DataArray `embedding` with the dimensions draw, point and axis.
+
+    ArviZ reads ``to_xarray(draws).expand_dims("chain").to_dataset()``.
+
+    Parameters
+    ----------
+    draws
+        Draws of a posterior, as ``posterior.draws(100)`` has them in this process or of a service.
+
+    Raises
+    ------
+    ImportError
+        Without xarray.
+    ValueError
+        Unless the draws are embeddings (count, n, p).
+
+    """
+    try:
+        import xarray as xr  # noqa: PLC0415 # optional
+    except ImportError as error:
+        raise ImportError("to_xarray needs xarray: pip install xarray.") from error
+    each = list(draws)
+    values = np.array([getattr(draw, "embedding", draw) for draw in each])
+    if values.ndim != 3:
+        raise ValueError(f"Draws need values (count, n, p), not of shape {values.shape}.")
+    coords = {
+        "draw": [getattr(draw, "index", index) for index, draw in enumerate(each)],
+        "axis": [f"y{axis}" for axis in range(1, values.shape[2] + 1)],
+    }
+    return xr.DataArray(values, coords=coords, dims=("draw", "point", "axis"), name="embedding")
+
+
+def align_rows(values: Any, index: Any) -> Any:
+    """Return values of pandas in the order of an index; others, and all without an index, as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the values have another index without its members.
+
+    """
+    own = getattr(values, "index", None) if hasattr(values, "iloc") else None
+    if own is None or index is None or (len(own) == len(index) and (own == index).all()):
+        return values
+    if own.is_unique and len(set(index)) == len(index) and set(index) <= set(own):
+        return values.loc[list(index)]
+    raise InvalidParameterError(
+        "The values for the rows have another index than the data.",
+        remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
+    )
+
+
+def texts_of_labels(labels: Any) -> Any:
+    """Return labels as they are; objects, and all if some are missing, as texts, empty ones for those."""
+    values = np.asarray(labels)
+    if labels is None or values.dtype.kind in "iub":
+        return labels
+    each = labels if isinstance(labels, (list, tuple)) else values.ravel()  # an array of texts has no NaN
+    texts = ["" if str(value) in _MISSING and not isinstance(value, str) else str(value) for value in each]
+    return np.array(texts) if values.dtype.kind == "O" or "" in texts else labels
+
+
+def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
+    """Raise ValueError unless there is one value for each of the rows."""
+    if values.shape != (rows,):
+        raise ValueError(f"{name} has shape {values.shape}; there are {rows} points: give one value for each.")
+
+
+def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
+    """Return a sentence on how far to believe a result, or an empty one."""
+    if (reliability := getattr(shown, "reliability", None)) is not None:
+        level, reason = (_part(reliability, name) for name in ("level", "reason"))
+        return f"Reliability of the spread: {level}. {reason}"
+    if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
+        return str(verdict or "")
+    doubt = "Do not read places or neighbors: " if "unrelated-draws" in _codes(shown) else ""
+    draws = getattr(shown, "count", None) or len(shown.eigenvalues)  # of a service, or of the engine
+    return f"{doubt}{columns['stability'].mean():.0%} of a point's neighbors stay in a draw, the mean of {draws} draws."
+
+
+def _codes(shown: Any) -> list[str]:
+    """Return the codes of the notes."""
+    return [_part(note, "code") for note in getattr(shown, "notes", ())]
+
+
+def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
+    """Return the covariance (n, 2, 2) of the regions of two coordinates, or None, and the radii of their levels."""
+    regions = getattr(shown, "regions", None)
+    if isinstance(regions, Mapping):  # of an audit by name, of a service as JSON
+        regions = regions.get("mean", regions)
+    if p == 2 and regions:
+        half_axes = np.asarray(shown.half_axes if isinstance(regions, Mapping) else regions.half_axes)
+        radii = dict(zip(_part(regions, "levels"), _part(regions, "radii"), strict=True))
+        return np.einsum("nja,njb->nab", half_axes, half_axes), radii
+    covariance = getattr(shown, "covariance", None) if p == 2 and has_spread else None
+    return None if covariance is None else np.asarray(covariance), _NORMAL
+
+
+def _part(values: Any, name: str) -> Any:
+    """Return an attribute, or an item of JSON."""
+    return values[name] if isinstance(values, Mapping) else getattr(values, name)

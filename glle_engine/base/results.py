@@ -1,0 +1,167 @@
+"""Results: notes in words, representations in one line, tables and pictures in notebooks."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from html import escape
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from glle_engine.base.pictures.plotting import picture, plot
+from glle_engine.base.pictures.points import PointTable, frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+MOST = 40  # characters of a value
+
+
+def brief(self: Any) -> str:
+    """Return the class of a dataclass and its fields in one line; None and empty fields are left out.
+
+    An array is its dtype and shape, a long collection its length, a nested dataclass its class. Use it as `__repr__`.
+    """
+    shown = ((field.name, _value(getattr(self, field.name))) for field in fields(self) if field.repr)
+    return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in shown if text)})"
+
+
+def _value(value: Any) -> str:
+    """Return a value in few characters; empty for none."""
+    if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
+        return ""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
+    if is_dataclass(value):
+        return type(value).__name__
+    text = f"{value:.6g}" if isinstance(value, float) else repr(value)
+    if len(text) <= MOST and "\n" not in text:
+        return text
+    return (
+        f"<{len(value)} items>" if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str) else _cut(text)
+    )
+
+
+def _cut(text: str) -> str:
+    return f"{' '.join(text.split())[: MOST - 3]}..."
+
+
+class PointResult:
+    """Base of results with a row for each point."""
+
+    def frame(self, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
+        """Return a pandas DataFrame with a row for each point; parameters and errors as for `glle.frame`."""
+        return frame(self, labels, ids)
+
+    def plot(self, labels: ArrayLike | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the points, and return the axes; parameters and errors as for `glle.plot`."""
+        return plot(self, labels, ax=ax, **options)
+
+    def to_anndata(self, adata: Any, key: str = "glle") -> None:
+        """Write the points to an AnnData object, as the tools of scanpy do.
+
+        Coordinates are `adata.obsm["X_glle"]`, so that ``sc.pl.embedding(adata, "glle")`` draws them; spread, stability
+        and others `adata.obs["glle_spread"]` and so on; the verdict `adata.uns["glle"]`. `key` replaces "glle".
+
+        Raises
+        ------
+        ValueError
+            If there is another number of observations.
+
+        """
+        points = PointTable.of(self)
+        if adata.n_obs != len(points.places):
+            raise ValueError(f"adata has {adata.n_obs} observations; the result has {len(points.places)} points.")
+        adata.obsm[f"X_{key}"] = points.places
+        for name, values in points.columns.items():
+            adata.obs[f"{key}_{name}"] = values
+        adata.uns[key] = {"result": repr(self), "verdict": points.verdict}
+
+    def _repr_html_(self) -> str:
+        """Return verdict, notes, quantiles of the columns, and the picture if there is matplotlib."""
+        points = PointTable.of(self)
+        notes: Any = getattr(self, "notes", ())
+        rows = {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)} | points.columns
+        cells = "".join(
+            f"<tr><th>{name}</th>{''.join(f'<td>{q:.3g}</td>' for q in np.quantile(values.astype(float), (0, 0.5, 1)))}"
+            for name, values in rows.items()
+        )
+        parts = [
+            f"<p><code>{escape(repr(self))}</code></p><p><b>{escape(points.verdict)}</b></p>",
+            *(f"<p>{escape(note.message)}</p>" for note in notes),
+            f"<table><tr><th></th><th>least</th><th>median</th><th>most</th></tr>{cells}</table>",
+        ]
+        if find_spec("matplotlib") is not None:
+            parts.append(f'<img src="data:image/png;base64,{base64.b64encode(picture(points)).decode()}" width="520">')
+        return "".join(parts)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture as a PNG, None without matplotlib."""
+        return None if find_spec("matplotlib") is None else picture(PointTable.of(self))
+
+
+@dataclass(frozen=True)
+class Note:
+    """Warning or finding for the user.
+
+    Attributes
+    ----------
+    code : str
+        Stable kebab-case name.
+    message : str
+        The finding, its meaning and a remedy, in one or two sentences.
+
+    """
+
+    code: str
+    message: str
+
+
+def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
+    """Yield a note if an embedding of data with d features has more than d components p.
+
+    Not for categories and distances, whose dimension the number of columns does not bound.
+    """
+    if p > d and metric not in {"hamming", "precomputed"}:
+        yield Note(
+            "more-components-than-features",
+            f"n_components={p} is more than the number of features, {d}: the embedding has more "
+            "coordinates than the data have dimensions. The further ones are functions of the others and show nothing "
+            f"new. Use n_components of at most {d}.",
+        )
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Figures and notes of a fit; JSON-able through `to_dict`.
+
+    Attributes
+    ----------
+    figures : dict
+        Numbers by name: components, closed_classes, spectral_gap, variance and others of the method. "elimination" has
+        the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors; it
+        is empty for few points, which are solved densely.
+    notes : tuple of Note
+        Warnings and findings.
+
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return {"figures": {...}, "notes": [{"code", "message"}, ...]}."""
+        return {"figures": dict(self.figures), "notes": [asdict(note) for note in self.notes]}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the diagnostics of a dictionary that `to_dict` returned."""
+        return cls(dict(values["figures"]), tuple(Note(**note) for note in values["notes"]))

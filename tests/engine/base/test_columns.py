@@ -1,0 +1,108 @@
+"""Roles of columns: given, and guessed by names, kinds and values."""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from glle_engine.base import columns
+from glle_engine.base.columns import ColumnRoles, Layout, column_list
+from glle_engine.base.errors import TableError
+
+WIDTH = 300
+NAMES = st.one_of(st.sampled_from(["id", "a", "b", "x1", "x2", "row_id", "", "3", "a,b"]), st.text("ab1", max_size=2))
+ENTRIES = st.lists(st.one_of(NAMES, st.sampled_from(["*", "x*", "?", "id,a", "0", "1", "no"])), max_size=3)
+
+
+def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
+    """Return the role of each column, column by column; names are distinct."""
+
+    def is_of(entries: tuple[str, ...], at: int) -> bool:
+        words = [
+            word.strip()
+            for entry in entries
+            for word in (entry.split(",") if "," in entry and entry not in names else [entry])
+        ]
+        return any(
+            names.index(word) == at
+            if word in names
+            else fnmatchcase(names[at], word)
+            if re.search(r"[*?\[]", word)
+            else word.isdigit() and int(word) == at
+            for word in words
+        )
+
+    found = []
+    for at in range(len(names)):
+        if is_of(roles.one_hot, at):
+            role = "one_hot"
+        elif roles.label is not None and is_of((roles.label,), at):
+            role = "label"
+        elif is_of(roles.id, at):
+            role = "id"
+        elif is_of(roles.ignore, at) or (roles.features and not is_of(roles.features, at)):
+            role = "ignore"
+        else:
+            role = "feature"
+        found.append(role)
+    return found
+
+
+@example(names=["a", "b"], label="a", features=[], id_=["a"], ignore=[], one_hot=[])  # two roles
+@given(
+    names=st.lists(NAMES, min_size=1, max_size=8, unique=True),
+    label=st.none() | NAMES.filter(lambda name: name and "," not in name),
+    features=ENTRIES,
+    id_=ENTRIES,
+    ignore=ENTRIES,
+    one_hot=ENTRIES,
+)
+def test_roles_are_those_of_their_definition(
+    names: list[str],
+    label: str | None,
+    features: list[str],
+    id_: list[str],
+    ignore: list[str],
+    one_hot: list[str],
+) -> None:
+    """The layout of any table has for each column the role that the request gives it."""
+    roles = ColumnRoles(label, None, tuple(features), tuple(id_), tuple(ignore), tuple(one_hot))
+    try:
+        layout = Layout.of(names, len(names), roles)
+    except TableError:  # of a column that does not exist, or of two roles
+        return
+    expected = by_definition(names, roles)
+    assert [column["role"] for column in column_list(layout)] == expected
+    positions = {role: [at for at, each in enumerate(expected) if each == role] for role in expected}
+    assert layout.features == sorted(positions.get("feature", []) + positions.get("one_hot", []))
+    assert layout.roles["ignore"] == positions.get("ignore", [])
+
+
+class Counted(list[int]):
+    """List that counts the passes over it."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[int]:
+        """Count a pass over the elements."""
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_a_set_of_columns_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work of a layout is proportional to its columns: no set is made again for each of them."""
+    lists: list[Counted] = []
+    matching = columns._matching
+
+    def count_calls(*arguments: Any) -> Counted:
+        found = Counted(matching(*arguments))
+        lists.append(found)
+        return found
+
+    monkeypatch.setattr(columns, "_matching", count_calls)
+    Layout.of([f"{at}_id" for at in range(WIDTH)] + ["x"], WIDTH + 1, ColumnRoles(one_hot=("x",), id=("0_id",)))
+    assert max(each.passes for each in lists) < 10
