@@ -11,28 +11,25 @@ from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
 from worker.base.versions import numbers_of
-from worker.connections.circuit_breaker import CircuitBreaker
-from worker.connections.clients import cache_commands, connect_cache, connect_queue, subscriber
-from worker.connections.retry import RetryPolicy
+from worker.connections.clients import connect_cache, connect_queue, subscriber
+from worker.connections.loop_commands import LoopCommands
+from worker.connections.retry import CircuitBreaker, RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
-from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
-from worker.records.quotas import MAX_JOBS, JobLimits, Quotas
+from worker.records.quotas import Quotas
 from worker.storage.api_keys import KeyStore
-from worker.storage.array_cache import ArrayCache
+from worker.storage.array_cache import ArrayCache, DrawCache
 from worker.storage.datasets import DatasetStore
-from worker.storage.draw_cache import DrawCache
 from worker.storage.free_space import QueueCapacity
-from worker.storage.imported_posteriors import ImportedPosteriors
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.object_store.results import ObjectIndex, ResultStore
-from worker.storage.posteriors import PosteriorStore
+from worker.storage.posteriors import ImportedPosteriors, PosteriorStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
@@ -40,8 +37,6 @@ PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the co
 
 if TYPE_CHECKING:
     import redis
-
-    from worker.connections.loop_commands import LoopCommands
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,6 @@ class Stores:
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
-    recovery: JobRecovery
     requests: DrawRequests
     endings: Notifications
     changes: Notifications
@@ -75,17 +69,20 @@ class Stores:
         """Return the stores of these settings; nothing is sent yet.
 
         With `patient`, as in a worker, each call waits for a server that is away or fails over (`PATIENCE_SECONDS`).
-        Otherwise calls fail at once while a server does not answer: see `worker.connections.circuit_breaker`.
+        Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
 
         Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas` or
         `allow_other_bits`.
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
-        breaker = CircuitBreaker(arrays_seconds)
-        patience = RetryPolicy(PATIENCE_SECONDS)
-        client = connect_queue(settings, ANSWER_SECONDS, patience if patient else CircuitBreaker(ANSWER_SECONDS))
-        arrays = connect_cache(settings, arrays_seconds, patience if patient else breaker)
-        commands = cache_commands(settings, breaker, arrays_seconds)
+        breakers = CircuitBreaker(ANSWER_SECONDS, "GLLE_REDIS_URL"), CircuitBreaker(arrays_seconds, "GLLE_CACHE_URL")
+        patience = [RetryPolicy(PATIENCE_SECONDS, breaker.variable) for breaker in breakers]
+        retry, arrays_retry = patience if patient else breakers
+        client = connect_queue(settings, ANSWER_SECONDS, retry)
+        arrays = connect_cache(settings, arrays_seconds, arrays_retry)
+        connect_events = subscriber(settings.redis_url, "GLLE_REDIS_URL")
+        connect_arrays = subscriber(settings.cache_url, "GLLE_CACHE_URL")
+        commands = LoopCommands(connect_arrays, breakers[1], arrays_seconds)
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
@@ -110,11 +107,10 @@ class Stores:
             embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,
-            recovery=JobRecovery(jobs, queue, settings),
             requests=DrawRequests(commands, reply),
-            endings=Notifications(subscriber("queue", settings), ENDED),
-            changes=Notifications(subscriber("queue", settings), CHANGED),
-            drawn=Notifications(subscriber("cache", settings), reply, draw_outcomes),
+            endings=Notifications(connect_events, ENDED),
+            changes=Notifications(connect_events, CHANGED),
+            drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
             keys=KeyStore(client),
@@ -137,7 +133,7 @@ class Stores:
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             requests=self.requests.of(tenant),
-            jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=MAX_JOBS, ended=quota.records)),
+            jobs=self.jobs.of(tenant, quota),
         )
 
     def close(self) -> None:

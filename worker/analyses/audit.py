@@ -10,7 +10,7 @@ import numpy as np
 from glle_engine.base.spec import FitSpec
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
-from worker.analyses.spread import spread_prefix
+from worker.analyses.resamples import spread_prefix
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 

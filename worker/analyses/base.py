@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
-    from glle_engine.reliability.resamples import Stream
+    from glle_engine.reliability.resamples import Embedder
     from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawAddress
     from worker.records.job import Kind
-    from worker.records.sharding import ResampleBlock
 
 
 class AnalysisContext(Protocol):
@@ -39,6 +38,10 @@ class AnalysisContext(Protocol):
         """The id of the job's posterior, or of its data set."""
 
     @property
+    def arrays_id(self) -> str:
+        """The name of the arrays of the job's posterior (`PosteriorRecord.arrays_id`)."""
+
+    @property
     def dataset(self) -> str:
         """The id of the data set of the job's posterior."""
 
@@ -48,8 +51,8 @@ class AnalysisContext(Protocol):
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
 
-    def values(self, dataset: str) -> Array:
-        """Return a data set's values."""
+    def values(self, dataset: str, like: str | None = None) -> Array:
+        """Return a data set's values, with the columns in the order of those of the data set `like`."""
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration, the result of `CalibrationSpec()`."""
@@ -57,11 +60,8 @@ class AnalysisContext(Protocol):
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
 
-    def resamples(self, stream: Stream, count: int, *, seed: int) -> Array:
-        """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones."""
-
-    def ensure_block(self, stream: Stream, block: ResampleBlock, count: int) -> None:
-        """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
+    def embedder(self) -> Embedder:
+        """Return the job's posterior and its data, to be embedded again."""
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""
@@ -69,8 +69,12 @@ class AnalysisContext(Protocol):
     def find_cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""
 
-    def cache(self, key: str, entry: Entry) -> Entry:
-        """Cache a finite entry, and return it with its digest."""
+    def cache(self, key: str, entry: Entry, *, seconds: float = 0.0, together: int = 0) -> Entry:
+        """Cache a finite entry that took so many seconds, and return it with its digest.
+
+        `together` is the number of bytes of all entries that are read together; without room for these nothing is
+        cached.
+        """
 
 
 @dataclass(frozen=True)

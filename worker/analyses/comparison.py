@@ -14,8 +14,8 @@ from rq.timeouts import JobTimeoutException
 from glle_engine import GlleError
 from glle_engine.linalg.procrustes import procrustes_rotation
 from worker.analyses.base import AnalysisSpec, Part
-from worker.analyses.embedding import EmbeddingSpec, truth_of
-from worker.analyses.spread import spread_of
+from worker.analyses.embedding import EmbeddingSpec, ScoreSpec, truth_of
+from worker.analyses.resamples import spread_of
 from worker.base.problems import problem_of
 from worker.jobs.store import Cancelled
 from worker.records.cache_entry import Entry
@@ -34,24 +34,20 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonSpec(AnalysisSpec):
+class ComparisonSpec(AnalysisSpec, ScoreSpec):
     """A comparison of methods."""
 
     kind = "comparison"
 
     dataset: str
     methods: tuple[dict[str, Any], ...]  # label, method, all parameters; problem: why it cannot run, or None
-    labels: str | None = None
-    truth: str | None = None
-    scores: tuple[str, ...] = ()
-    n_neighbors: int = 10
     align: Target | None = None  # of the returned embeddings; None returns none
     spread: int | None = None  # half-samples to which each method is refitted; None for none
     spread_labels: str | None = None  # the data set of their classes; None for the clusters of each embedding
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "methods", tuple(self.methods))  # lists after JSON
-        object.__setattr__(self, "scores", tuple(self.scores))
+        super().__post_init__()
+        object.__setattr__(self, "methods", tuple(self.methods))
 
     @property
     def total(self) -> int:
@@ -128,7 +124,7 @@ class ComparisonSpec(AnalysisSpec):
             row |= {name: entry.meta[name] for name in ("seconds", "eigenvalues", "figures", "notes")}
             row["embedding"] = entry.meta["id"]
             Y = entry.arrays["embedding"]
-            row["scores"], notes = spec.score_spec.evaluate(context, self.dataset, Y, on_progress)
+            row["scores"], notes = self.evaluate(context, self.dataset, Y, on_progress)
             row["notes"] = [*row["notes"], *notes]
             if self.spread is not None:
                 row["spread"], notes = self._spread(context, spec.recipe, on_progress)

@@ -54,6 +54,7 @@ class Recipe:
         spec = embedder.spec.from_dict(self.parameters)
         values = np.asarray(context.values(self.dataset), np.float64)
         result = embedder.embed(values, spec, on_progress, labels=labels)
+        stored = None if result.map is None else result.map.arrays
         metadata = {
             "id": self.id,
             **asdict(self),
@@ -62,10 +63,9 @@ class Recipe:
             "figures": result.figures,
             "notes": [asdict(note) for note in result.notes],
             "seconds": {stage: round(seconds, 6) for stage, seconds in result.seconds.items()},
-            "map": None if result.map is None else {name: list(a.shape) for name, a in result.map.arrays.items()},
+            "map": None if stored is None else {name: list(a.shape) for name, a in stored.items()},
         }
-        arrays = {} if result.map is None else {MAP + name: a for name, a in result.map.arrays.items()}
-        return Entry(metadata, {"embedding": result.Y, **arrays})
+        return Entry(metadata, {"embedding": result.Y, **{MAP + name: a for name, a in (stored or {}).items()}})
 
     def place(self, context: AnalysisContext, points: Array, on_progress: OnProgress) -> Array:
         """Return the places (m, p) of new points (m, d) by the embedding's map."""
@@ -108,6 +108,9 @@ class ScoreSpec:
     labels: str | None = None  # the data set of the classes
     truth: str | None = None  # the data set of the true coordinates
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", tuple(self.scores))  # a list after JSON
+
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
     ) -> tuple[dict[str, float], list[dict[str, str]]]:
@@ -129,7 +132,7 @@ class ScoreSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingSpec(AnalysisSpec):
+class EmbeddingSpec(AnalysisSpec, ScoreSpec):
     """An embedding and its scores; without scores the result is the embedding itself."""
 
     kind = "embedding"
@@ -138,13 +141,6 @@ class EmbeddingSpec(AnalysisSpec):
     dataset: str
     method: str
     parameters: dict[str, Any]
-    labels: str | None = None
-    truth: str | None = None
-    scores: tuple[str, ...] = ()
-    n_neighbors: int = 10
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", tuple(self.scores))  # a list after JSON
 
     @property
     def recipe(self) -> Recipe:
@@ -160,11 +156,6 @@ class EmbeddingSpec(AnalysisSpec):
             engine=self.engine,
         )
 
-    @property
-    def score_spec(self) -> ScoreSpec:
-        """The scores."""
-        return ScoreSpec(scores=self.scores, n_neighbors=self.n_neighbors, labels=self.labels, truth=self.truth)
-
     def cache_key(self, subject: str) -> str:
         """Return the cache key of the result."""
         return super().cache_key(subject) if self.scores else self.recipe.cache_key
@@ -175,9 +166,24 @@ class EmbeddingSpec(AnalysisSpec):
             return self.recipe.compute(context, context.on_progress)
         entry = self.recipe.load_or_compute(context, context.on_progress)
         Y = entry.arrays["embedding"]
-        scores, notes = self.score_spec.evaluate(context, self.dataset, Y, context.on_progress)
+        scores, notes = self.evaluate(context, self.dataset, Y, context.on_progress)
+        if note := self._neighbors_note(len(Y)):
+            notes.append(note)
         scored = {"scores": scores, "truth": self.truth, "n_neighbors": self.n_neighbors}
         return Entry({**entry.meta, **scored, "notes": [*entry.meta["notes"], *notes]}, {"embedding": Y})
+
+    def _neighbors_note(self, n: int) -> dict[str, str] | None:
+        """Return a note if the request has neighbors for the scores, and the method has its default number."""
+        from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
+
+        chosen = self.parameters.get("n_neighbors")
+        is_default = chosen is not None and chosen == getattr(METHODS[self.method].spec(), "n_neighbors", None)
+        if not is_default or self.n_neighbors in {chosen, ScoreSpec.n_neighbors, max(1, (n - 1) // 2)}:
+            return None
+        message = (
+            f"n_neighbors={self.n_neighbors} is that of the scores; the method's is parameters.n_neighbors={chosen}."
+        )
+        return {"code": "score-neighbors", "message": message}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +203,7 @@ class PlacementSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the places (m, p) of the points."""
-        points = np.asarray(context.values(self.dataset), np.float64)
+        points = np.asarray(context.values(self.dataset, self.recipe["dataset"]), np.float64)
         places = Recipe(**self.recipe).place(context, points, context.on_progress)
         return Entry({"dataset": self.dataset, "embedding": self.embedding}, {"embedding": places})
 

@@ -7,15 +7,18 @@ removes its result.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any
+
+import pydantic.dataclasses
 
 from worker.analyses.base import results_prefix
 from worker.analyses.embedding import EmbeddingSpec, Recipe
-from worker.analyses.plots.picture import PictureSpec
-from worker.analyses.spread import spread_prefix
+from worker.analyses.pictures import PictureSpec
+from worker.analyses.resamples import spread_prefix
 from worker.base.clock import now_iso
 from worker.records.ids import DEFAULT
+from worker.records.stored_file import STORED
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 MAX_EMBEDDINGS = 10_000  # records of a tenant, some 10 MB of the queue server
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class EmbeddingRecord:
     """Record of an embedding; `claim` is that of the last job requested for it. Embeddings have no labels."""
 
@@ -50,7 +53,7 @@ KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
     "Request it with POST /v1/embeddings: cached results are not computed twice. Newer ones replace the oldest.",
-    lambda fields: EmbeddingRecord(**{**fields, "recipe": Recipe(**fields["recipe"])}),
+    EmbeddingRecord,
     counts=lambda _: {"embeddings": 1},
     sets=lambda record: [f"of:{record.recipe.dataset}"],
 )

@@ -13,17 +13,16 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
-from glle_engine.posterior.placement.out_of_sample import Extension
+from glle_engine.posterior.placement import Extension
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORRELATED, calibrate
-from glle_engine.reliability.embedders import require_resamplable_posterior
 from glle_engine.reliability.ensemble import combine
-from glle_engine.reliability.resamples import HALVES, STREAMS, Stream
+from glle_engine.reliability.resamples import HALVES, STREAMS, Stream, require_resamplable_posterior
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
+from worker.analyses.resamples import CachedResamples, posterior_resamples, resample_parts
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawAddress
-from worker.records.sharding import PER_BLOCK, ResampleBlock, resample_blocks
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
@@ -75,19 +74,14 @@ class SummarySpec(SampleSpec):
         values = super().to_dict()
         return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
 
-    def blocks(self) -> list[tuple[Stream, ResampleBlock]]:
-        """Return the blocks of its resamples."""
-        streams = STREAMS if self.resamples else ()
-        return [
-            (stream, block) for stream in streams for block in resample_blocks(stream.number, self.seed, self.resamples)
-        ]
+    def resamples_of(self, arrays_id: str) -> list[CachedResamples]:
+        """Return the resamples of each stream, of a posterior whose arrays have this name."""
+        return [posterior_resamples(arrays_id, stream, self.seed) for stream in STREAMS] if self.resamples else []
 
     def parts(self) -> list[Part]:
-        """Return the blocks of its resamples; the draws need the calibration of the first stream."""
-        return [
-            Part(PER_BLOCK, partial(_make_block, stream=stream, block=block, count=self.resamples))
-            for stream, block in self.blocks()
-        ]
+        """Return the parts of its resamples; the draws need the calibration of the first stream."""
+        streams = [partial(_resamples, stream=stream, seed=self.seed) for stream in STREAMS]
+        return [part for resamples_of in streams for part in resample_parts(resamples_of, self.resamples)]
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
@@ -98,7 +92,8 @@ class SummarySpec(SampleSpec):
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         stacks = [
-            context.resamples(stream, self.resamples, seed=self.seed) for stream in (STREAMS if self.resamples else ())
+            resamples.load_or_compute(context, self.resamples, context.on_progress).embeddings
+            for resamples in self.resamples_of(context.arrays_id)
         ]
         if self.calibrated:
             calibration = context.calibration()
@@ -168,7 +163,7 @@ class TransformSpec(SampleSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return embedding and distances; over draws, mean and covariance of each point."""
         posterior = context.posterior()
-        new = np.asarray(context.values(self.dataset), np.float64)
+        new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
         if self.draws:
@@ -220,13 +215,14 @@ class CalibrationSpec(AnalysisSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibration, and the two compared spreads of each point."""
         posterior, data = context.posterior(), context.training()
+        halves = _resamples(context, stream=HALVES, seed=self.seed)
         result = calibrate(
             posterior,
             data,
             n_half_samples=self.half_samples,
             n_draws=self.draws,
             seed=self.seed,
-            halves=context.resamples(HALVES, self.half_samples, seed=self.seed),
+            halves=halves.load_or_compute(context, self.half_samples, context.on_progress).embeddings,
             on_progress=context.on_progress,
         )
         return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
@@ -302,8 +298,8 @@ def resampling_obstacle(
     return None
 
 
-def _make_block(context: AnalysisContext, *, stream: Stream, block: ResampleBlock, count: int) -> None:
-    context.ensure_block(stream, block, count)
+def _resamples(context: AnalysisContext, *, stream: Stream, seed: int) -> CachedResamples:
+    return posterior_resamples(context.arrays_id, stream, seed)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
-from worker.analyses.plots.picture import PictureSpec
+from worker.analyses.pictures import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -16,7 +16,7 @@ from worker.analyses.posterior_analyses import (
     SummarySpec,
     TransformSpec,
 )
-from worker.analyses.spread import SpreadSpec
+from worker.analyses.resamples import SpreadSpec
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec

@@ -18,7 +18,6 @@ MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # bytes of posteriors of one worker
 GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
 PROGRAM_BYTES = 280 * 2**20  # of the head of a worker or of an API, with the engine; its children share them
 QUICK_BYTES = 192 * 2**20  # of a task of at most 2,000 points
-API_BYTES = 512 * 2**20  # of an API process: its cache of answers, and results of 12 MiB that 40 threads encode
 
 
 def resident_bytes() -> int:
@@ -97,13 +96,3 @@ def worker_need(settings: Settings) -> int:
     """
     tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + QUICK_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)
-
-
-def api_need(settings: Settings) -> int:
-    """Return the bytes of memory that the API of a container needs; half of it is for the readers of uploads."""
-    return 2 * (PROGRAM_BYTES + settings.api_processes * API_BYTES)
-
-
-def redis_need(maxmemory: int, *, has_log: bool) -> int:
-    """Return the bytes of memory of a Redis server: a fork that rewrites the log may double its data."""
-    return 2 * maxmemory + 2**27 if has_log else maxmemory + maxmemory // 2

@@ -51,8 +51,9 @@ Secret = Annotated[str, "secret"]  # a URL that may have a password
 Size = Annotated[int, BeforeValidator(parse_size)]
 
 
-def _setting(default: Any, help_: str, *, at_least: float = 0) -> Any:
-    return Field(default, description=help_, ge=None if isinstance(default, str) else at_least)  # NaN is refused too
+def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | None = None) -> Any:
+    least = None if isinstance(default, str) else at_least  # NaN is refused too
+    return Field(default, description=help_, ge=least, le=at_most)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -63,7 +64,7 @@ class Settings:
     cache_url: Secret = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.")
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
-    port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
+    port: int = _setting(8000, "Port the API listens on; 0 takes a free one.", at_most=65535)
     share_port: Literal["off", "on"] = _setting(
         "off",
         "on: several `glle serve` of one network namespace listen on the port, so that one serves while another is "
@@ -81,7 +82,8 @@ class Settings:
     quotas: str = _setting(
         "",
         "Quotas of all tenants (*) and of single ones: `*=jobs:20,requests:600 alice=bytes:5GB`. They limit bytes of "
-        "data sets, open jobs, requests a minute (default 0, no limit), records of ended jobs, posteriors (10,000).",
+        "data sets, open jobs, requests a minute (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
+        "posteriors (10,000).",
     )
     cors_origins: str = _setting("", "Origins whose pages may use the API, comma-separated; * for all. Empty: none.")
     api_processes: int = _setting(
@@ -166,6 +168,7 @@ class Row:
     default: Any
     help: str
     at_least: float = 0
+    at_most: float | None = None
     choices: tuple[str, ...] = ()
     is_size: bool = False
     secret: bool = False
@@ -188,7 +191,7 @@ class Row:
         if self.is_size:
             return f"a size of at least {show_size(int(self.at_least))}, such as 1073741824, 512MB or 1GiB"
         noun = "an integer" if isinstance(self.default, int) else "a number"
-        return f"{noun} of at least {self.at_least:g}"
+        return f"{noun} of at least {self.at_least:g}" + (f" and at most {self.at_most}" if self.at_most else "")
 
     def format(self, value: Any) -> str:
         """Return a value as text without secrets: a URL loses its login and query."""
@@ -223,6 +226,7 @@ def rows() -> tuple[Row, ...]:
             default=field.default,
             help=str(field.description),
             at_least=next((item.ge for item in field.metadata if hasattr(item, "ge")), 0),
+            at_most=next((item.le for item in field.metadata if hasattr(item, "le")), None),
             choices=get_args(field.annotation),
             is_size=any(isinstance(item, BeforeValidator) for item in field.metadata),
             secret="secret" in field.metadata,

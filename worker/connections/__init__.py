@@ -1,4 +1,4 @@
-"""Redis clients: one server or sentinels, with retries and a circuit breaker, for threads and event loops.
+"""Redis clients, with retries and a circuit breaker, for threads and event loops.
 
 May import `base`. Start with `clients`; single draws go by `loop_commands`.
 """

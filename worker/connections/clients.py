@@ -1,27 +1,30 @@
-"""Clients of the queue's and the cache's Redis: one server, or a master behind sentinels."""
+"""Clients of the queue's and the cache's Redis.
+
+    redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
+
+The `?replicas=1` in the queue's URL is the number of replicas that must have a job before it is accepted. The other
+parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. A master that changes has one
+address: a name in DNS, or a proxy that follows it (docs/how-to/redis.md).
+"""
 
 from __future__ import annotations
 
-from copy import copy
-from typing import TYPE_CHECKING, Any, cast
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import redis
 from redis import asyncio as redis_asyncio
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
-from redis.backoff import NoBackoff
+from redis.connection import parse_url
 from redis.exceptions import AuthorizationError
-from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from worker.base.settings import Settings, SettingsError
-from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import RetryPolicy
-from worker.connections.urls import RedisUrl, parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.connections.circuit_breaker import CircuitBreaker
+    from redis.retry import Retry
 
 READ_SIZE = 2**20  # bytes, for arrays: redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
@@ -29,7 +32,8 @@ ANSWER_SECONDS = 5.0  # socket timeout
 CONNECT_SECONDS = 2.0
 # Otherwise each connection reads the library's version from the disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
-SENTINEL_SECONDS = 1.0  # timeout of one sentinel; the last responsive one is asked first
+_FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+_LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
 
 
 def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
@@ -45,25 +49,33 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     Raises
     ------
     SettingsError
-        If its URL is missing or malformed.
+        If its URL is missing or malformed, or names an unreadable certificate or key file.
 
     """
-    target = _parse(settings.redis_url, "GLLE_REDIS_URL")
+    url, _ = _parse(settings.redis_url, "GLLE_REDIS_URL")
     options = {"socket_timeout": seconds, "socket_read_size": RECORD_SIZE}
-    return _connect(target, "GLLE_REDIS_URL", options, retry or RetryPolicy(0.0))
+    return _connect(url, "GLLE_REDIS_URL", options, retry)
 
 
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
     """Return a client of the cache's Redis; otherwise as `connect_queue`."""
-    target = _parse(settings.cache_url, "GLLE_CACHE_URL")
-    if target.replicas:
+    url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
+    if replicas:
         raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
     options = {"socket_timeout": seconds, "socket_read_size": READ_SIZE}
-    return _connect(target, "GLLE_CACHE_URL", options, retry or RetryPolicy(0.0))
+    return _connect(url, "GLLE_CACHE_URL", options, retry)
 
 
-def require_login(settings: Settings) -> None:
-    """Raise `SettingsError` if a server refuses the user or the password; one that is away may come later."""
+def require_login(settings: Settings) -> list[str]:
+    """Return the variables of the servers that are away, which may come later.
+
+    Raises
+    ------
+    SettingsError
+        If a server refuses the user or the password.
+
+    """
+    away = []
     for variable, connect in (("GLLE_REDIS_URL", connect_queue), ("GLLE_CACHE_URL", connect_cache)):
         try:
             with connect(settings) as client:
@@ -72,121 +84,75 @@ def require_login(settings: Settings) -> None:
             message = f"The server of {variable} refuses the login ({error}). Correct the password in it."
             raise SettingsError(message) from error
         except (redis.RedisError, OSError):
-            continue
+            away.append(variable)
+    return away
 
 
-def subscriber(client_of: str, settings: Settings) -> Callable[[], redis_asyncio.Redis]:
+def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
     """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages for ever.
 
-    Parameters
-    ----------
-    client_of
-        ``queue`` or ``cache``: the server.
-
+    `variable` is that of the URL, for an error.
     """
-    name, url = {"queue": ("REDIS", settings.redis_url), "cache": ("CACHE", settings.cache_url)}[client_of]
-    target = _parse(url, f"GLLE_{name}_URL")
+    url, _ = _parse(url, variable)
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
     options: dict[str, Any] = {"socket_timeout": None, "protocol": 2}  # RESP3 logs each message
     options |= {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED}
-    if not target.service:
-        return lambda: redis_asyncio.Redis.from_url(target.url, **options)
-    options |= {"ssl": target.encrypted, **target.options}
-    login = {"socket_timeout": SENTINEL_SECONDS, "ssl": target.encrypted, **target.login}
-    certificates = {key: value for key, value in target.options.items() if key.startswith("ssl_")}
-
-    def master() -> redis_asyncio.Redis:
-        sentinels = AsyncSentinel(target.hosts, sentinel_kwargs={**certificates, **login})  # type: ignore[no-untyped-call] # redis-py's
-        return cast("redis_asyncio.Redis", sentinels.master_for(target.service, **options))
-
-    return master
-
-
-def cache_commands(settings: Settings, breaker: CircuitBreaker, seconds: float) -> LoopCommands:
-    """Return the commands of event loops to the cache's Redis; parameters as of `LoopCommands`."""
-    return LoopCommands(subscriber("cache", settings), breaker, seconds)
+    return lambda: redis_asyncio.Redis.from_url(url, **options)
 
 
 def replicas_of(settings: Settings) -> int:
     """Return the number of replicas of the queue's Redis that must have a job before it is accepted."""
-    return _parse(settings.redis_url, "GLLE_REDIS_URL").replicas
+    return _parse(settings.redis_url, "GLLE_REDIS_URL")[1]
 
 
-def _parse(url: str, variable: str) -> RedisUrl:
-    if not url:
-        raise SettingsError(f"{variable} is not set. Set it to the Redis to use, or start `glle up`.")
-    try:
-        return parse_redis_url(url)
-    except ValueError as error:
-        raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
-
-
-def _connect(target: RedisUrl, variable: str, options: dict[str, Any], retry: Retry) -> redis.Redis:
+def _connect(url: str, variable: str, options: dict[str, Any], retry: Retry | None) -> redis.Redis:
     options = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, **options}
     try:
-        if target.service:
-            client = _master(target, options, retry)
-        else:
-            client = redis.Redis.from_url(target.url, **options, retry=retry)
+        client = redis.Redis.from_url(url, **options, retry=retry or RetryPolicy(0.0, variable))
         client.connection_pool.make_connection()  # checks the parameters, and sends nothing
     except (TypeError, ValueError, redis.RedisError) as error:
         raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
     return client
 
 
-class _Sentinels(Sentinel):
-    """Sentinels, the last responsive one first."""
-
-    def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Return the master's address.
-
-        redis-py swaps entries of its list while it asks, so that concurrent calls would lose some.
-        """
-        view = copy(self)
-        view.sentinels = list(self.sentinels)
-        address = super(_Sentinels, view).discover_master(service_name)  # type: ignore[no-untyped-call] # redis-py's
-        self.sentinels = view.sentinels
-        return cast("tuple[str, int]", address)
+def _parse(url: str, variable: str) -> tuple[str, int]:
+    """Return a URL without `replicas`, and that number; raise `SettingsError` if the URL is unusable."""
+    if not url:
+        raise SettingsError(f"{variable} is not set. Set it to the Redis to use, or start `glle up`.")
+    try:
+        url, replicas = _without_replicas(url)
+        _require_valid(url)
+    except ValueError as error:
+        raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
+    return url, replicas
 
 
-class _MasterConnection(SentinelManagedConnection):
-    """Connection to the current master."""
-
-    def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002 # redis-py's signature
-        """Connect to the current master; redis-py reconnects a broken connection to the previous one."""
-        if self._sock is None:
-            self.host, self.port = self.connection_pool.get_master_address()
-        super().connect_check_health(check_health=check_health, retry_socket_connect=False)
-
-    def _connect_retry(self) -> None:
-        self.connect_check_health(check_health=self.connection_pool.check_connection)
-
-    def read_response(self, disable_decoding: bool = False, **options: Any) -> Any:  # noqa: FBT001, FBT002 # redis-py's signature
-        """Return a reply; disconnect if a signal interrupts it.
-
-        An open connection would return the rest of that reply to the next command.
-        """
-        return super().read_response(disable_decoding, **{"disconnect_on_error": True, **options})
+def _without_replicas(url: str) -> tuple[str, int]:
+    """Return a URL without the parameter `replicas`, which redis-py does not know, and its value."""
+    place, _, query = url.partition("?")
+    fields = query.split("&") if query else []
+    values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
+    if any(not (value.isascii() and value.isdecimal()) for value in values):
+        raise ValueError("replicas= must be a number, as ?replicas=1.")
+    rest = "&".join(field for field in fields if not field.startswith("replicas="))
+    return f"{place}?{rest}" if rest else place, int(values[-1]) if values else 0
 
 
-class _EncryptedMasterConnection(_MasterConnection, SentinelManagedSSLConnection):
-    """Connection to the current master with TLS."""
+def _require_valid(url: str) -> None:
+    """Raise ValueError for a URL that redis-py refuses, a database that is no number, or an unreadable file.
 
-
-def _master(target: RedisUrl, options: dict[str, Any], retry: Retry) -> redis.Redis:
-    """Return a client that asks the sentinels for the master at every connection."""
-    sentinel_options = {
-        "socket_timeout": SENTINEL_SECONDS,
-        "socket_connect_timeout": SENTINEL_SECONDS,
-        "retry": Retry(NoBackoff(), 0),  # the next sentinel is asked
-        **{name: value for name, value in target.options.items() if name.startswith("ssl_")},
-        **target.login,
-    }
-    sentinels = _Sentinels(target.hosts, sentinel_kwargs={**sentinel_options, "ssl": target.encrypted})  # type: ignore[no-untyped-call] # redis-py's
-    client = sentinels.master_for(  # type: ignore[no-untyped-call] # redis-py's
-        target.service,
-        connection_class=_EncryptedMasterConnection if target.encrypted else _MasterConnection,
-        retry=retry,
-        **{**options, **target.options},
-    )
-    return cast("redis.Redis", client)
+    redis-py takes such a database for 0, and an unreadable file would fail every request. Errors of Python that quote
+    the password are replaced.
+    """
+    try:
+        options = parse_url(url)  # type: ignore[no-untyped-call] # redis-py's
+    except ValueError as error:
+        if "@" in url and not str(error).startswith(("Redis URL must", "Invalid value for")):
+            raise ValueError(_LOGIN) from None
+        raise
+    path = urlsplit(url).path.strip("/")
+    if path and not {"db", "path"} & set(options):
+        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is no number.")
+    for name in _FILES:
+        if name in options and not os.access(options[name], os.R_OK):
+            raise ValueError(f"{name}={options[name]} cannot be read.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from redis import asyncio as redis_asyncio
 
-    from worker.connections.circuit_breaker import CircuitBreaker
+    from worker.connections.retry import CircuitBreaker
 
     Command = tuple[Any, ...]
     Waiting = list[tuple[Command, asyncio.Future[Any]]]

@@ -1,13 +1,19 @@
-"""Retry policy for a Redis that is unreachable for a while.
+"""Retry policy and circuit breaker for a Redis that is unreachable for a while.
 
-During a failover (sentinels, a managed server) a server is unreachable, loading, read-only, or without its
-required replicas. A worker waits, so that its task is not lost; a request fails at once, so that the client retries.
+During a failover a server is unreachable, loading, read-only, or without its required replicas. A worker waits, so that
+its task is not lost; a request fails at once, so that the client retries. After a call of a request without an answer
+further calls fail at once, until one of them may try again. Clients get their 503 in milliseconds, where each would
+otherwise wait for the socket's timeout with a connection, and in some requests with a thread.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -15,15 +21,20 @@ from redis.exceptions import AuthorizationError
 from redis.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may be cut
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
+AWAY_SECONDS = 0.5  # pause after a call without an answer
+_IS_CALLING = ContextVar("is_calling", default=False)  # a thread's call connects by a nested call
 
+A = TypeVar("A")
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # commands without a log report the error themselves
 
 
 class RetryPolicy(Retry):
@@ -33,16 +44,24 @@ class RetryPolicy(Retry):
     ----------
     seconds
         Transient failures are retried for so long.
+    variable
+        The variable of the server's URL, for the log.
 
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, variable: str) -> None:
         super().__init__(ExponentialBackoff(cap=_LONGEST_PAUSE, base=_FIRST_PAUSE), MIN_RETRIES)
         self._seconds = seconds
+        self.variable = variable
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a call is repeated after an error."""
-        return is_transient(error)
+        """Return whether a retry may succeed: an unreachable or changing server, not a refused command or password."""
+        if isinstance(error, _PERMANENT):
+            return False
+        return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
+            isinstance(error, redis.ResponseError)
+            and _TOO_FEW_REPLICAS in str(error)  # a pipeline prefixes its command
+        )
 
     def call_with_retry(
         self,
@@ -55,7 +74,7 @@ class RetryPolicy(Retry):
         until, failures = time.monotonic() + self._seconds, 0
         while True:
             try:
-                return do()
+                result = do()
             except (redis.RedisError, OSError) as error:
                 if not self.is_retried(error) or (is_retryable is not None and not is_retryable(error)):
                     raise
@@ -63,13 +82,116 @@ class RetryPolicy(Retry):
                 fail(*((error, failures) if with_failure_count else (error,)))
                 if failures > self._retries and time.monotonic() >= until:
                     raise
+                if failures == self._retries + 1:
+                    self.log_loss(error)
                 time.sleep(self._backoff.compute(failures))
+            else:
+                if failures > self._retries:
+                    self.log_return()
+                return result
+
+    def log_loss(self, error: Exception) -> None:
+        """Log that the server does not answer."""
+        log.warning("The server of %s does not answer: %s", self.variable, error)
+
+    def log_return(self) -> None:
+        """Log that the server answers again."""
+        log.warning("The server of %s answers again", self.variable)
 
 
-def is_transient(error: Exception) -> bool:
-    """Return whether a retry may succeed: an unreachable or changing server, not a refused command or password."""
-    if isinstance(error, _PERMANENT):
-        return False
-    return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
-        isinstance(error, redis.ResponseError) and _TOO_FEW_REPLICAS in str(error)  # a pipeline prefixes its command
-    )
+class CircuitOpenError(redis.ConnectionError):
+    """Call refused because the server did not answer a moment ago."""
+
+
+class CircuitBreaker(RetryPolicy):
+    """Circuit breaker for all connections of one client; broken connections are retried at once.
+
+    Parameters
+    ----------
+    seconds
+        The client's socket timeout, an upper bound of a trial's duration.
+    variable
+        The variable of the server's URL, for the log.
+
+    """
+
+    def __init__(self, seconds: float, variable: str) -> None:
+        super().__init__(0.0, variable)
+        self._is_away = False
+        self._trial_seconds = 2 * seconds
+        self._lock = threading.Lock()
+        self._away_until = 0.0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return this object: redis-py copies its policy, and all connections share one state."""
+        return self
+
+    def is_retried(self, error: Exception) -> bool:
+        """Return whether a call is repeated: not after a timeout, which has taken seconds."""
+        return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
+
+    def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *more: Any, **options: Any) -> T:
+        """Return the result of `do`; call `fail` after each failure (it disconnects).
+
+        Raises
+        ------
+        CircuitOpenError
+            At once, if the server did not answer a moment ago.
+
+        """
+        if _IS_CALLING.get():
+            return super().call_with_retry(do, fail, *more, **options)
+        with self._watch():
+            return super().call_with_retry(do, fail, *more, **options)
+
+    async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
+        """Return the result of `do`, as `call_with_retry`; `do` closes a broken connection."""
+        with self._watch():
+            try:
+                return await do(argument)
+            except (redis.RedisError, OSError) as error:
+                if not self.is_retried(error):
+                    raise
+            return await do(argument)
+
+    @contextmanager
+    def _watch(self) -> Iterator[None]:
+        """Refuse a call while the server is away, and note whether it answers."""
+        is_trial = self._require_closed()
+        token = _IS_CALLING.set(True)
+        try:
+            yield
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            if not self._is_away:
+                self._is_away = True
+                self.log_loss(error)
+            raise
+        except Exception:
+            self._close()  # the server answered with an error
+            raise
+        except BaseException:  # the client is gone; without an answer the next call tries
+            if is_trial:
+                self._away_until = time.monotonic()
+            raise
+        finally:
+            _IS_CALLING.reset(token)
+        self._close()
+
+    def _close(self) -> None:
+        """Admit all calls."""
+        self._away_until = 0.0
+        if self._is_away:
+            self._is_away = False
+            self.log_return()
+
+    def _require_closed(self) -> bool:
+        """Return whether the call is a trial after a failure; raise `CircuitOpenError` unless it may be made."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._away_until:
+                raise CircuitOpenError(f"The server of {self.variable} did not answer a moment ago.")
+            if not self._away_until:
+                return False
+            self._away_until = now + self._trial_seconds  # if this trial hangs, another one tries later
+            return True

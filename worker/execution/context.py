@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from glle_engine.base.columns import column_order
 from glle_engine.base.validation import require_training_data
 from glle_engine.graph.given import stored_indices
-from glle_engine.reliability.embedders import PosteriorEmbedder
-from glle_engine.reliability.resamples import resample
+from glle_engine.reliability.resamples import PosteriorEmbedder
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
 from worker.execution.telemetry import stage
-from worker.jobs.rq_types import INTERACTIVE
 from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
-from worker.records.sharding import PER_BLOCK, resample_blocks, resamples_bytes
+from worker.records.job import INTERACTIVE
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.reliability.resamples import Stream
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
     from worker.records.draws import DrawAddress
-    from worker.records.sharding import ResampleBlock
-    from worker.storage.array_cache import Tier
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
@@ -70,6 +66,11 @@ class TaskContext:
     def subject(self) -> str:
         """The id of the job's posterior, or of its data set."""
         return self.job.subject
+
+    @property
+    def arrays_id(self) -> str:
+        """The name of the arrays of the job's posterior."""
+        return self.record.arrays_id
 
     @property
     def dataset(self) -> str:
@@ -111,11 +112,13 @@ class TaskContext:
             require_training_data(data, self.posterior().data_sha256)
         return data
 
-    def values(self, dataset: str) -> Array:
-        """Return a data set's values, or the points of the request under that id."""
+    def values(self, dataset: str, like: str | None = None) -> Array:
+        """Return a data set's values, in the order of the columns of `like`, or the request's points of that id."""
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
-        return self.stores.datasets.values(dataset)
+        values, fetch = self.stores.datasets.values(dataset), self.stores.datasets.fetch
+        order = None if like is None else column_order(fetch(like).names, fetch(dataset).names)
+        return values if order is None else values[:, order]
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays."""
@@ -131,78 +134,39 @@ class TaskContext:
         """Yield draws from the cache; make and cache the missing ones."""
         keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
         cache = self.stores.draws
-        keep = self.stores.cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        together = draws_bytes(self.record.n, self.record.spec["n_components"], len(keys))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
             entries = zip(group, cache.get_many(id_, group), strict=True)
             draws = {key: cached_draw(key, entry) for key, entry in entries if entry}
             if missing := [key for key in group if key not in draws]:
-                draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, keep), strict=True))
+                draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, together), strict=True))
             for done, key in enumerate(group, start=start + 1):
                 yield draws[key]
                 self.on_progress(done, len(keys), "drawing")
 
-    def resamples(self, stream: Stream, count: int, *, seed: int) -> Array:
-        """Return the first `count` resamples of a stream (count, n, p); make and cache the missing ones.
-
-        They are made and cached block by block, so that a repeated task continues where the one before ended.
-        """
-        blocks = resample_blocks(stream.number, seed, count)
-        entries = self.stores.cache.get_many([block.cache_key(self.record.arrays_id) for block in blocks])
-        made = PER_BLOCK * sum(entry is not None for entry in entries)
-        self.on_progress(min(made, count), count, stream.name)
-        stack = np.empty((len(blocks) * PER_BLOCK, *self.posterior().embedding.shape))
-        for block, entry in zip(blocks, entries, strict=True):
-            part = stack[block.first : block.first + PER_BLOCK]
-            if entry is not None:
-                part[:] = entry.arrays["embeddings"]
-                continue
-            part[:] = self._make(stream, block, count, partial(self._report_resamples, made, count))
-            made += PER_BLOCK
-        return stack[:count]
-
-    def ensure_block(self, stream: Stream, block: ResampleBlock, count: int) -> None:
-        """Make and cache a block of the first `count` resamples of a stream, unless it is cached."""
-        if not all(self.stores.cache.contains([block.cache_key(self.record.arrays_id)])):
-            self._make(stream, block, count, self.on_progress)
-
-    def _make(self, stream: Stream, block: ResampleBlock, count: int, on_progress: OnProgress) -> Array:
-        """Make and cache a block (4, n, p) of the first `count` resamples of a stream."""
-        cache, began = self.stores.cache, time.perf_counter()
-        part = resample(
-            self._embedder,
-            PER_BLOCK,
-            stream=stream,
-            first=block.first,
-            seed=block.seed,
-            strict=True,
-            on_progress=on_progress,
-        ).places
-        result = Entry({**asdict(block), "numbers": self.job.numbers}, {"embeddings": part})
-        require_finite(stream.name, result)
-        if cache.fits(total := resamples_bytes(len(part[0]), part.shape[2], count)) or cache.objects is not None:
-            tier = cache.tier_by_size(total)
-            if tier == "cache":
-                tier = cache.tier_by_cost(time.perf_counter() - began, part.nbytes)
-            _put(self.stores, block.cache_key(self.record.arrays_id), result, tier)
-        return part
-
-    def _report_resamples(self, made: int, count: int, done: int, _: int, stage_name: str) -> None:
-        self.on_progress(min(made + done, count), count, stage_name)
+    def embedder(self) -> PosteriorEmbedder:
+        """Return the job's posterior and its data, to be embedded again."""
+        return self._embedder
 
     @cached_property
     def _embedder(self) -> PosteriorEmbedder:
-        """The job's posterior and its data, to be embedded again."""
         return PosteriorEmbedder.of(self.posterior(), self.training())
 
     def find_cached(self, key: str) -> Entry | None:
         """Return an entry of the cache, or None."""
         return self.stores.cache.get(key)
 
-    def cache(self, key: str, entry: Entry) -> Entry:
-        """Cache a finite entry, and return it with its digest."""
+    def cache(self, key: str, entry: Entry, *, seconds: float = 0.0, together: int = 0) -> Entry:
+        """Cache a finite entry that took so many seconds, and return it with its digest.
+
+        `together` is the number of bytes of all entries that are read together; without room for these nothing is
+        cached.
+        """
         require_finite("embedding", entry)
-        return _put(self.stores, key, entry)
+        if self.stores.cache.objects is None and not self.stores.cache.fits(together):
+            return entry
+        return _put(self.stores, key, entry, together=together, seconds=seconds)
 
 
 def cache_result(stores: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
@@ -214,11 +178,11 @@ def cache_result(stores: Stores, subject: str, spec: AnalysisSpec, result: Entry
     return _put(stores, spec.cache_key(subject), result)
 
 
-def _put(stores: Stores, key: str, entry: Entry, tier: Tier = "cache") -> Entry:
+def _put(stores: Stores, key: str, entry: Entry, *, together: int = 0, seconds: float = 0.0) -> Entry:
     """Cache an entry with its digest in the metadata; return it."""
     entry = Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
     with stage("caching"):
-        stores.cache.put(key, entry.meta, entry.arrays, tier)
+        stores.cache.put(key, entry.meta, entry.arrays, together=together, seconds=seconds)
     return entry
 
 

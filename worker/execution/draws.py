@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from worker.records.draws import DrawAddress
-    from worker.storage.array_cache import Tier
-    from worker.storage.draw_cache import DrawCache
+    from worker.storage.array_cache import DrawCache
 
     Group = tuple[Sequence[DrawAddress], Sequence[Draw], float]
 
@@ -76,11 +75,11 @@ def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
 
 
 def draw_and_cache(
-    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawAddress], keep: Tier = "cache"
+    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawAddress], together: int = 0
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     draws, seconds = make_draws(posterior, keys)
-    store_draws(cache, id_, [(keys, draws, seconds)], keep)
+    store_draws(cache, id_, [(keys, draws, seconds)], together)
     return draws
 
 
@@ -106,12 +105,19 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
     return draws, round((time.perf_counter() - started) / len(draws), 6)
 
 
-def store_draws(cache: DrawCache, id_: str, groups: Iterable[Group], keep: Tier = "cache") -> dict[DrawAddress, Entry]:
-    """Cache draws, or store those of a job that is larger than the cache; return them.
+def store_draws(cache: DrawCache, id_: str, groups: Iterable[Group], together: int = 0) -> dict[DrawAddress, Entry]:
+    """Cache draws of a job whose draws take `together` bytes; return them.
 
-    `id_` is `PosteriorRecord.arrays_id`; a group has addresses, draws and the seconds of each. Raises as
-    `ArrayCache.put_many`.
+    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`.
     """
+    entries = draw_entries(groups)
+    with stage("caching"):
+        cache.put(id_, entries, together)
+    return entries
+
+
+def draw_entries(groups: Iterable[Group]) -> dict[DrawAddress, Entry]:
+    """Return the entries of draws; a group has addresses, draws and the seconds of each."""
     entries: dict[DrawAddress, Entry] = {}
     for keys, draws, seconds in groups:
         for key, draw in zip(keys, draws, strict=True):
@@ -120,8 +126,6 @@ def store_draws(cache: DrawCache, id_: str, groups: Iterable[Group], keep: Tier 
             # The digest covers what answers contain, not the seconds, which differ each time.
             metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
             entries[key] = Entry(metadata, arrays)
-    with stage("caching"):
-        cache.put(id_, entries, keep)
     return entries
 
 

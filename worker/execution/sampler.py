@@ -23,9 +23,17 @@ from glle_engine.linalg import LANES
 from worker.base.memory import GROWTH, resident_bytes, resident_limit
 from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
-from worker.execution.draws import group_size, lane_group, limit_draws, make_draws, store_draws
-from worker.execution.telemetry import observe_requests, record_stages
-from worker.jobs.draw_stream import LEASE_SECONDS, DrawBatch, DrawRequest, DrawStream, next_batch
+from worker.execution.draws import draw_entries, group_size, lane_group, limit_draws, make_draws
+from worker.execution.telemetry import observe_requests, record_stages, stage
+from worker.jobs.draw_stream import (
+    LEASE_SECONDS,
+    MAX_SENT_BYTES,
+    DrawBatch,
+    DrawRequest,
+    DrawStream,
+    next_batch,
+    next_name,
+)
 from worker.records.draws import QUICK_SECONDS
 
 if TYPE_CHECKING:
@@ -38,14 +46,14 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
-FLUSH_SECONDS = 3.0  # between two writes of counts
+FLUSH_SECONDS = 1.0  # between two writes of counts
 MIN_BYTES = 2**28
 AGAIN_SECONDS = 0.5  # between two attempts to reach a server
+IDLE_SECONDS = 300.0  # of a posterior in memory; a later draw loads it again
 HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
 # So long a request for a draw of the latest lane group may have been sent before the draw was cached.
 LATEST_SECONDS = 1.0
-TOGETHER_BYTES = 2**16  # of the rest of a lane group, which takes less time than a separate command
 
 SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of its arrays
 
@@ -70,22 +78,29 @@ class ResidentPosteriors:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._posteriors: dict[str, tuple[Posterior, int]] = {}  # the last one was used last
+        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # bytes, last use; in its order
 
     def get(self, arrays_id: str) -> Posterior | None:
         """Return a posterior, or None."""
         if (found := self._posteriors.pop(arrays_id, None)) is None:
             return None
-        self._posteriors[arrays_id] = found
-        return found[0]
+        posterior, nbytes, _ = found
+        self._posteriors[arrays_id] = posterior, nbytes, time.monotonic()
+        return posterior
 
     def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
         """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
-        self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes
+        self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes, time.monotonic()
         for oldest in list(self._posteriors)[:-1]:
-            if sum(size for _, size in list(self._posteriors.values())) <= self._max_bytes:
+            if sum(size for _, size, _ in list(self._posteriors.values())) <= self._max_bytes:
                 break
             self.drop(oldest)
+
+    def drop_idle(self) -> None:
+        """Drop the posteriors that were not used for `IDLE_SECONDS`, such as deleted ones; also from another thread."""
+        for arrays_id, (_, _, used) in list(self._posteriors.items()):
+            if used < time.monotonic() - IDLE_SECONDS:
+                self.drop(arrays_id)
 
     def drop(self, arrays_id: str) -> None:
         """Drop a posterior, if it is kept; also from another thread."""
@@ -117,6 +132,7 @@ class SamplerLoop:
         self._writer = ThreadPoolExecutor(1, "finish-draws")
         self._written: Future[object] | None = None  # the last call of the writer
         self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
+        self._drawn: dict[str, str] = {}  # names of the arrays of the posteriors drawn since the last flush
         self._waiting: list[DrawRequest] = []
         self._ahead = LANES  # requests of a stream to have in hand
         self._is_oldest = True  # whether the next lane group is that of the oldest request
@@ -146,7 +162,7 @@ class SamplerLoop:
             self._wait_until_written()
             with suppress(redis.RedisError):
                 self._stream.leave()
-        self._stores.counts.flush()
+            self._flush()
 
     def _step(self) -> None:
         """Read requests, waiting for one, and draw a lane group."""
@@ -161,12 +177,14 @@ class SamplerLoop:
             self._draw_abandoned(own=False)
         if now - self._flushed > FLUSH_SECONDS:
             self._flushed = now
-            self._submit(self._stores.counts.flush)
+            self._submit(self._flush)
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read requests unless there are enough to fill lane groups for some time."""
+        """Read requests, unless those in hand fill the next lane group, or several: a busy server answers late."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
+            return
+        if self._waiting and next_name(self._waiting, is_oldest=self._is_oldest)[1] >= LANES:
             return
         self._is_waiting = not self._waiting
         try:
@@ -273,31 +291,41 @@ class SamplerLoop:
             written.result()
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
-        """Cache and publish the requested draws, then cache large others; remove all if their posterior was deleted.
+        """Publish and cache draws: an answer that carries them does not wait for the cache.
 
-        If a server does not answer, the requests stay in their streams, and are drawn again after their lease.
+        A repeated request waits for it (`_draw`). If a server does not answer, unanswered requests stay in their
+        streams, and are drawn again after their lease.
         """
-        requested = sum(key in batch.keys for key in keys)  # they are the first ones
-        if sum(draw.embedding.nbytes for draw in draws[requested:]) < TOGETHER_BYTES:
-            requested = len(keys)
-        arrays_id = batch.arrays_id
+        self._drawn[batch.posterior] = batch.arrays_id
         try:
-            try:
-                entries = store_draws(self._stores.draws, arrays_id, [(keys[:requested], draws[:requested], seconds)])
-            except ProblemError as error:
-                self._refuse(batch, error)
-            else:
+            entries = draw_entries([(keys, draws, seconds)])
+            is_sent = entries[keys[0]].nbytes <= MAX_SENT_BYTES  # like all draws of a posterior
+            if is_sent:
                 self._stream.finish(batch, "drawn", entries=entries)
-            if others := keys[requested:]:
-                with suppress(ProblemError):
-                    store_draws(self._stores.draws, arrays_id, [(others, draws[requested:], seconds)])
-            if not self._stores.posteriors.exists(batch.posterior):
-                self._latest = NO_GROUP
-                self._resident.drop(batch.arrays_id)
-                self._stores.posteriors.forget(batch.posterior)
+            with stage("caching"):
+                self._stores.draws.put(batch.arrays_id, entries)
+            if not is_sent:
+                self._stream.finish(batch, "drawn")
+        except ProblemError as error:
+            self._refuse(batch, error)
         except redis.RedisError as error:
             self._latest = NO_GROUP
             log.warning("Draws of %s are lost: %s", batch.posterior, error)
+
+    def _flush(self) -> None:
+        """Write the counts, drop idle posteriors, and remove the draws of those deleted since they were drawn."""
+        self._resident.drop_idle()
+        self._stores.counts.flush()
+        try:
+            while self._drawn:
+                posterior, arrays_id = next(iter(self._drawn.items()))
+                if not self._stores.posteriors.exists(posterior):
+                    self._latest = NO_GROUP
+                    self._resident.drop(arrays_id)
+                    self._stores.posteriors.forget(posterior)
+                del self._drawn[posterior]
+        except redis.RedisError as error:
+            log.debug("Deleted posteriors are looked up later: %s", error)
 
     def _refuse(self, batch: DrawBatch, error: Exception) -> None:
         """Publish the problem that ended requests."""

@@ -21,7 +21,7 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 from glle_engine.base.progress import StageClock
-from glle_engine.posterior.cost.drawing import draw_cost
+from glle_engine.posterior.cost.estimate import draw_cost
 from worker.analyses.embedding_records import remove_results
 from worker.analyses.registry import analysis_of, recipes_of
 from worker.base.clock import now_iso
@@ -30,8 +30,7 @@ from worker.base.versions import provenance, require_numbers
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
 from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
-from worker.jobs.queue import RETRIES
-from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.cache_entry import PIECE
 from worker.records.draws import DrawsSpec
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from worker.execution.draws import Group
     from worker.records.draws import DrawAddress
-    from worker.storage.array_cache import Tier
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
@@ -100,6 +98,8 @@ def _clean_up(stores: Stores, job: Job) -> None:
     if job.posterior is not None and not stores.posteriors.exists(job.posterior):
         stores.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit makes no draws
     for recipe in recipes_of(None if job.kind in {"fit", "draws"} else analysis_of(job)):
+        if recipe.dataset != job.inline and not stores.datasets.exists(recipe.dataset):
+            stores.embeddings.delete(recipe.id)  # its record may be newer than the deletion
         if not stores.embeddings.exists(recipe.id):
             remove_results(stores.cache, recipe)
     if job.dataset not in {None, job.inline} and stores.datasets.get(job.dataset) is None:
@@ -240,11 +240,11 @@ def _draw_shard(shard: _Shard) -> Job | None:
     if missing:
         if spec.total == 1:
             missing = lane_group(missing[0], group_size(context.posterior()))
-        _draw_missing(shard, missing, sum(present), stores.cache.tier_by_size(spec.nbytes))
+        _draw_missing(shard, missing, sum(present), spec.nbytes)
     return shard.report(len(keys))
 
 
-def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, keep: Tier) -> None:
+def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, together: int) -> None:
     """Make draws of a shard, of which `cached` others are cached.
 
     They are cached and counted in another thread while the next ones are made, about a megabyte or `PROGRESS_SECONDS`
@@ -255,7 +255,7 @@ def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, keep: 
 
     def store(groups: list[Group]) -> None:
         nonlocal cached
-        cached += len(store_draws(stores.draws, arrays_id, groups, keep))
+        cached += len(store_draws(stores.draws, arrays_id, groups, together))
         if cached < shard.size:
             shard.report_progress(cached)
 

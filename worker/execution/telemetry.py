@@ -16,8 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from rq import get_current_job
 
-from worker.observability.request_context import on_behalf
-from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, has_collector
+from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, has_collector, on_behalf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ class TaskTelemetry:
     """
 
     def __init__(self, counts: Counters, span: Span, kind: str) -> None:
-        self._counts = counts
+        self.counts = counts
         self._span = span
         self._kind = kind
         self._seconds: dict[str, float] = {}
@@ -69,7 +68,7 @@ class TaskTelemetry:
         if (job := self.job) is None:
             return
         for name, duration in self._seconds.items():
-            self._counts.observe("task_seconds", job.kind, name, seconds=duration)
+            self.counts.observe("task_seconds", job.kind, name, seconds=duration)
         fields = {} if job.error is None else {"problem": job.error.code}
         level, seconds = logging.DEBUG if job.is_open else logging.INFO, time.perf_counter() - self._began
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
@@ -83,25 +82,9 @@ class TaskTelemetry:
         """Record a stage that began at `began` (of `time.time`), and its span."""
         TRACING.record(name, began, seconds, **attributes)
         if self._kind:
-            self._counts.observe("task_seconds", self._kind, name, seconds=seconds)
+            self.counts.observe("task_seconds", self._kind, name, seconds=seconds)
         else:
             self._seconds[name] = self._seconds.get(name, 0.0) + seconds
-
-    def record_stages(self, seconds: Mapping[str, float]) -> None:
-        """Record consecutive stages that were timed elsewhere and end now."""
-        began = time.time() - sum(seconds.values())
-        for name, duration in seconds.items():
-            self.record_stage(name, began, duration)
-            began += duration
-
-    def count_draws(self, draws: Sequence[Draw]) -> list[str]:
-        """Count draws by solver, and the solvers that were rejected; return the solvers."""
-        solvers = [str(draw.diagnostics["solver"]) for draw in draws]
-        for draw, solver in zip(draws, solvers, strict=True):
-            self._counts.add("draws", solver)
-            for rejected in draw.diagnostics.get("rejected", ()):
-                self._counts.add("draws_rejected", str(rejected).partition(":")[0])
-        return sorted(set(solvers))
 
 
 _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None)  # of the work in progress
@@ -114,7 +97,7 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
     with _observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:
             waited = (datetime.now(UTC) - task.enqueued_at).total_seconds()
-            telemetry.record_stages({"queued": max(0.0, waited)})
+            record_stages({"queued": max(0.0, waited)})
         try:
             yield telemetry
         finally:
@@ -160,11 +143,22 @@ def stage(name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
 
 
 def record_stages(seconds: Mapping[str, float]) -> None:
-    """Record stages of the work in progress, if any: see `TaskTelemetry.record_stages`."""
-    if (active := _ACTIVE.get()) is not None:
-        active.record_stages(seconds)
+    """Record consecutive stages of the work in progress, if any, that were timed elsewhere and end now."""
+    if (active := _ACTIVE.get()) is None:
+        return
+    began = time.time() - sum(seconds.values())
+    for name, duration in seconds.items():
+        active.record_stage(name, began, duration)
+        began += duration
 
 
 def count_draws(draws: Sequence[Draw]) -> list[str]:
-    """Count draws of the work in progress, if any: see `TaskTelemetry.count_draws`."""
-    return [] if (active := _ACTIVE.get()) is None else active.count_draws(draws)
+    """Count draws of the work in progress by solver, and the solvers that were rejected; return the solvers."""
+    if (active := _ACTIVE.get()) is None:
+        return []
+    solvers = [str(draw.diagnostics["solver"]) for draw in draws]
+    for draw, solver in zip(draws, solvers, strict=True):
+        active.counts.add("draws", solver)
+        for rejected in draw.diagnostics.get("rejected", ()):
+            active.counts.add("draws_rejected", str(rejected).partition(":")[0])
+    return sorted(set(solvers))

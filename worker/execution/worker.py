@@ -24,30 +24,48 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import redis
+from rq import Queue
 from rq import Worker as RqWorker
 from rq.worker import WorkerStatus
+from rq.worker_registration import register
 
 import glle_engine
+import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from glle_engine import manifolds
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.cost.drawing import draw_cost
+from glle_engine.posterior.cost.estimate import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.clock import clock_skew
 from worker.base.memory import memory_limit
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue, require_login
-from worker.execution import rq_worker
+from worker.connections.retry import RetryPolicy
+from worker.execution import process_guard, tasks
+from worker.execution.draws import limit_draws
 from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
-from worker.jobs.rq_types import BATCH, INTERACTIVE
+from worker.jobs.queue import SERIALIZER, SafeJob
 from worker.observability import logging as logs
 from worker.observability import tracing
-from worker.observability.live_workers import WorkerState, announce, prolong, withdraw
+from worker.observability.live_workers import PATIENCE_SECONDS, WorkerState, announce, prolong, withdraw
+from worker.records.job import BATCH, INTERACTIVE
 from worker.stores import Stores, process_stores
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from redis import Redis
+    from redis.client import Pipeline
+    from rq.job import Job as RqJob
+
+MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
+LOCK_SECONDS = 30  # of maintenance, after which the lock of a killed worker ends (RQ: a quarter of an hour)
+RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
@@ -55,6 +73,106 @@ LOADED_POINTS = 100
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 
 log = logging.getLogger(__name__)
+
+
+def end_stopped(task: RqJob, connection: Redis) -> None:
+    """Cancel the job of a task that was stopped."""
+    del connection
+    process_stores().jobs.finish_cancel(task.args[0])
+
+
+class TaskJob(SafeJob):
+    """An RQ job that can run the tasks of this worker."""
+
+    handlers: ClassVar[Mapping[str, Callable[..., None]]] = tasks.HANDLERS
+    stopped_callback = staticmethod(end_stopped)
+
+
+class WorkerQueue(Queue):
+    """A queue whose maintenance lock outlives a killed worker by half a minute at most."""
+
+    job_class = TaskJob
+
+    def acquire_maintenance_lock(self) -> bool:
+        """Return whether the lock is acquired."""
+        return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=LOCK_SECONDS))
+
+
+class TaskWorker(RqWorker):
+    """RQ's forking worker, which notices an abandoned task after `MAX_MISSED` heartbeats."""
+
+    max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
+
+    def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
+        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
+        del job, working_time
+        return int(self.job_monitoring_interval * MAX_MISSED)
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Renew the worker's keys in one round trip (RQ: three, each of which waits for the disk).
+
+        An idle worker also enters the registry again: RQ has removed one that was cut off longer than its keys last.
+        """
+        if pipeline is not None:
+            super().heartbeat(timeout, pipeline)
+            return
+        with self.connection.pipeline(transaction=False) as own:
+            super().heartbeat(timeout, own)
+            own.hset(self.key, mapping=self.serialize())
+            register(self, own)
+            own.execute()
+
+    def prepare_job_execution(self, job: RqJob, remove_from_intermediate_queue: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
+        """Begin a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""
+        del remove_from_intermediate_queue
+        super().prepare_job_execution(job, remove_from_intermediate_queue=True)
+
+    def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
+        """Count a task whose process was killed, for the metrics."""
+        super().handle_work_horse_killed(job, retpid, ret_val, rusage)  # type: ignore[no-untyped-call] # of RQ
+        counts = process_stores().counts
+        counts.add("tasks_killed", job.origin)
+        counts.flush()
+
+    def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Kill the work-horse and exit.
+
+        The timer of RQ's heartbeats must not fire meanwhile: its exception would replace the exit, and RQ would then
+        take the death of the work-horse for a failure, and use a retry.
+        """
+        left, handler = signal.alarm(0), signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        super().request_force_stop(signum, frame)  # raises, unless it ignores the signal
+        signal.signal(signal.SIGALRM, handler)
+        if callable(handler):
+            signal.alarm(left or 1)
+
+
+def begin_work_horse(parent: int) -> None:
+    """Prepare a forked work-horse, which dies with its worker."""
+    process_guard.die_with_parent(signal.SIGKILL, parent)
+    limit_draws(process_stores().settings.method_bytes)
+    process_stores().counts.clear()  # its parent's
+
+
+def work(name: str, queues: Sequence[str], settings: Settings) -> int:
+    """Work on queues under a name until a signal; return the exit code."""
+    process_stores()  # each work-horse has them from the fork
+    os.register_at_fork(after_in_child=partial(begin_work_horse, os.getpid()))
+    worker = TaskWorker(
+        list(queues),
+        name=name,
+        connection=connect_queue(settings, retry=RetryPolicy(PATIENCE_SECONDS, "GLLE_REDIS_URL")),
+        serializer=SERIALIZER,
+        job_class=TaskJob,
+        queue_class=WorkerQueue,
+        worker_ttl=RQ_RESERVE + settings.heartbeat,
+        job_monitoring_interval=settings.heartbeat,
+        maintenance_interval=settings.heartbeat,
+        log_job_description=False,
+    )
+    worker.log_result_lifespan = False
+    worker.work(logging_level=None)  # `worker.observability.logging` sets it
+    return 0
 
 
 class Worker:
@@ -96,7 +214,7 @@ class Worker:
         with suppress(redis.RedisError, ProblemError):
             announce(client, self._settings, self._state())
             if client.set(SWEPT, 1, nx=True, ex=self._settings.heartbeat):  # one worker is enough
-                self._stores.recovery.sweep()
+                self._stores.queue.sweep()
 
     def _state(self) -> WorkerState:
         busy = sum(map(self._is_busy, self._rq)) + self._is_drawing[0]
@@ -135,7 +253,7 @@ class Worker:
 
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
-        return rq_worker.work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings)
+        return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings)
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()
@@ -159,8 +277,9 @@ def main(name: str | None = None) -> int:
     require_bits(settings)
     _wait_for_server(connect_queue(settings))
     name = name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
+    worker = Worker(name, settings)
     log.info("Worker %s started", name)
-    code = Worker(name, settings).run()
+    code = worker.run()
     log.info("Worker %s stopped", name)
     return code
 

@@ -26,7 +26,7 @@ from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
@@ -359,14 +359,19 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
     return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]), values["reply"])
 
 
-def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> DrawBatch:
-    """Remove up to `size` different draws of one posterior, source and alignment from the waiting requests.
+def next_name(waiting: Sequence[DrawRequest], *, is_oldest: bool) -> tuple[str, int]:
+    """Return posterior, source and alignment of the next batch, and the number of requests for it.
 
-    It is that of the oldest request, or that with the most requests, whose lane group is full.
+    They are those of the oldest request, or those of the most requests, whose lane group is full.
     """
-    name = waiting[0].name
-    if not is_oldest:
-        name = Counter(request.name for request in waiting).most_common(1)[0][0]
+    counts = Counter(request.name for request in waiting)
+    name = waiting[0].name if is_oldest else counts.most_common(1)[0][0]
+    return name, counts[name]
+
+
+def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> DrawBatch:
+    """Remove up to `size` different draws of one posterior, source and alignment from the waiting requests."""
+    name, _ = next_name(waiting, is_oldest=is_oldest)
     keys: dict[DrawAddress, None] = {}
     taken: list[DrawRequest] = []
     left: list[DrawRequest] = []

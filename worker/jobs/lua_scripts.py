@@ -12,17 +12,19 @@ ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
 INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
 ENDED_INDEX = "glle:jobs:ended"  # the same of its ended jobs, by the milliseconds since 1970 at which they expire
+ENDED_BYTES = "glle:jobs:bytes"  # bytes of the records of a tenant's ended jobs
 TENANTS = "glle:tenants"  # the set of tenants with jobs
 OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.tenant_key` names those of others
-ENTERED = "glle:jobs:entered"  # transitions by kind and entered status
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
 PROGRESS_MS = 100  # between two publications of a job's progress
 REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
+STRING_BYTES = 24  # that a string of a record takes beside its characters
+SWEEP_SECONDS = 3600  # that Redis keeps an expired record, so that a sweep can subtract its bytes
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 
 # `list` returns the key of a tenant's list. `drop` removes an ended record with its claim; `trim` the expired ones, and
-# the oldest beyond the maximum. `refusal` returns the limit of open jobs that is reached, of the tenant or of all.
+# the oldest beyond the bytes allowed. `refusal` returns the limit of open jobs that is reached, a tenant's or of all.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 _LISTS = f"""
 local function list(tenant, name)
@@ -32,23 +34,33 @@ end
 
 local function has_ended(status) return status == 'succeeded' or status == 'failed' or status == 'cancelled' end
 
+local function count_entered(kind, status)
+  redis.call('HINCRBY', '{COUNTS}', table.concat({{'jobs_entered', kind, status, 'n'}}, '{SEPARATOR}'), 1)
+end
+
 local function drop(tenant, member)
   local id = string.match(member, '%S+$')
   local record = 'glle:job:' .. id
-  local claim = redis.call('HGET', record, 'claim')
+  local is = redis.call('HMGET', record, 'claim', 'bytes')
+  local claim = is[1]
   redis.call('ZREM', list(tenant, 'jobs:ended'), member)
   redis.call('ZREM', list(tenant, 'jobs'), member)
   if claim and redis.call('GET', claim) == id then redis.call('DEL', claim) end
   redis.call('DEL', record)
+  local bytes = list(tenant, 'jobs:bytes')
+  redis.call('DECRBY', bytes, is[2] or 0)
+  if redis.call('EXISTS', list(tenant, 'jobs:ended')) == 0 then redis.call('DEL', bytes) end
 end
 
 local function trim(tenant, now, limit, removed)
-  local ended = list(tenant, 'jobs:ended')
-  local old = redis.call('ZRANGEBYSCORE', ended, '-inf', now, 'LIMIT', 0, removed)
-  local surplus = limit > 0 and redis.call('ZCARD', ended) - limit or 0
-  if surplus > #old then old = redis.call('ZRANGE', ended, 0, math.min(surplus, removed) - 1) end
-  for _, member in ipairs(old) do drop(tenant, member) end
-  return #old
+  local ended, bytes = list(tenant, 'jobs:ended'), list(tenant, 'jobs:bytes')
+  for count = 0, removed - 1 do
+    local oldest = redis.call('ZRANGE', ended, 0, 0, 'WITHSCORES')
+    local is_surplus = limit > 0 and tonumber(redis.call('GET', bytes) or 0) > limit
+    if not oldest[1] or (tonumber(oldest[2]) > tonumber(now) and not is_surplus) then return count end
+    drop(tenant, oldest[1])
+  end
+  return removed
 end
 
 local function refusal(tenant, limit, all_limit)
@@ -57,8 +69,8 @@ local function refusal(tenant, limit, all_limit)
 end
 """
 
-# Removes records of ended jobs. ARGV: tenant, now, maximum of records, maximum to remove, then the id of one job or "".
-# Returns the number of removed records; an open one stays.
+# Removes records of ended jobs. ARGV: tenant, now, maximum of their bytes, maximum to remove, then the id of one job or
+# "". Returns the number of removed records; an open one stays.
 REMOVE = f"""
 {_LISTS}
 if ARGV[5] == '' then return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) end
@@ -83,7 +95,7 @@ end
 
 # Creates a job, or returns the holder of its claim. KEYS: claim, record.
 # ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
-# deadline, priority, maximum of open jobs of the tenant and of all, maximum of ended records of the tenant (0:
+# deadline, priority, maximum of open jobs of the tenant and of all, maximum of bytes of its ended records (0:
 # unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns the id and the `FIELDS` of the
 # record, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. Removes surplus and expired ended records.
 CREATE = f"""
@@ -107,7 +119,7 @@ redis.call('SADD', '{TENANTS}', tenant)
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
 redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], 'claim', KEYS[1], unpack(ARGV, 14))
 redis.call('ZADD', list(tenant, 'jobs'), 0, ARGV[3])
-redis.call('HINCRBY', '{ENTERED}', redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
+count_entered(redis.call('HGET', KEYS[2], 'kind'), 'queued')
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 """
 
@@ -149,10 +161,14 @@ local function move(from, to, fields)
   redis.call('HSET', record, 'status', to, 'touched', now, unpack(fields))
   redis.call('HSET', record, 'since', now, 'base', redis.call('HGET', record, 'done'))
   redis.call('HINCRBY', record, 'sequence', 1)
-  redis.call('HINCRBY', '{ENTERED}', is[2] .. ':' .. to, 1)
+  count_entered(is[2], to)
   if has_ended(to) then
     redis.call('HSET', record, 'finished', ARGV[3])
-    redis.call('EXPIRE', record, ttl)
+    redis.call('EXPIRE', record, ttl + {SWEEP_SECONDS})
+    local size = 0
+    for _, value in ipairs(redis.call('HGETALL', record)) do size = size + #value + {STRING_BYTES} end
+    redis.call('HSET', record, 'bytes', size)
+    redis.call('INCRBY', list(is[1], 'jobs:bytes'), size)
     redis.call('ZADD', ended, now + 1000 * ttl, member)
     redis.call('SREM', open, id)
     redis.call('SREM', '{ALL_OPEN}', id)
@@ -163,6 +179,7 @@ local function move(from, to, fields)
     redis.call('SADD', '{ALL_OPEN}', id)
     redis.call('ZREM', ended, member)
     redis.call('PERSIST', record)
+    if has_ended(from) then redis.call('DECRBY', list(is[1], 'jobs:bytes'), redis.call('HGET', record, 'bytes')) end
   end
   redis.call('PUBLISH', '{CHANGED}', id)
   return to

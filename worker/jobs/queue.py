@@ -1,9 +1,14 @@
-"""The tasks of jobs as RQ jobs: enqueue, compare with RQ, withdraw.
+"""The tasks of jobs as RQ jobs: enqueue, compare with RQ, repair, withdraw.
 
 The queue `INTERACTIVE` has the tasks of some seconds, `BATCH` the others. A tenant has as many tasks in a queue as
 workers live (RQ's rate limit), so that other tenants wait for one task at most; the rest waits with RQ. A job with
 shards begins with shard 0, which enqueues the others once the posterior is cached. The task that combines the parts of
-an analysis depends on their shards.
+an analysis depends on their shards. Tasks carry JSON only. A worker runs a task because its name is in a table of
+handlers, never because it can be imported.
+
+Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
+that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
+dead workers.
 """
 
 from __future__ import annotations
@@ -12,41 +17,80 @@ import logging
 import math
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rq import Retry
+from rq import Queue, Retry
 from rq.command import send_stop_job_command
 from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Dependency, JobStatus
+from rq.job import Job as RqJob
 from rq.rate_limit import RateLimit, RateLimitRegistry
 
 from worker.base.clock import now_ms
 from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
-from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, QUEUES, SERIALIZER, fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
-from worker.observability.request_context import task_metadata
-from worker.records.job import job_key
+from worker.observability.tracing import task_metadata
+from worker.records.job import QUEUES, job_key
+from worker.records.quotas import Quotas
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import redis
-    from rq.job import Job as RqJob
 
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
     from worker.records.job import Job
 
+SERIALIZER = "json"
+FIT, DRAWS, ANALYSIS = "fit", "draws", "analysis"  # the names of the tasks
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps an ended task so long; the job's record outlives it
 FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS = 60
 REPLICATION_WAIT_MS = 1000
+STALE_SECONDS = 2.0  # an open job that has been silent for so long is compared with RQ
+SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
 GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 
 log = logging.getLogger(__name__)
+
+
+class SafeJob(RqJob):
+    """An RQ job that calls one of its `handlers` or refuses; callbacks and webhooks never run.
+
+    The base class has no handlers: an API process enqueues tasks and runs none.
+    """
+
+    handlers: ClassVar[Mapping[str, Callable[..., None]]] = {}
+    success_callback = None  # names of functions in the job's data are never followed
+    failure_callback = None
+    stopped_callback: ClassVar[Any] = None
+
+    @property
+    def func(self) -> Callable[..., None]:
+        """The handler of the task; raises `PermissionError` for other names."""
+        name = self.func_name
+        if self.instance is not None or name is None or name not in self.handlers:
+            raise PermissionError(f"{name!r} is not a task of this worker.")
+        return self.handlers[name]
+
+    def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
+        """Send nothing."""
+
+
+def open_queue(name: str, client: redis.Redis) -> Queue:
+    """Return a queue."""
+    return Queue(name, connection=client, serializer=SERIALIZER, job_class=SafeJob)
+
+
+def fetch_tasks(client: redis.Redis, ids: list[str]) -> list[RqJob | None]:
+    """Return RQ's record of each task, or None."""
+    return SafeJob.fetch_many(ids, connection=client, serializer=SERIALIZER)
 
 
 class TaskQueue:
@@ -73,32 +117,40 @@ class TaskQueue:
                 depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
                 self._enqueue(job, id_, limit, depends_on)
 
-    def enqueue_lost(self, job: Job, ids: list[str]) -> None:
-        """Enqueue the tasks again that RQ neither has nor runs; each leaves its place in the tenant's limit first.
+    def refresh(self, job: Job) -> Job:
+        """Return the job, which fails if its deadline has passed."""
+        return self.repair(job) if job.is_late else job
 
-        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
-        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
+    def repair(self, job: Job) -> Job:
+        """Compare a silent job with RQ, repair it, and return it.
 
-        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one has exceeded its time, inside a call
-        that handles no signal.
+        A late job fails, and so does one of which a task has failed or exceeds its time limit; their tasks are stopped.
         """
-        queue, limit = self._queues[job.queue], self._limit(job)
-        tasks = fetch_tasks(self._client, ids)
-        found = {*queue.get_job_ids(), *queue.started_job_registry.get_job_ids(cleanup=False)}
-        for known in filter(None, tasks):
-            if known.get_status(refresh=False) in FAILED:
-                raise ProblemError(worker_lost(job.id, RETRIES + 1))
-            if known.is_started and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
-                raise ProblemError(timed_out(self._settings.job_timeout))
-        for id_, task in zip(ids, tasks, strict=True):
-            if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
-                continue
-            if task is not None:  # it stays in the sets of the tasks that depend on it
-                _forget_executions(task)
-                task.cancel()
-                queue.canceled_job_registry.remove(task)
-                queue.intermediate_queue.remove(id_)
-            self._enqueue(job, id_, limit)
+        if job.is_late:
+            job = self._jobs.expire(job.id)
+            if not job.is_open:
+                return self.withdraw(job)
+        if not job.is_open or job.idle_seconds < STALE_SECONDS:
+            return job
+        if job.status == "cancelling":
+            return self.withdraw(job)
+        try:
+            self._enqueue_lost(job, self._expected_tasks(job))
+        except ProblemError as error:
+            self._jobs.fail(job.id, error.problem)
+            return self.withdraw(self._jobs.fetch(job.id))
+        return self._jobs.get(job.id) or job
+
+    def sweep(self) -> None:
+        """Repair open jobs, adjust the tenants' limits, and remove surplus records."""
+        self._adjust_limits()
+        for id_ in self._jobs.sample_open(SWEEP_JOBS):
+            with suppress(ProblemError):  # a record of another version
+                if (job := self._jobs.get(id_)) is not None:
+                    self.repair(job)
+        quotas = Quotas(self._settings)
+        for tenant in self._jobs.sample_tenants():
+            self._jobs.trim(tenant, quotas.of(tenant).records)
 
     def withdraw(self, job: Job) -> Job:
         """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
@@ -138,7 +190,48 @@ class TaskQueue:
                 wanted=replicas,
             )
 
-    def adjust_limits(self) -> None:
+    def live_workers(self) -> int:
+        """Return the number of live workers."""
+        return len(live_workers(self._client))
+
+    def _enqueue_lost(self, job: Job, ids: list[str]) -> None:
+        """Enqueue the tasks again that RQ neither has nor runs; each leaves its place in the tenant's limit first.
+
+        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
+        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
+
+        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one has exceeded its time, inside a call
+        that handles no signal.
+        """
+        queue, limit = self._queues[job.queue], self._limit(job)
+        tasks = fetch_tasks(self._client, ids)
+        found = {*queue.get_job_ids(), *queue.started_job_registry.get_job_ids(cleanup=False)}
+        for known in filter(None, tasks):
+            if known.get_status(refresh=False) in FAILED:
+                raise ProblemError(worker_lost(job.id, RETRIES + 1))
+            if known.is_started and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+                raise ProblemError(timed_out(self._settings.job_timeout))
+        for id_, task in zip(ids, tasks, strict=True):
+            if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
+                continue
+            if task is not None:  # it stays in the sets of the tasks that depend on it
+                _forget_executions(task)
+                task.cancel()
+                queue.canceled_job_registry.remove(task)
+                queue.intermediate_queue.remove(id_)
+            self._enqueue(job, id_, limit)
+
+    def _expected_tasks(self, job: Job) -> list[str]:
+        """Return the tasks that must wait or run."""
+        if job.sharding is None:
+            return task_ids(job)
+        shards = self._jobs.unfinished_shards(job)
+        if 0 in shards:  # it may not have enqueued the others yet
+            return [task_id(job, 0)]
+        tasks = [task_id(job, shard) for shard in shards]
+        return tasks if job.parts is None else [*tasks, task_id(job)]
+
+    def _adjust_limits(self) -> None:
         """Let each tenant have as many tasks in a queue as workers live now: later ones share what waits already.
 
         The lost tasks of ended jobs leave their places.
@@ -151,10 +244,6 @@ class TaskQueue:
                     limit.register(workers, pipeline)
                     pipeline.execute()
                 RateLimitRegistry(limit.key, self._client).cleanup()
-
-    def live_workers(self) -> int:
-        """Return the number of live workers."""
-        return len(live_workers(self._client))
 
     def _delete_ended(self, ids: list[str]) -> None:
         """Delete those of the tasks that do not run, and whose jobs have ended."""

@@ -14,18 +14,19 @@ changes nothing.
 from __future__ import annotations
 
 import json
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine import NUMBERS
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
 from worker.base.versions import require_numbers, stamp
 from worker.jobs import lua_scripts
-from worker.jobs.rq_types import BATCH, INTERACTIVE
 from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
     ANY_TIME,
+    BATCH,
     FIELDS,
+    INTERACTIVE,
     OPEN,
     PARTS,
     POINTS,
@@ -38,7 +39,7 @@ from worker.records.job import (
     job_key,
     job_of,
 )
-from worker.records.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
+from worker.records.quotas import MAX_JOBS, Quota, too_many_jobs, too_many_jobs_overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +55,7 @@ __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
 SWEEP_TENANTS = 20  # a random sample
+NO_QUOTA = Quota(records=0)  # of a worker
 SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
 
 
@@ -70,11 +72,14 @@ class JobStore:
         Seconds to keep the record of an ended job.
     numbers
         Numerics version of the deployment's results.
+    room
+        The free space of the queue server.
+
+    Attributes
+    ----------
     tenant
         The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
         default tenant.
-    room
-        The free space of the queue server; None for no check.
 
     """
 
@@ -83,31 +88,24 @@ class JobStore:
         client: redis.Redis,
         *,
         ttl: int,
-        numbers: str = NUMBERS,
-        tenant: str | None = None,
-        limits: JobLimits | None = None,
-        room: QueueCapacity | None = None,
+        numbers: str,
+        room: QueueCapacity,
     ) -> None:
         self._client = client
         self._ttl = ttl
         self._numbers = numbers
-        self._tenant = tenant
-        self._limits = limits or JobLimits()
+        self.tenant: str | None = None
+        self.quota = NO_QUOTA
         self._room = room
         self._create = client.register_script(lua_scripts.CREATE)
         self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
-    def of(self, tenant: str, limits: JobLimits) -> Self:
+    def of(self, tenant: str, quota: Quota) -> Self:
         """Return the store as a tenant sees it."""
-        return type(self)(
-            self._client,
-            ttl=self._ttl,
-            numbers=self._numbers,
-            tenant=tenant,
-            limits=limits,
-            room=self._room,
-        )
+        store = copy(self)
+        store.tenant, store.quota = tenant, quota
+        return store
 
     def create(
         self,
@@ -136,7 +134,7 @@ class JobStore:
         parts
             Shards of an analysis; None for one task. Draws have those of their specification.
         points
-            Points of the request, under a data set id without a stored data set (`worker.records.inline_points`).
+            Points of the request, under a data set id without a stored data set (`worker.records.job.inline_points`).
         short
             Whether its tasks take some seconds at most, so that they wait in the queue of interactive tasks.
 
@@ -150,7 +148,7 @@ class JobStore:
             ``quota-exceeded``, ``too-many-jobs``, ``redis-full``.
 
         """
-        new, tenant, limits = new_job_id(), self._tenant or DEFAULT, self._limits
+        new, tenant, quota = new_job_id(), self.tenant or DEFAULT, self.quota
         created, queue = now_iso(), INTERACTIVE if short else BATCH
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
@@ -164,7 +162,7 @@ class JobStore:
             keys=[self._claim(claim), job_key(new)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
-                limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
+                quota.jobs, MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
         )  # fmt: skip
@@ -178,7 +176,7 @@ class JobStore:
     def get(self, id_: str) -> Job | None:
         """Return a job, or None."""
         job = job_of(self._client.hmget(job_key(id_), FIELDS))
-        return job if job is not None and self._tenant in {None, job.tenant} else None
+        return job if job is not None and self.tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
         """Return a job; raises ``job-not-found``."""
@@ -200,13 +198,13 @@ class JobStore:
         return inline_points(raw)
 
     def counts(self) -> tuple[int, int]:
-        """Return the numbers of open jobs and of records of ended jobs of the tenant."""
-        tenant = self._tenant or DEFAULT
+        """Return the number of open jobs of the tenant, and the bytes of the records of its ended ones."""
+        tenant = self.tenant or DEFAULT
         with self._client.pipeline(transaction=False) as pipeline:
             pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
-            pipeline.zcard(tenant_key(lua_scripts.ENDED_INDEX, tenant))
-            is_open, ended = pipeline.execute()
-        return int(is_open), int(ended)
+            pipeline.get(tenant_key(lua_scripts.ENDED_BYTES, tenant))
+            is_open, nbytes = pipeline.execute()
+        return int(is_open), int(nbytes or 0)
 
     def claim_holder(self, claim: str) -> Job | None:
         """Return the last job that claimed `claim`, or None."""
@@ -224,7 +222,7 @@ class JobStore:
 
         The job is None if its record has expired, or has another status or kind.
         """
-        key, upper = tenant_key(lua_scripts.INDEX, self._tenant or DEFAULT), "+" if before is None else f"({before}"
+        key, upper = tenant_key(lua_scripts.INDEX, self.tenant or DEFAULT), "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(key, upper, "-", start=0, num=limit)]:
             with self._client.pipeline(transaction=False) as pipeline:
                 for member in members:
@@ -251,7 +249,7 @@ class JobStore:
         return job
 
     def trim(self, tenant: str, limit: int) -> int:
-        """Remove a tenant's expired records and its oldest ended ones beyond `limit` (0: unlimited).
+        """Remove a tenant's expired records and its oldest ended ones beyond `limit` bytes (0: unlimited).
 
         Remove at most `SWEEP_RECORDS`; return their number.
         """
@@ -337,22 +335,15 @@ class JobStore:
         Raises as `create`, and ``other-numbers`` if the result would have other bits.
         """
         require_numbers(f"Job {job.id}", job.numbers, self._numbers)
-        if self._room is not None:
-            self._room.require()
+        self._room.require()
         deadline, priority = _term_fields(terms)
         fields = {"deadline": deadline, "priority": priority, "done": 0, "stage": "queued", "finished": ""}
         moves = {"succeeded": "queued"}
-        limits = {"limit": self._limits.open, "all_limit": self._limits.all_open}
+        limits = {"limit": self.quota.jobs, "all_limit": MAX_JOBS}
         was, is_, _ = self._change(job.id, "reopen", fields, moves, deadline=deadline, priority=priority, **limits)
         if (refusal := self._refusal(is_)) is not None:
             raise refusal
         return (was, is_) == ("succeeded", "queued")
-
-    def transition_counts(self) -> dict[tuple[str, str], int]:
-        """Return the total number of transitions by (kind, entered status)."""
-        counts = self._client.hgetall(lua_scripts.ENTERED)
-        entries = {text(name).partition(":"): int(count) for name, count in counts.items()}
-        return {(kind, status): count for (kind, _, status), count in entries.items()}
 
     def _require_running(self, id_: str, status: str | None) -> None:
         """Raise `Cancelled` unless a script's reply says that the job runs; a job past its deadline fails."""
@@ -364,13 +355,13 @@ class JobStore:
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self._tenant, self._limits.open)
+            return too_many_jobs(self.tenant, self.quota.jobs)
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open)
-        return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
+            return too_many_jobs_overall(MAX_JOBS)
+        return self._room.refusal() if reply == lua_scripts.ROOM else None
 
     def _claim(self, claim: str) -> str:
-        return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)
+        return tenant_key(f"glle:claim:{claim}", self.tenant or DEFAULT)
 
     def _change(
         self, id_: str, action: str, fields: Mapping[str, Any], moves: Mapping[str, str] | None = None, **more: Any

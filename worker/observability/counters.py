@@ -66,8 +66,7 @@ class Counters:
 
     def add(self, *series: str, by: int = 1) -> None:
         """Increment a counter."""
-        with self._lock:
-            self._pending[*series, "n"] = self._pending.get((*series, "n"), 0) + by
+        self._add({(*series, "n"): by})
 
     def observe(self, *series: str, seconds: float) -> None:
         """Add a duration to a histogram."""

@@ -9,8 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.observability.request_context import JOB_ID, REQUEST_ID
-from worker.observability.tracing import trace_id
+from worker.observability.tracing import JOB_ID, REQUEST_ID, trace_id
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 
 if TYPE_CHECKING:

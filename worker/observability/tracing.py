@@ -1,4 +1,6 @@
-"""OpenTelemetry spans: the no-ops of opentelemetry-api until `TRACING.start` sets up the SDK (extra `otel`).
+"""The request's context: the ids of request and job, and the trace, which a task carries to its worker.
+
+OpenTelemetry spans are the no-ops of opentelemetry-api until `TRACING.start` sets up the SDK (extra `otel`).
 
 The standard OTEL_* variables set the collector, the sampling and the service name. A work-horse exports its spans at
 the end of its task, because its process ends then.
@@ -7,6 +9,8 @@ the end of its task, because its process ends then.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from opentelemetry.context import Context
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, Tracer
 
-
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+REQUEST_MS: ContextVar[int] = ContextVar("request_ms", default=0)  # begin of the request, ms since 1970; 0: unknown
+JOB_ID: ContextVar[str] = ContextVar("job_id", default="")
 PROPAGATOR = TraceContextTextMapPropagator()  # W3C headers: traceparent, tracestate
 HORSE_SECONDS = 1.0  # time limit of a work-horse's export
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -145,3 +151,24 @@ def _dot_names(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 TRACING = Tracing()  # of this process
+
+
+def task_metadata() -> dict[str, str]:
+    """Return the request id and the W3C trace headers for a task that is enqueued now."""
+    metadata: dict[str, str] = {}
+    if request := REQUEST_ID.get():
+        metadata["request_id"] = request
+    PROPAGATOR.inject(metadata)
+    return metadata
+
+
+@contextmanager
+def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
+    """Give log lines and enqueued tasks the ids of a job and of the request in `task_metadata`."""
+    request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
+    job_token = JOB_ID.set(job)
+    try:
+        yield
+    finally:
+        JOB_ID.reset(job_token)
+        REQUEST_ID.reset(request_token)

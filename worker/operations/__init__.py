@@ -1,4 +1,4 @@
-"""Operations: health checks, doctor, embedded Redis servers, backups.
+"""Operations: health checks, embedded Redis servers, backups.
 
 May import every package of `worker`. Start with `health`.
 """

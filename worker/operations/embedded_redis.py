@@ -38,7 +38,7 @@ class EmbeddedRedis:
         self.process: subprocess.Popen[bytes] | None = None
         # A restart keeps port and password, so the clients' URL stays valid.
         self._password = secrets.token_hex(16)
-        self._port = _free_port()
+        self._port = free_port()
 
     @property
     def url(self) -> str:
@@ -131,7 +131,8 @@ def cache_server(settings: Settings) -> EmbeddedRedis:
     return EmbeddedRedis(Path(settings.data_dir) / "cache", options)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

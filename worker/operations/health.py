@@ -16,10 +16,11 @@ from rq.rate_limit import RateLimitRegistry
 
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import stream_state
-from worker.jobs.rq_types import QUEUES, fetch_tasks, open_queue
+from worker.jobs.queue import fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
+from worker.records.job import QUEUES
 from worker.storage import free_space
-from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
+from worker.storage.free_space import DISK_REMEDY, disk_refusal, free_bytes, nearest_existing, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,6 @@ DRAWS = "draws"  # name of the requests for single draws, among the queues
 FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
 PROBE_SECONDS = 1.0  # between two writes to a disk, because /readyz is public and each write is synchronised
 
-DISK_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 UNKNOWN = "unknown"  # for facts that a managed server does not report
 
 State = Literal["ok", "warning", "problem"]

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class SweepResult:
-    """Numbers of index entries that were expired or deserted, and of removed objects."""
+    """Numbers of removed objects: of expired results, and others that no record or index entry names."""
 
     expired: int = 0
-    deserted: int = 0
-    removed: int = 0
+    unreferenced: int = 0
 
 
 def sweep(stores: Stores, objects: ResultStore, *, age: float = ORPHAN_SECONDS) -> SweepResult:
@@ -33,20 +32,20 @@ def sweep(stores: Stores, objects: ResultStore, *, age: float = ORPHAN_SECONDS) 
     ``store-unavailable``; the next sweep goes on.
     """
     started = time.time()
-    result, named = SweepResult(), set()
+    result, expired, named = SweepResult(), set[str](), set[str]()
     old = set(_paths_before(stores, RESULTS, started - age))  # before the index is read
     for subject in objects.index.subjects():
         entries = dict(objects.index.of(subject))
-        expired = [key for key, stored in entries.items() if stored.until <= started]
+        late = [key for key, stored in entries.items() if stored.until <= started]
         is_deserted = not (stores.posteriors.exists(subject) or stores.datasets.exists(subject))
         deserted = [key for key in entries if is_deserted and path_of(subject, key) in old]
-        objects.index.drop(subject, [*expired, *deserted])
-        result.expired += len(expired)
-        result.deserted += len(set(deserted).difference(expired))
-        named |= {path_of(subject, key) for key in set(entries).difference(expired, deserted)}
+        objects.index.drop(subject, [*late, *deserted])
+        expired |= {path_of(subject, key) for key in late}
+        named |= {path_of(subject, key) for key in set(entries).difference(late, deserted)}
     for path in sorted(old - named):
         objects.bucket.remove(path)
-        result.removed += 1
+        result.expired += path in expired
+        result.unreferenced += path not in expired
     objects.index.finish_sweep(started)
     return result
 

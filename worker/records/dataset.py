@@ -6,15 +6,16 @@ import hashlib
 import json
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pydantic.dataclasses
 
 from worker.records.ids import DEFAULT
-from worker.records.stored_file import StoredFile
+from worker.records.stored_file import STORED, StoredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -64,7 +65,7 @@ class Table:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Dataset:
     """Record of a data set; `id` derives from `sha256`, the digest of its content.
 
@@ -89,12 +90,6 @@ class Dataset:
     has_ids: bool = False
     stored: dict[str, StoredFile] = field(default_factory=dict)
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the data set of a stored dictionary."""
-        stored = {name: StoredFile(**file) for name, file in fields.get("stored", {}).items()}
-        return cls(**{**fields, "stored": stored})
-
     @property
     def files(self) -> dict[str, StoredFile]:
         """The files by path."""
@@ -106,11 +101,17 @@ class Dataset:
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
 
-class Content:
-    """SHA-256 of a data set's content, updated with its values in C order.
+def content_digest(
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    names: list[str] | None,
+    extras: Mapping[str, Array],
+    values: Iterable[bytes | memoryview],
+) -> str:
+    """Return the SHA-256 of a data set's content.
 
-    The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`.
-    Numeric labels whose bytes could also be text add their dtype, and so do ids.
+    It covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`. Numeric labels
+    whose bytes could also be text add their dtype, and so do ids.
 
     Parameters
     ----------
@@ -122,29 +123,20 @@ class Content:
         Of the d features, or None.
     extras
         Arrays beside the values, in the order of `EXTRAS`.
+    values
+        Their bytes in C order, in parts.
 
     """
-
-    def __init__(
-        self, shape: tuple[int, int], dtype: np.dtype[Any], names: list[str] | None, extras: Mapping[str, Array]
-    ) -> None:
-        ids = extras.get("ids")
-        head: list[Any] = [*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]
-        if _may_be_text(extras.get("labels")):
-            head.append({"labels": "<f8"})
-        self._extras = extras
-        self._hasher = hashlib.sha256(json.dumps(head).encode())
-
-    def add(self, values: bytes | memoryview) -> None:
-        """Add the next bytes of the values."""
-        self._hasher.update(values)
-
-    def digest(self) -> str:
-        """Return the digest of all values."""
-        hasher = self._hasher.copy()
-        for name, extra in self._extras.items():
-            hasher.update(name.encode() + extra.tobytes())
-        return hasher.hexdigest()
+    ids = extras.get("ids")
+    head: list[Any] = [*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]
+    if _may_be_text(extras.get("labels")):
+        head.append({"labels": "<f8"})
+    hasher = hashlib.sha256(json.dumps(head).encode())
+    for part in values:
+        hasher.update(part)
+    for name, extra in extras.items():
+        hasher.update(name.encode() + extra.tobytes())
+    return hasher.hexdigest()
 
 
 def _may_be_text(labels: Array | None) -> bool:

@@ -56,13 +56,6 @@ def place_of(key: str) -> tuple[str, str]:
     return group, index
 
 
-def keys_of_group(group: str) -> list[str]:
-    """Return the keys of the draws of a lane group."""
-    stream, number, scale, source, align = group.removeprefix(versioned_key(f"{LANE_GROUP}:")).rsplit(":", 4)
-    first = LANES * int(number)
-    return [versioned_key(f"{DRAW}:{stream}:{first + lane}:{scale}:{source}:{align}") for lane in range(LANES)]
-
-
 def batch_end(keys: Sequence[DrawAddress], start: int, stop: int, nbytes: int) -> int:
     """Return the end of the draws before `stop` that are read together from `start`: some 1 MB, whole lane groups.
 

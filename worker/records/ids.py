@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGEST = 32  # hex digits: 128 bits, no collision by chance
-MAX_ID = 64  # characters; with a suffix an id is a file name, of which systems allow 255
 KEY_PREFIX = "glle"  # of a bearer key: <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # tenant of requests without a key
@@ -41,11 +40,6 @@ def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
 def posterior_id(dataset: str, spec: dict[str, Any], numbers: str) -> str:
     """Return the id of a data set's posterior under a full specification and a numerics version."""
     return "post_" + digest(dataset, spec, numbers)
-
-
-def is_id(text: str, prefix: str) -> bool:
-    """Return whether a text of a request may be an id with this prefix, and so become a file name."""
-    return text.startswith(prefix) and len(text) <= MAX_ID and text[len(prefix) :].isalnum() and text.isascii()
 
 
 def new_job_id() -> str:

@@ -6,25 +6,21 @@ highest priority.
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import pydantic.dataclasses
 
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
 from worker.base.versions import MEMBER, check_schema, unreadable
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
-from worker.records.sharding import PartsSharding
+from worker.records.sharding import PartsSharding, Sharding  # noqa: TC001 # pydantic reads the annotation
 
 if TYPE_CHECKING:
-    from worker.records.sharding import Sharding
-
     Array = np.ndarray[Any, np.dtype[Any]]
 
 Kind = Literal[
@@ -49,14 +45,8 @@ Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "f
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
 PARTS = "parts"  # field: the shards of an analysis
 OPEN = ("queued", "running", "cancelling")
-SHORT_SECONDS = 2.0  # expected duration of the longest interactive task
-
-FIELDS = (
-    "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
-    "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", IS_INLINE, PARTS, MEMBER,
-)  # fmt: skip
-
+INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues of tasks: of some seconds, and of others
+QUEUES = (INTERACTIVE, BATCH)
 
 # A fit below all of these took less than two seconds on one core, also for noise without a manifold.
 QUICK_POINTS = 2000
@@ -104,9 +94,9 @@ def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job.
+    """One job, whose fields pydantic converts from the text of a Redis hash.
 
     Parameters
     ----------
@@ -127,7 +117,7 @@ class Job:
     numbers
         Numerics version of the result.
     queue
-        Queue of its tasks (`worker.jobs.rq_types.QUEUES`).
+        Queue of its tasks (`QUEUES`).
     is_inline
         Whether the points of `inline` came with the request and are in the record, without a stored data set.
     parts
@@ -142,18 +132,18 @@ class Job:
     total: int
     stage: str
     created: str
-    started: str | None
-    finished: str | None
-    posterior: str | None
+    started: str | None = None
+    finished: str | None = None
+    posterior: str | None = None
     spec: dict[str, Any]
-    error: Problem | None
+    error: Problem | None = None
     round: int
     touched: int
-    sequence: int
+    sequence: int = 0
     since: int
     base: int
-    deadline: int | None
-    priority: Priority
+    deadline: int | None = None
+    priority: Priority = "batch"
     tenant: str
     numbers: str
     queue: str
@@ -213,6 +203,9 @@ def job_key(id_: str) -> str:
     return f"glle:job:{id_}"
 
 
+FIELDS = (*(item.name for item in fields(Job)), MEMBER)
+
+
 def job_of(values: list[Any]) -> Job | None:
     """Parse the `FIELDS` of a Redis hash; None without a record.
 
@@ -222,56 +215,25 @@ def job_of(values: list[Any]) -> Job | None:
         As `worker.base.versions.check_schema`.
 
     """
-    record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}
+    record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw}
     if "id" not in record:
         return None
+    name = f"The record of job {record['id']}"
+    record = check_schema(name, record)
     try:
-        return _read(check_schema(f"The record of job {record['id']}", record))
+        spec, error, parts = (json.loads(record.get(member, "null")) for member in ("spec", "error", PARTS))
+        parsed = {"error": error and Problem.from_dict(error), PARTS: parts}
+        # Absent until the job changes.
+        return Job(**{"since": record["touched"], "base": record["done"], **record, "spec": spec, **parsed})
     except (ValueError, KeyError, TypeError) as error:
-        raise unreadable(f"The record of job {record['id']}") from error
-
-
-def _read(record: dict[str, Any]) -> Job:
-    if record["kind"] not in get_args(Kind) or record["status"] not in get_args(Status):
-        raise ValueError(record)
-    return Job(
-        id=record["id"],
-        kind=record["kind"],
-        status=record["status"],
-        done=int(record["done"]),
-        total=int(record["total"]),
-        stage=record["stage"],
-        created=record["created"],
-        started=record.get("started"),
-        finished=record.get("finished") or None,
-        posterior=record.get("posterior"),
-        spec=json.loads(record["spec"]),
-        error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
-        round=int(record["round"]),
-        touched=int(record["touched"]),
-        sequence=int(record.get("sequence", 0)),  # absent until it changes
-        since=int(record.get("since", record["touched"])),
-        base=int(record.get("base", record["done"])),
-        deadline=int(record["deadline"]) if record.get("deadline") else None,
-        priority="interactive" if record.get("priority") == "interactive" else "batch",
-        tenant=record["tenant"],
-        numbers=record["numbers"],
-        queue=record["queue"],
-        is_inline=bool(record.get(IS_INLINE)),
-        parts=PartsSharding.from_json(record[PARTS]) if PARTS in record else None,
-    )
+        raise unreadable(name) from error
 
 
 def inline_fields(points: Array | None) -> dict[str, str]:
-    """Return the fields for the points (m, d) of a request, compressed and as text, because records are text."""
-    if points is None:
-        return {}
-    buffer = io.BytesIO()
-    np.save(buffer, points, allow_pickle=False)
-    return {POINTS: base64.b64encode(zlib.compress(buffer.getvalue())).decode(), IS_INLINE: "1"}
+    """Return the fields for the points (m, d) of a request."""
+    return {} if points is None else {POINTS: json.dumps(points.tolist()), IS_INLINE: "1"}
 
 
 def inline_points(raw: bytes | str) -> Array:
     """Return the points of a record, (m, d)."""
-    array: Array = np.load(io.BytesIO(zlib.decompress(base64.b64decode(raw))), allow_pickle=False)
-    return array
+    return np.array(json.loads(raw), np.float64)

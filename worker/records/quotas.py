@@ -22,38 +22,21 @@ RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors al
 MAX_RECORD = 2 * RECORD_BYTES  # bytes of the record of an imported posterior
 
 ALL = "*"  # instead of a tenant
-_LIMIT = re.compile(r"(?:(jobs|requests|records|posteriors):(?=[0-9]{1,18}$)|bytes:)(.{1,18})")
+_LIMIT = re.compile(r"(?:(jobs|requests|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of data sets, open jobs, requests per minute, records of ended jobs, posteriors; 0: no limit."""
+    """Bytes of data sets, open jobs, requests per minute, bytes of ended jobs' records, posteriors; 0: no limit.
+
+    Of the records of ended jobs the oldest are removed first.
+    """
 
     bytes: int = 0
     jobs: int = 0
     requests: int = 0
-    records: int = 10_000
+    records: int = 64 * 2**20  # some 35,000 records
     posteriors: int = 10_000
-
-
-@dataclass(frozen=True)
-class JobLimits:
-    """Limits of jobs; 0: no limit.
-
-    Parameters
-    ----------
-    open
-        Open jobs of the tenant.
-    all_open
-        Open jobs of all tenants.
-    ended
-        Records of ended jobs of the tenant; the oldest are removed first.
-
-    """
-
-    open: int = 0
-    all_open: int = 0
-    ended: int = 0
 
 
 class Quotas:
@@ -92,7 +75,7 @@ def _limits(text: str) -> dict[str, int]:
     """Return limits such as ``jobs:20,bytes:5GB``; none if one cannot be read."""
     matches = [_LIMIT.fullmatch(limit) for limit in text.split(",")]
     try:
-        return {match[1] or "bytes": parse_size(match[2]) for match in matches if match} if all(matches) else {}
+        return {match[1] or match[2]: parse_size(match[3]) for match in matches if match} if all(matches) else {}
     except ValueError:
         return {}
 

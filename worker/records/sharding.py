@@ -1,17 +1,14 @@
 """Shards of a job: consecutive parts, each cached under an address of its content, so that any worker may make it.
 
-The parts of a draws job are draws (`worker.records.draws`); those of an analysis are blocks of resamples or refits.
+The parts of a draws job are draws (`worker.records.draws`); those of an analysis are parts of resamples.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, Self
-
-from worker.base.versions import versioned_key
-from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +16,6 @@ if TYPE_CHECKING:
 # Of work in one shard at most, so that jobs interleave; four resamples may take longer.
 SHARD_SECONDS = 2.0
 MAX_SHARDS = 500  # of a job; each is a task of RQ, which costs a millisecond to enqueue
-RESAMPLES = "resamples"  # kind of cache keys
-PER_BLOCK = 4  # also the fewest of a stream; a killed worker's successor makes at most one block again
 
 
 class Sharding(Protocol):
@@ -83,45 +78,4 @@ class PartsSharding:
 
     def to_json(self) -> str:
         """Return it as a field of the job's record."""
-        return json.dumps([self.stage, self.sizes, self.per_shard])
-
-    @classmethod
-    def from_json(cls, value: str) -> Self:
-        """Return the inverse of `to_json`."""
-        stage, sizes, per_shard = json.loads(value)
-        return cls(stage, tuple(sizes), per_shard)
-
-
-@dataclass(frozen=True)
-class ResampleBlock:
-    """Address of the resamples first, ..., first + 3 of a stream, within a posterior.
-
-    Parameters
-    ----------
-    stream
-        Number of the stream (`glle_engine.reliability.resamples.Stream`).
-
-    """
-
-    stream: int
-    seed: int
-    number: int
-
-    @property
-    def first(self) -> int:
-        """Its first resample."""
-        return self.number * PER_BLOCK
-
-    def cache_key(self, posterior: str) -> str:
-        """Return its cache key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return versioned_key(f"{RESAMPLES}:{posterior}:{self.stream}:{self.seed}:{self.number}")
-
-
-def resample_blocks(stream: int, seed: int, count: int) -> list[ResampleBlock]:
-    """Return the blocks of the first `count` resamples of a stream; the last one may have more."""
-    return [ResampleBlock(stream, seed, number) for number in range(-(-count // PER_BLOCK))]
-
-
-def resamples_bytes(n: int, p: int, count: int) -> int:
-    """Return the cache bytes of `count` resamples of a stream of n points in p dimensions."""
-    return len(resample_blocks(0, 0, count)) * entry_bytes((PER_BLOCK, n, p))
+        return json.dumps(asdict(self))

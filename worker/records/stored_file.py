@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import ConfigDict
+
+STORED = ConfigDict(extra="forbid")  # of records: a member of another program is not dropped
 ORPHAN_SECONDS = 6 * 3600  # a file may be written so long before a record or the index names it
 
 

@@ -14,11 +14,14 @@ import secrets
 import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal
+
+import pydantic.dataclasses
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX, is_tenant_name
+from worker.records.stored_file import STORED
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class Secret:
     until: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Key:
     """Stored key; `scopes` includes the implied ones, `secrets` the rotated ones until they expire."""
 
@@ -55,14 +58,8 @@ class Key:
     secrets: tuple[Secret, ...]
     tags: list[str] = field(default_factory=list)  # none: keys are not listed by tag
 
-    @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the key of a stored dictionary."""
-        stored = tuple(Secret(**secret) for secret in value["secrets"])
-        return cls(**{**value, "scopes": tuple(value["scopes"]), "secrets": stored})
 
-
-KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key.from_dict, counts=lambda _: {COUNTER: 1})
+KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {COUNTER: 1})
 
 
 class KeyStore:

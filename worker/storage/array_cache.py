@@ -10,42 +10,42 @@ refers to such a separate hash.
 The hashes about a subject, a posterior or a data set, are named `<kind>:<subject>:...`. A deletion finds them by a scan
 of all names, so that a write needs no index: a millisecond for some thousand names.
 
-The tier of an entry is ``cache``, where it may be evicted; ``store``, past the cache, so that a large result does not
-evict everything else; or ``both``. An entry too large for the cache goes to the store in any case. Without a store the
-tier is always ``cache``.
+With a store, entries that are too large for the cache, each or together, go past it, so that they do not evict
+everything else. An entry that takes longer to compute than to read from the store is in both.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import secrets
 from collections import defaultdict
 from contextlib import suppress
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import redis
 
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import versioned_key
 from worker.records.cache_entry import PIECE, Array, Entry, bytes_of, entry_content, pack_entry, parse_entry
-from worker.records.draws import LANE_GROUP, keys_of_group, place_of
+from worker.records.draws import place_of
 from worker.records.ids import text
 from worker.storage.object_store.results import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from worker.connections.loop_commands import LoopCommands
     from worker.observability.counters import Counters
+    from worker.records.draws import DrawAddress
     from worker.storage.object_store.results import ResultStore, StoredObject
 
     Objects = Mapping[str, StoredObject]  # by key
     Fields = list[bytes | None]
 
 T = TypeVar("T")
-Tier = Literal["cache", "store", "both"]
 
 TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
 SCANNED = 1000  # keys of one command
@@ -66,7 +66,7 @@ class ArrayCache:
     ttl
         Lifetime of an entry in seconds, if space allows.
     counts
-        Counters of hits and misses, or None.
+        Counters of hits and misses.
     objects
         The store; None: the cache alone.
 
@@ -78,7 +78,7 @@ class ArrayCache:
         *,
         budget: int,
         ttl: int,
-        counts: Counters | None = None,
+        counts: Counters,
         objects: ResultStore | None = None,
     ) -> None:
         self.client = client
@@ -110,20 +110,21 @@ class ArrayCache:
         """Return whether the cache takes so many bytes, of one entry or of entries that are read together."""
         return nbytes <= self.budget // 2
 
-    def tier_by_size(self, nbytes: int) -> Tier:
-        """Return the tier of entries that are read together; `nbytes` is their total."""
-        return "cache" if self.objects is None or self.fits(nbytes) else "store"
+    def put(
+        self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array], *, together: int = 0, seconds: float = 0.0
+    ) -> None:
+        """Write an entry that took `seconds` to compute; otherwise as `put_many`."""
+        self.put_many({key: Entry(meta, dict(arrays))}, together=together, seconds=seconds)
 
-    def tier_by_cost(self, seconds: float, nbytes: int) -> Tier:
-        """Return the tier of an entry that took `seconds` to compute."""
-        return "both" if self.objects is not None and self.objects.worth_keeping(seconds, nbytes) else "cache"
+    def put_many(self, entries: Mapping[str, Entry], *, together: int = 0, seconds: float = 0.0) -> None:
+        """Write entries to the cache, to the store, or to both.
 
-    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array], tier: Tier = "cache") -> None:
-        """Write an entry; raises as `put_many`."""
-        self.put_many({key: Entry(meta, dict(arrays))}, tier)
-
-    def put_many(self, entries: Mapping[str, Entry], tier: Tier = "cache") -> None:
-        """Write entries to their tier.
+        Parameters
+        ----------
+        together
+            Bytes of all entries that are read together with these.
+        seconds
+            Time that each took to compute.
 
         Raises
         ------
@@ -138,16 +139,17 @@ class ArrayCache:
                 self.check_size(entry.nbytes, key)
             self._write(entries)
             return
-        stored = {key: entry for key, entry in entries.items() if tier == "store" or not self.fits(entry.nbytes)}
+        stored = {key: entry for key, entry in entries.items() if not self.fits(max(together, entry.nbytes))}
         cached = {key: entry for key, entry in entries.items() if key not in stored}
         if stored:
             self.objects.put(stored)
         self._write(cached)
-        if cached and tier == "both":
-            try:
-                self.objects.put(cached, cached=True)
-            except ProblemError as error:
-                log.warning("%s is in the cache alone: %s", ", ".join(cached), error)
+        costly = {key: entry for key, entry in cached.items() if self.objects.worth_keeping(seconds, entry.nbytes)}
+        try:
+            if costly:
+                self.objects.put(costly, cached=True)
+        except ProblemError as error:
+            log.warning("%s is in the cache alone: %s", ", ".join(costly), error)
 
     def get(self, key: str) -> Entry | None:
         """Return an entry, its arrays perhaps read-only, or None if a part is missing."""
@@ -203,18 +205,6 @@ class ArrayCache:
             self.client.unlink(*batch)
         if self.objects is not None:
             self.objects.remove(subject)
-
-    def cached_keys(self, kind: str) -> Iterator[str]:
-        """Yield the keys of the entries of a kind in the cache, perhaps one of them twice."""
-        for raw in self.client.scan_iter(match=versioned_key(f"{kind}:*"), count=SCANNED):
-            name = text(raw)
-            if ":tmp:" in name:  # an unfinished write
-                continue
-            if kind == LANE_GROUP:
-                fields = set(map(text, self.client.hkeys(raw)))
-                yield from (key for key in keys_of_group(name) if f"data:{place_of(key)[1]}" in fields)
-            else:
-                yield name
 
     def close(self) -> None:
         """Close the connections."""
@@ -277,7 +267,7 @@ class ArrayCache:
     def count_reads(self, place: str, hits: int, misses: int) -> None:
         """Count reads of entries in the cache's server or in the store."""
         for outcome, number in (("hit", hits), ("miss", misses)):
-            if self._counts is not None and number:
+            if number:
                 self._counts.add("cache_reads", place, outcome, by=number)
 
     def _read_fields(self, keys: Sequence[str], *names: str) -> dict[str, Fields]:
@@ -338,3 +328,55 @@ class ArrayCache:
     def _hashes_of(self, subject: str) -> Iterator[str]:
         """Yield the names of a subject's hashes, perhaps one of them twice."""
         return map(text, self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED))
+
+
+class DrawCache:
+    """Draws in the cache of all entries; the methods are those of `ArrayCache`.
+
+    `arrays_id` names a posterior's arrays (`PosteriorRecord.arrays_id`).
+    """
+
+    def __init__(self, cache: ArrayCache, commands: LoopCommands) -> None:
+        self._cache = cache
+        self._commands = commands
+
+    async def read(self, arrays_id: str, key: DrawAddress) -> Entry | None:
+        """Return a draw, or None; a thread reads a large one, and looks in the object store."""
+        head, data = await self._commands.call(
+            "HMGET", key.group_key(arrays_id), f"head:{key.index}", f"data:{key.index}"
+        )
+        if head is None and self._cache.objects is None:
+            self._cache.count_reads("server", 0, 1)
+            return None
+        if not head or data is None:
+            return await asyncio.to_thread(self.get, arrays_id, key)
+        self._cache.count_reads("server", 1, 0)
+        return parse_entry(head, data)
+
+    def get(self, arrays_id: str, key: DrawAddress) -> Entry | None:
+        """Return a draw, or None."""
+        return self._cache.get(key.cache_key(arrays_id))
+
+    def get_many(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
+        """Return draws, each as `get` does."""
+        return self._cache.get_many(_cache_keys(arrays_id, keys))
+
+    def heads(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[dict[str, Any] | None]:
+        """Return the metadata of draws, None for a missing one."""
+        return self._cache.heads(_cache_keys(arrays_id, keys))
+
+    def contains(self, arrays_id: str, keys: Sequence[DrawAddress]) -> list[bool]:
+        """Return for each draw whether it is cached."""
+        return self._cache.contains(_cache_keys(arrays_id, keys))
+
+    def put(self, arrays_id: str, draws: Mapping[DrawAddress, Entry], together: int = 0) -> None:
+        """Write draws; raises as `ArrayCache.put_many`."""
+        self._cache.put_many({key.cache_key(arrays_id): entry for key, entry in draws.items()}, together=together)
+
+    def delete(self, arrays_id: str, key: DrawAddress) -> None:
+        """Remove a draw, if it is cached."""
+        self._cache.delete(key.cache_key(arrays_id))
+
+
+def _cache_keys(arrays_id: str, keys: Iterable[DrawAddress]) -> list[str]:
+    return [key.cache_key(arrays_id) for key in keys]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 from dataclasses import replace
@@ -14,7 +13,7 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
-from worker.records.dataset import VALUES, Array, Content, Dataset, Table
+from worker.records.dataset import VALUES, Array, Dataset, Table, content_digest
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
@@ -37,7 +36,7 @@ KIND = RecordKind[Dataset](
     "dataset",
     "data set",
     "Upload it with POST /v1/datasets.",
-    Dataset.from_dict,
+    Dataset,
     counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(file.size for file in dataset.stored.values())},
 )
 
@@ -154,25 +153,27 @@ class DatasetStore(RecordStore[Dataset]):
             raise too_many_bytes(self.tenant, nbytes, stored, self.quota)
 
     def _load(self, id_: str, name: str) -> Array:
-        dataset = self.get(id_)
+        dataset, is_absent = self.get(id_), False
         for _ in range(ATTEMPTS):
             if dataset is None:
                 break
-            with contextlib.suppress(FileNotFoundError, DamagedFileError):
+            try:
                 path = self.files.path(dataset.stored[name])
                 with NPY_HEADER_LOCK:
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+            except (FileNotFoundError, DamagedFileError) as error:
+                is_absent = isinstance(error, FileNotFoundError)
             dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
         if dataset is None:
             raise KIND.not_found(id_)
-        raise refuse(
-            "dataset-damaged",
-            500,
-            f"The stored files of data set {id_} differ from the upload: the disk has lost or changed bits.",
-            "Upload the same data again, which replaces the files under the same id; or restore a backup. Check the "
-            "disk.",
-            dataset=id_,
-        )
+        remedy = "Upload the same data again, which replaces the files under the same id; or restore a backup."
+        if is_absent:
+            detail = f"This process does not find the file of data set {id_}."
+            remedy = f"API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: {remedy}"
+        else:
+            detail = f"The stored files of data set {id_} differ from the upload: the disk has lost or changed bits."
+            remedy += " Check the disk."
+        raise refuse("dataset-damaged", 500, detail, remedy, dataset=id_)
 
 
 def all_points_equal(values: Array) -> bool:
@@ -192,10 +193,8 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
 def _sha256(table: Table) -> str:
     """Return the digest of a table's content, whose values are validated."""
     dtype = _stored_dtype(table)
-    content = Content(table.values.shape, dtype, table.names, table.extras)
-    for block in checked_blocks(table.values, dtype, table.names):
-        content.add(block)
-    return content.digest()
+    blocks = checked_blocks(table.values, dtype, table.names)
+    return content_digest(table.values.shape, dtype, table.names, table.extras, blocks)
 
 
 def _npy(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[bytes | memoryview]) -> Source:

@@ -31,7 +31,7 @@ LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server'
 MAX_RESERVE = 2**28
 HIGH_WATER = 0.8  # share of the queue server's memory
 RETRY_SECONDS = 30
-_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+DISK_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 
 
 def nearest_existing(folder: Path) -> Path:
@@ -62,7 +62,7 @@ def require_room(folder: Path, nbytes: int) -> None:
     if (free := free_bytes(folder)) - nbytes < (reserve := disk_reserve(folder)):
         detail = f"{free:,} bytes are free on the disk of the data folder; {nbytes:,} more would leave less than "
         detail += f"the reserve of {reserve:,}."
-        raise refuse("storage-full", 507, detail, _REMEDY, free=free, needed=nbytes, reserve=reserve)
+        raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
@@ -71,7 +71,7 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
     if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
         return None
     detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
-    return refuse("redis-full", 503, detail, _REMEDY, free=free, least=least)
+    return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=least)
 
 
 def memory_share(info: dict[str, Any]) -> float | None:

@@ -1,35 +1,55 @@
-"""Fitted posteriors: records in the queue's Redis, arrays in the cache."""
+"""Posteriors: records in the queue's Redis, arrays in the cache; of imported ones also files.
+
+An imported posterior is the one thing that no fit can make again, because its data may be elsewhere.
+"""
 
 from __future__ import annotations
 
+import json
+import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pydantic.dataclasses
+import redis
 
 import glle_engine
+from glle_engine.base.errors import StorageError
 from glle_engine.base.spec import FitSpec
+from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, versioned_key
-from worker.records.ids import DEFAULT, DIGEST, content_sha256
+from worker.records.ids import DEFAULT, DIGEST, content_sha256, digest, text
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
-from worker.records.stored_file import StoredFile
+from worker.records.stored_file import STORED, StoredFile
+from worker.storage.object_store.files import DamagedFileError, pieces_of
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import redis
-
+    from worker.base.problems import ProblemError
     from worker.records.cache_entry import Entry
     from worker.storage.array_cache import ArrayCache
+    from worker.storage.object_store.files import ObjectFiles
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 NEIGHBORS = "neighbors"  # of a spec: the data set of given neighbors; absent otherwise, so that other ids stay
+USED = "glle:posteriors:used"  # sorted set of all tenants' posteriors, by the day since 1970 of their last use
+DAY = 86_400
+MAX_NOTED = 2**16  # uses of a day that a process remembers, some megabytes
 IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
+ORIGIN = "import.json"  # member of a file: the tenant, and the identity of the data set
+NAME = "posterior.npz"
+_REMEDY = "Import its file again, which replaces the stored one under the same id; or restore a backup. Check the disk."
+_UNREADABLE = (StorageError, OSError, DamagedFileError)
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class PosteriorRecord:
     """Record of a posterior.
 
@@ -48,7 +68,7 @@ class PosteriorRecord:
     nbytes
         Bytes of the arrays in the cache.
     draw_cost
-        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.cost.drawing.DrawCost`).
+        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.cost.estimate.DrawCost`).
     name, tags
         Labels.
     provenance
@@ -81,12 +101,6 @@ class PosteriorRecord:
     calibration: dict[str, Any] | None = None
     file: StoredFile | None = None
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the record of a stored dictionary."""
-        file = fields.get("file")
-        return cls(**{**fields, "file": file and StoredFile(**file)})
-
     @property
     def files(self) -> dict[str, StoredFile]:
         """The file by its path; none of a fit."""
@@ -102,7 +116,7 @@ class PosteriorRecord:
 
     @property
     def is_imported(self) -> bool:
-        """Whether the arrays are those of a file (`worker.storage.imported_posteriors`), and no fit makes them."""
+        """Whether the arrays are those of a file (`ImportedPosteriors`), and no fit makes them."""
         return IMPORTED in self.provenance
 
     @property
@@ -140,7 +154,7 @@ KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
     "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
-    PosteriorRecord.from_dict,
+    PosteriorRecord,
     counts=lambda record: {
         "posteriors": 1,
         "posterior_bytes": record.nbytes,
@@ -166,6 +180,43 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
         super().__init__(client, KIND)
         self._cache = cache
+        self._used: dict[str, int] = {}  # days of the latest uses that this process has noted
+
+    def get(self, id_: str) -> PosteriorRecord | None:
+        """Return a record, or None; note its use, once a day and process."""
+        record = super().get(id_)
+        if record is not None:
+            self._note_use(id_)
+        return record
+
+    def _note_use(self, id_: str) -> None:
+        today = int(time.time()) // DAY
+        if self._used.get(id_) == today:
+            return
+        if len(self._used) >= MAX_NOTED:
+            self._used.clear()
+        self._used[id_] = today
+        with suppress(redis.ResponseError):  # a full server
+            self._client.zadd(USED, {id_: today}, gt=True)
+
+    def remove_unused(self, days: int) -> list[str]:
+        """Remove the fitted posteriors without name and tags that are unused for some days; return their ids.
+
+        The same request fits one again, under the same id. A posterior whose use is unknown, as after a restored
+        backup, counts as used today.
+        """
+        today = int(time.time()) // DAY
+        if known := [id_ for id_, _ in self.all()]:
+            self._client.zadd(USED, dict.fromkeys(known, today), nx=True)
+        removed = []
+        for id_ in map(text, self._client.zrange(USED, "-inf", today - days, byscore=True)):
+            record = super().get(id_)
+            if record is None:
+                self._client.zrem(USED, id_)
+            elif not (record.is_imported or record.name or record.tags):
+                self.delete(id_)
+                removed.append(id_)
+        return removed
 
     def require_room(self) -> None:
         """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
@@ -205,9 +256,8 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
                 recorded=record.arrays_sha256,
                 found=sha256,
             )
-        tier = self._cache.tier_by_cost(seconds, sum(array.nbytes for array in arrays.values()))
         meta = {"head": head, "sha256": content_sha256({**head, ARRAYS: sha256}, {}), ARRAYS: sha256}
-        self._cache.put(_cache_key(id_), meta, arrays, tier)
+        self._cache.put(_cache_key(id_), meta, arrays, seconds=seconds)
         return sha256
 
     def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:
@@ -264,15 +314,11 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         record = self.get(id_)
         return id_ if record is None else record.arrays_id
 
-    def state(self, id_: str) -> str | None:
-        """Return the `state` of a record, or None."""
-        record = self.get(id_)
-        return None if record is None else record.state
-
     def delete(self, id_: str) -> PosteriorRecord | None:
         """Remove a posterior, its draws and all results; return the record, or None."""
         record = super().delete(id_)
         if record is not None:
+            self._client.zrem(USED, id_)
             self.forget(id_)
         return record
 
@@ -300,3 +346,98 @@ def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
 def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
     """Return the id of the data set of given neighbors, or None."""
     return parameters.get(NEIGHBORS)
+
+
+def imported_id(sha256: str, tenant: str) -> str:
+    """Return the id of a tenant's imported posterior, whose head and arrays have this digest; no fit has such an id."""
+    return "post_" + digest("import", sha256, tenant)
+
+
+def posterior_sha256(posterior: glle_engine.Posterior) -> str:
+    """Return the digest of a posterior's head and arrays."""
+    return content_sha256(posterior.head(), posterior.arrays())
+
+
+def write_posterior(file: IO[bytes], posterior: glle_engine.Posterior, origin: Mapping[str, Any]) -> None:
+    """Write the file of an imported posterior, which `glle_engine.load` reads, to a seekable file."""
+    heads = {"head.json": posterior.head(), ORIGIN: origin}
+    texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
+    encoded = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
+    np.savez(file, allow_pickle=False, **encoded, **posterior.arrays())
+
+
+class ImportedPosteriors:
+    """Files of imported posteriors, `.npz`: head and arrays of a posterior, its tenant, and the identity of its data.
+
+    Parameters
+    ----------
+    files
+        Written by the API, read by the workers.
+
+    """
+
+    def __init__(self, files: ObjectFiles) -> None:
+        self._files = files
+
+    def add(
+        self, posteriors: PosteriorStore, record: PosteriorRecord, file: IO[bytes], size: int, max_bytes: int = 0
+    ) -> tuple[PosteriorRecord, bool]:
+        """Store a file of so many bytes and its record; return the record, and whether it is new.
+
+        The file of an existing one is replaced if it is damaged. `max_bytes` is the quota of the tenant's files.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``, and those of `ObjectFiles.write`.
+
+        """
+        stored = self._files.write_new({NAME: (pieces_of(file), size)})
+        return self._files.publish(
+            posteriors,
+            replace(record, file=stored[NAME]),
+            with_files=lambda old, new: replace(old, file=new.file),
+            max_bytes=max_bytes,
+        )
+
+    def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
+        """Return the posterior of a record; raises ``posterior-damaged``."""
+        assert record.file is not None
+        try:
+            return glle_engine.load(self._files.path(record.file))
+        except _UNREADABLE as error:
+            detail = f"The stored file of the imported posterior {record.id} is missing, or differs from the import."
+            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id) from error
+
+    def origin(self, record: PosteriorRecord) -> dict[str, Any] | None:
+        """Return `tenant` and `dataset`, the identity of the data set; None if the file is missing or damaged."""
+        assert record.file is not None
+        try:
+            with NPY_HEADER_LOCK, np.load(self._files.path(record.file), allow_pickle=False) as content:
+                origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
+        except _UNREADABLE:
+            return None
+        return origin
+
+    def remove(self, record: PosteriorRecord) -> None:
+        """Remove the file of a deleted record."""
+        self._files.remove(record.files)
+
+    def data_not_found(self, record: PosteriorRecord) -> ProblemError:
+        """Return the problem of an imported posterior whose data set is not in this service."""
+        dataset = (self.origin(record) or {}).get("dataset", {})
+        names = dataset.get("names")
+        columns = f" with the features {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
+        return refuse(
+            "dataset-not-found",
+            404,
+            f"Posterior {record.id} was imported, and its data set {record.dataset} is not here: {record.n:,} points,"
+            f" {record.d:,} features, SHA-256 {dataset.get('sha256')}.",
+            f"Upload the same table{columns} by POST /v1/datasets, with its labels, colors and ids if it had them, so"
+            " that the SHA-256 is equal; or use the draws, which need no data.",
+            dataset=record.dataset,
+            sha256=dataset.get("sha256"),
+            n=record.n,
+            d=record.d,
+            names=names,
+        )

@@ -108,7 +108,7 @@ class RecordKind(Generic[R]):
     remedy
         For a missing record.
     parse
-        Makes a record of its dictionary.
+        Makes a record of its members.
     counts
         Returns what a record adds to the usage of its tenant, by counter.
     sets
@@ -119,7 +119,7 @@ class RecordKind(Generic[R]):
     name: str
     title: str
     remedy: str
-    parse: Callable[[dict[str, Any]], R]
+    parse: Callable[..., R]
     counts: Callable[[R], Mapping[str, int]]
     sets: Callable[[R], Sequence[str]] = lambda _: ()
 
@@ -138,7 +138,8 @@ class RecordKind(Generic[R]):
     def not_found(self, id_: str) -> ProblemError:
         """Return the problem of a missing record, such as ``dataset-not-found``."""
         detail = f"There is no {self.title} {id_}."
-        return refuse(f"{self.name}-not-found", 404, detail, self.remedy, **{self.name: id_})
+        remedy = f"{id_} is a job: GET /v1/jobs/{id_} has its links." if id_.startswith("job_") else self.remedy
+        return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
         """Return the key of a set of a tenant's records; without a name, of all."""
@@ -147,7 +148,7 @@ class RecordKind(Generic[R]):
 
 @lru_cache(MAX_PARSED)
 def _parse(kind: RecordKind[Any], id_: str, raw: str | bytes) -> Any:
-    return load_record(f"The record of {kind.title} {id_}", raw, kind.parse)
+    return load_record(f"The record of {kind.title} {id_}", raw, lambda members: kind.parse(**members))
 
 
 class LimitExceededError(Exception):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine.reliability import resamples
-from tests.worker.execution.jobs import fit_job
-from worker.execution import context, tasks
+from glle_engine.reliability import resamples as engine
+from tests.worker.execution.workers import fit_job
+from worker.analyses import resamples
+from worker.execution import tasks
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ def fitted(stores: Stores) -> str:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Stream and first resample of each block that a task makes."""
     blocks: list[tuple[str, int]] = []
-    real = resamples.resample
+    real = engine.resample
 
     def resample_and_record(*arguments: Any, **options: Any) -> Any:
         placed = real(*arguments, **options)
         blocks.append((options["stream"].name, options["first"]))
         return placed
 
-    monkeypatch.setattr(context, "resample", resample_and_record)
+    monkeypatch.setattr(resamples, "resample", resample_and_record)
     return blocks
 
 

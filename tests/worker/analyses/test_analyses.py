@@ -14,9 +14,11 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
-from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.ensemble import ensemble
+from glle_engine.reliability.resamples import STREAMS
+from tests.conftest import error_of
 from tests.worker.analyses.conftest import analysis_job, run_analysis, stored
-from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job
+from tests.worker.execution.workers import SHEET, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
@@ -30,6 +32,7 @@ from worker.analyses.posterior_analyses import (
     TransformSpec,
 )
 from worker.analyses.registry import analysis_of
+from worker.analyses.resamples import PART
 from worker.base.problems import ProblemError
 from worker.execution import context, tasks
 from worker.execution import draws as drawing
@@ -152,23 +155,6 @@ def test_the_first_calibration_stays(stores: Stores, fitted: str) -> None:
     assert other.meta["scale"] != 0.25, "an explicit calibration with other parameters is separate"
 
 
-def test_calibration_is_the_engines(stores: Stores, fitted: str) -> None:
-    """Scale and both spreads equal those of the engine on the same data."""
-    entry = run_analysis(stores, CALIBRATION, fitted)
-    posterior = stores.posteriors.load(fitted)
-    assert posterior is not None
-    data = np.asarray(stores.datasets.values(stores.posteriors.fetch(fitted).dataset))
-    calibration = calibrate(posterior, data, n_half_samples=4, n_draws=8, seed=1)
-    assert {name: entry.meta[name] for name in calibration.to_dict()} == calibration.to_dict()
-    np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
-    np.testing.assert_array_equal(entry.arrays["draw_spread"], calibration.draw_spread)
-
-
-def test_the_order_of_n_neighbors_does_not_matter() -> None:
-    """Order and repetition of n_neighbors change nothing."""
-    assert replace(ADVICE, n_neighbors=(8, 5, 8)) == ADVICE
-
-
 def test_summary_is_the_engines(stores: Stores, fitted: str) -> None:
     """Arrays equal the engine's to the bit, with local trust, quantiles and the notes of the fit."""
     direct = glle_engine.fit(SHEET.X)
@@ -186,16 +172,6 @@ def test_summary_is_the_engines(stores: Stores, fitted: str) -> None:
     assert (entry.meta["count"], entry.meta["first"], entry.meta["scale"]) == (6, 2, 0.5)
 
 
-def test_trust_of_few_points_counts_fewer_neighbors(stores: Stores) -> None:
-    """With fewer than twenty points, local trust uses as many neighbors as possible."""
-    job = fit_job(stores, SHEET.X[:15], n_neighbors=5)
-    tasks.fit(job.id)
-    posterior = stores.posteriors.load(job.subject)
-    assert posterior is not None
-    expected = local_trustworthiness(SHEET.X[:15], posterior.embedding, 7)
-    np.testing.assert_array_equal(run_analysis(stores, SUMMARY, job.subject).arrays["local_trust"], expected)
-
-
 def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws jobs and summaries share cached draws with the same bits."""
     job, spec = draws_job(stores, fitted, count=4, first=2, seed=5, scales=(0.5,))
@@ -210,36 +186,6 @@ def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypat
     alone = run_analysis(stores, SUMMARY, fitted)
     assert indices == [6, 7, 2, 3, 4, 5, 6, 7]
     assert alone.meta == shared.meta, "it contains the digest of all bits"
-
-
-def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
-    """After a flush of the cache a result has the same bits, and the posterior is cached again."""
-    before = {spec.kind: run_analysis(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
-    stores.cache.client.flushall()
-    after = {spec.kind: run_analysis(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
-    assert after == before
-    assert stores.posteriors.load(fitted) is not None
-
-
-def test_a_cached_result_is_not_computed_again(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repeated task with a cached result only records the success."""
-    run_analysis(stores, SUMMARY, fitted)
-    monkeypatch.setattr(SummarySpec, "run", lambda *_: pytest.fail("computed again"))
-    run_analysis(stores, SUMMARY, fitted)
-
-
-def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
-    """A task of an earlier round does nothing; a task of the new round computes the result."""
-    job = analysis_job(stores, RECONSTRUCTIONS, fitted)
-    tasks.analyse(job.id, 0)
-    stores.cache.client.flushall()
-    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
-    key = RECONSTRUCTIONS.cache_key(fitted)
-    tasks.analyse(job.id, 0)
-    assert stores.cache.contains([key]) == [False]
-    tasks.analyse(job.id, 1)
-    assert stores.cache.contains([key]) == [True]
-    assert stores.jobs.fetch(job.id).status == "succeeded"
 
 
 def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,20 +208,6 @@ def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, m
     stores.cache.delete(spec.cache_key(fitted))
     monkeypatch.setattr(posterior_analyses, "EXTENSION_WORK", 0)
     assert run_analysis(stores, spec, fitted).meta == entry.meta
-
-
-@pytest.mark.parametrize("variant", ["constrained", "published"])
-def test_generated_data_are_the_engines(stores: Stores, variant: str) -> None:
-    """Each data set is rebuilt from the weights of its draw."""
-    job = fit_job(stores, variant=variant)
-    tasks.fit(job.id)
-    entry = run_analysis(stores, replace(RECONSTRUCTIONS, source="prior"), job.subject)
-    direct = stores.posteriors.load(job.subject)
-    assert direct is not None
-    assert entry.arrays["data"].shape == (3, N, 3)
-    for data, index in zip(entry.arrays["data"], (2, 3, 4), strict=True):
-        weights = direct.weights(index, seed=5, scale=0.5, source="prior")
-        np.testing.assert_array_equal(data, direct.reconstruct(SHEET.X, weights))
 
 
 def test_advice_is_the_engines(stores: Stores) -> None:
@@ -318,15 +250,6 @@ def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: p
     assert indices == [2, 3, 4, 5, 6, 7]
 
 
-def test_refusal_of_the_engine_is_the_jobs_problem(stores: Stores, fitted: str) -> None:
-    """New points with other features end the job with the engine's problem, a 422."""
-    job = analysis_job(stores, replace(TRANSFORM, dataset=stored(stores, SHEET.X[:, :2])), fitted)
-    tasks.analyse(job.id, 0)
-    failed = stores.jobs.fetch(job.id).error
-    assert failed is not None
-    assert (failed.code, failed.status) == ("invalid-shape", 422)
-
-
 def test_result_that_is_not_finite_is_refused() -> None:
     """NaN is accepted only in the array in which it has a meaning."""
     with pytest.raises(ProblemError, match="data of this reconstructions are not finite"):
@@ -344,7 +267,62 @@ def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, fitted: str)
     stores.posteriors.delete(fitted)
     assert list(stores.cache.client.scan_iter("*")) == []
     tasks.analyse(job.id, 0)
-    failed = stores.jobs.fetch(job.id).error
-    assert failed is not None
+    failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert list(stores.cache.client.scan_iter("*")) == []
+
+
+ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
+
+
+def test_an_ensemble_is_the_engines(stores: Stores, fitted: str) -> None:
+    """Places, spreads of the parts, regions, reliability and calibration equal the engine's to the bit."""
+    direct = glle_engine.fit(SHEET.X)
+    expected = ensemble(direct, SHEET.X, n_draws=8, n_resamples=4)
+    entry = run_analysis(stores, ENSEMBLE, fitted)
+    for name, array in expected.arrays().items():
+        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
+    np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
+    assert entry.meta["regions"] == expected.regions.to_dict()
+    assert entry.meta["reliability"] == expected.reliability.to_dict()
+    assert expected.calibration is not None
+    assert entry.meta["calibration"] == expected.calibration.to_dict()
+    assert (entry.meta["scale"], entry.meta["resamples"]) == (expected.calibration.scale, 4)
+    assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(expected.spread))
+    codes = [note["code"] for note in entry.meta["notes"]]
+    assert codes[: len(expected.reliability.notes)] == [note.code for note in expected.reliability.notes]
+    drawn = direct.summary(8, scale=expected.calibration.scale)
+    np.testing.assert_array_equal(entry.arrays["stability"], drawn.stability)
+    np.testing.assert_array_equal(entry.arrays["eigenvalues"], drawn.eigenvalues)
+
+
+def test_more_resamples_use_those_that_exist(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+    """Each block is made once: another number, other draws and the calibration take the cached ones."""
+    run_analysis(stores, CalibrationSpec(half_samples=8, draws=8), fitted)
+    assert made == [("half-samples", 0), ("half-samples", 4)]
+    run_analysis(stores, replace(ENSEMBLE, resamples=8), fitted)
+    names = [stream.name for stream in STREAMS]
+    assert set(made) == {(name, first) for name in names for first in (0, 4)} | {
+        (names[0], first) for first in range(0, 20, PART)
+    }
+    assert len(made) == len(set(made))
+    before = len(made)
+    run_analysis(stores, replace(ENSEMBLE, resamples=8, count=4), fitted)
+    run_analysis(stores, replace(ENSEMBLE, first=2), fitted)
+    assert len(made) == before
+    run_analysis(stores, replace(ENSEMBLE, seed=1), fitted)
+    assert len(made) == before + len(STREAMS)
+
+
+def test_a_posterior_without_resamples_says_so(stores: Stores) -> None:
+    """The note has the reason; a posterior with an ensemble has no such note."""
+    job = fit_job(stores, variant="published")
+    tasks.fit(job.id)
+    draws = SummarySpec(count=4, first=0, seed=0, scale=1.0, source="posterior")
+    (message,) = [
+        note["message"]
+        for note in run_analysis(stores, draws, job.subject).meta["notes"]
+        if note["code"] == "spread-of-draws"
+    ]
+    assert "draws alone" in message
+    assert "constrained" in message

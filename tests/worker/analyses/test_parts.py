@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import asdict, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +18,19 @@ from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import SEEDS, STREAMS, resample
 from tests.conftest import in_turn, until
-from tests.worker.execution.jobs import SHEET
-from tests.worker.execution.workers import horses, is_running, worker
+from tests.worker.execution.workers import SHEET, worker
+from worker.analyses import resamples
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
-from worker.analyses.spread import PART, SpreadSpec
-from worker.execution import context, process_guard, tasks
-from worker.execution.rq_worker import TaskJob
-from worker.jobs.recovery import STALE_SECONDS
-from worker.jobs.rq_types import BATCH, QUEUES, SERIALIZER
+from worker.analyses.resamples import PART, SpreadSpec, part_ranges
+from worker.execution import process_guard, tasks
+from worker.execution.worker import TaskJob
+from worker.jobs.queue import SERIALIZER, STALE_SECONDS
 from worker.records.ids import text
-from worker.records.sharding import PER_BLOCK, PartsSharding
+from worker.records.job import BATCH, QUEUES
+from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -46,19 +43,15 @@ if TYPE_CHECKING:
 
 MADE = "test:made"  # list of "worker block" in the queue's Redis; the worker is the pid of its forking process
 RECORDING = f"""
-import os, time, redis, worker.execution.context as context
-real, most = context.resample, {{most}}
+import os, time, redis, worker.analyses.resamples as resamples
+real = resamples.resample
 def resample(*arguments, **options):
     client = redis.Redis.from_url(os.environ["GLLE_REDIS_URL"])
-    mine = str(os.getppid())
-    if sum(made.decode().split()[0] == mine for made in client.lrange("{MADE}", 0, -1)) >= most:
-        client.set("{MADE}:hanging", f"{{{{options['stream'].number}}}}:{{{{options['first']}}}}")
-        time.sleep(600)
     time.sleep(0.1)  # so that no worker makes all blocks
     placed = real(*arguments, **options)
-    client.rpush("{MADE}", f"{{{{mine}}}} {{{{options['stream'].number}}}}:{{{{options['first']}}}}")
+    client.rpush("{MADE}", f"{{os.getppid()}} {{options['stream'].number}}:{{options['first']}}")
     return placed
-context.resample = resample
+resamples.resample = resample
 """
 ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=8)
 BLOCKS = [f"{stream.number}:{first}" for stream in STREAMS for first in (0, 4)]
@@ -130,28 +123,24 @@ def expected(resamples: int) -> Ensemble:
     return ensemble(glle_engine.fit(SHEET.X), SHEET.X, n_draws=8, n_resamples=resamples)
 
 
-def test_parts_are_the_engines(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
-    """Each block is made once, by the task of its shard, and the result has the engine's bits."""
-    job = shared_job(stores, ENSEMBLE, fitted)
-    names = run_all(stores, job)
-    assert names[0] == "-r0-s0", "the first shard reads the posterior before others begin"
-    assert sorted(names[:-1]) == [f"-r0-s{shard}" for shard in range(len(BLOCKS))]
-    assert names[-1] == "-r0", "the analysis is the last task"
-    assert len(made) - len(set(made)) == 0
-    assert {first for name, first in made if name == STREAMS[2].name} == {0, 4}
-    check_bits(result(stores, job), expected(8))
+def test_parts_are_the_engines_and_counted(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+    """Each block is made once, by the task of its shard, and counted; the result has the engine's bits.
 
-
-def test_progress_counts_resamples(stores: Stores, fitted: str) -> None:
-    """While parts are made, the job counts resamples of all shards; it ends with its last task alone."""
+    The first shard reads the posterior before others begin. The analysis is the last task, and alone ends the job.
+    """
     job = shared_job(stores, ENSEMBLE, fitted)
-    seen = []
+    seen, names = [], list[str]()
     while (now := stores.jobs.fetch(job.id)).is_open:
         seen.append((now.status, now.stage, now.done, now.total))
-        assert run_all(stores, job, 1)
-    total = PER_BLOCK * len(BLOCKS)
+        names += run_all(stores, job, 1)
+    assert (names[0], names[-1]) == ("-r0-s0", "-r0")
+    assert sorted(names[:-1]) == [f"-r0-s{shard}" for shard in range(len(BLOCKS))]
+    assert len(made) == len(set(made))
+    assert {first for name, first in made if name == STREAMS[2].name} == {0, 4}
+    check_bits(result(stores, job), expected(8))
+    total = PART * len(BLOCKS)
     assert seen[0] == ("queued", "queued", 0, ENSEMBLE.total)
-    assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PER_BLOCK)]
+    assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PART)]
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done, ended.total) == ("succeeded", ENSEMBLE.total, ENSEMBLE.total)
 
@@ -166,15 +155,15 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
 
     def record(id_: str, round_: int, shard: int, count: int) -> Job | None:
         counts.append(count)
-        cached = stores.cache.contains([block.cache_key(arrays_id) for _, block in ENSEMBLE.blocks()])
-        assert count < PER_BLOCK or cached[shard]
+        missing = [found.missing(stores.cache.contains, 8) for found in ENSEMBLE.resamples_of(arrays_id)]
+        assert count < PART or range(4 * (shard % 2), 4 * (shard % 2) + 4) not in missing[shard // 2]
         return advance(id_, round_, shard, count)
 
     arrays_id = stores.posteriors.fetch(fitted).arrays_id
     monkeypatch.setattr(stores.jobs, "advance", record)
     tasks.draw(job.id, 0, 0)
     assert {1, 3} < set(counts)
-    assert counts[-1] == PER_BLOCK
+    assert counts[-1] == PART
 
 
 def test_a_killed_task_loses_no_part(
@@ -185,7 +174,7 @@ def test_a_killed_task_loses_no_part(
     class KilledError(BaseException):
         """The end of the process."""
 
-    recording: Any = vars(context)["resample"]
+    recording: Any = vars(resamples)["resample"]
 
     def killing(*arguments: Any, **options: Any) -> Any:
         if len(made) == 2:
@@ -194,7 +183,7 @@ def test_a_killed_task_loses_no_part(
 
     job = shared_job(stores, ENSEMBLE, fitted, per_shard=3)
     with monkeypatch.context() as patched:
-        patched.setattr(context, "resample", killing)
+        patched.setattr(resamples, "resample", killing)
         with pytest.raises(KilledError):
             tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).status == "running"
@@ -207,7 +196,7 @@ def test_a_killed_task_loses_no_part(
 def silent(stores: Stores, job: Job) -> Job:
     """Repair a job as one that has been silent for long."""
     now = stores.jobs.fetch(job.id)
-    return stores.recovery.repair(replace(now, touched=now.touched - int(1000 * STALE_SECONDS) - 1))
+    return stores.queue.repair(replace(now, touched=now.touched - int(1000 * STALE_SECONDS) - 1))
 
 
 def test_lost_tasks_are_enqueued_again(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
@@ -240,7 +229,7 @@ def test_a_cancelled_job_stops_its_parts(
     """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
     job = shared_job(stores, ENSEMBLE, fitted)
-    recording, calls = vars(context)["resample"], list[int]()
+    recording, calls = vars(resamples)["resample"], list[int]()
 
     def cancelling(*arguments: Any, **options: Any) -> Any:
         def report(*progress: Any) -> None:
@@ -252,7 +241,7 @@ def test_a_cancelled_job_stops_its_parts(
         on_progress = options["on_progress"]
         return recording(*arguments, **{**options, "on_progress": report})
 
-    monkeypatch.setattr(context, "resample", cancelling)
+    monkeypatch.setattr(resamples, "resample", cancelling)
     run_all(stores, job)
     assert (len(calls), made) == (2, [])
     assert stores.jobs.fetch(job.id).status == "cancelled"
@@ -271,7 +260,7 @@ def test_a_part_that_fails_ends_the_job(
     job = shared_job(stores, ENSEMBLE, fitted)
     run_all(stores, job, 1)
     with monkeypatch.context() as patched:
-        patched.setattr(context, "resample", fail)
+        patched.setattr(resamples, "resample", fail)
         run_all(stores, job, 1)
     failed = stores.jobs.fetch(job.id)
     assert failed.status == "failed"
@@ -280,20 +269,6 @@ def test_a_part_that_fails_ends_the_job(
     run_all(stores, job)
     assert len(made) == before
     assert stores.jobs.fetch(job.id).error == failed.error
-
-
-def test_a_result_that_was_evicted_is_made_again(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
-    """A further round has the same shards; blocks that stayed are not made again."""
-    job = shared_job(stores, ENSEMBLE, fitted)
-    run_all(stores, job)
-    before, digest = len(made), result(stores, job).meta["sha256"]
-    stores.cache.client.delete(ENSEMBLE.cache_key(fitted))
-    assert stores.jobs.reopen(job)
-    again = stores.jobs.fetch(job.id)
-    stores.queue.enqueue(again)
-    assert run_all(stores, again)[0] == "-r1-s0"
-    assert len(made) == before
-    assert result(stores, again).meta["sha256"] == digest
 
 
 @pytest.mark.parametrize("name", ["pca", "alle"])
@@ -322,11 +297,6 @@ def test_a_spread_in_parts_is_the_engines(stores: Stores, name: str) -> None:
     assert entry.meta["figures"] == direct.figures
 
 
-def parent(pid: int) -> int:
-    """Return the pid of the parent of a process."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def by_worker(stores: Stores) -> dict[str, list[str]]:
     """Return the blocks by the worker that made them."""
     blocks: dict[str, list[str]] = {}
@@ -338,7 +308,7 @@ def by_worker(stores: Stores) -> dict[str, list[str]]:
 
 def blocks_of(spec: SummarySpec) -> set[str]:
     """Return the names of the blocks of a summary."""
-    return {f"{stream.number}:{block.first}" for stream, block in spec.blocks()}
+    return {f"{stream.number}:{indices.start}" for stream in STREAMS for indices in part_ranges(spec.resamples)}
 
 
 def flat(blocks: dict[str, list[str]]) -> list[str]:
@@ -349,8 +319,8 @@ def flat(blocks: dict[str, list[str]]) -> list[str]:
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_two_workers_make_the_blocks(stores: Stores, fitted: str, settings: Settings) -> None:
     """Both make blocks of one summary, each block is made once, and the result has the engine's bits."""
-    spec, program = replace(ENSEMBLE, resamples=12), RECORDING.format(most=1000)
-    with worker(settings, "first", program), worker(settings, "second", program):
+    spec = replace(ENSEMBLE, resamples=12)
+    with worker(settings, "first", RECORDING), worker(settings, "second", RECORDING):
         until(lambda: stores.queue.live_workers() == 2)
         job = shared_job(stores, spec, fitted)
         until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
@@ -359,31 +329,6 @@ def test_two_workers_make_the_blocks(stores: Stores, fitted: str, settings: Sett
     assert len(flat(blocks)) == len(set(flat(blocks)))
     # The calibration makes the last two blocks of its half-samples in the last task.
     assert set(flat(blocks)) == {*blocks_of(spec), "0:12", "0:16"}
-    check_bits(result(stores, job), expected(12))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_another_worker_makes_the_block_of_a_killed_one(stores: Stores, fitted: str, settings: Settings) -> None:
-    """After kill -9 in the middle of a block the other worker makes it, and the bits are the same."""
-    spec = replace(ENSEMBLE, resamples=12)
-    with (
-        worker(settings, "first", RECORDING.format(most=1)) as first,
-        worker(settings, "second", RECORDING.format(most=1000)),
-    ):
-        until(lambda: stores.queue.live_workers() == 2)
-        job = shared_job(stores, spec, fitted)
-        until(lambda: stores.client.exists(f"{MADE}:hanging"))
-        hanging = text(stores.client.get(f"{MADE}:hanging"))
-        (horse,) = horses(first.pid)
-        killed = parent(horse)
-        os.kill(first.pid, signal.SIGKILL)
-        until(lambda: not is_running(horse))
-        assert hanging not in flat(by_worker(stores))
-        until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
-    blocks = by_worker(stores)
-    assert len(blocks.pop(str(killed))) == 1
-    assert hanging in flat(blocks)
     check_bits(result(stores, job), expected(12))
 
 

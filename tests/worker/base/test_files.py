@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine.base import npz
+from glle_engine.posterior import npz
 from worker.base.files import make_folder, sync_folder, temporary
 from worker.base.settings import Settings
 from worker.operations.embedded_redis import queue_server
@@ -111,34 +111,25 @@ def _deployment(root: Path) -> Iterator[Stores]:
 
 
 def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
-    """Record, name, values and labels are on the device when the calls return."""
+    """Record, name, values and labels, and a deletion, are on the device when the calls return.
+
+    A saved posterior has the old or the new content, although its name may be on the device first.
+    """
     with _deployment(disk.root) as before:
+        deleted, _ = before.datasets.add(replace(TABLE, values=X + 1))
+        os.sync()
+        assert before.datasets.delete(deleted.id)
         dataset = before.datasets.rename(before.datasets.add(TABLE)[0].id, {"name": "sheet"})
+        npz.save(disk.root / "posterior.npz", {"version": 1}, {"X": X})
+        sync_folder(disk.root)
         with disk.after_power_cut() as root, _deployment(root) as after:
+            assert after.datasets.get(deleted.id) is None
             assert after.datasets.get(dataset.id) == dataset
             np.testing.assert_array_equal(after.datasets.values(dataset.id), X)
             assert after.datasets.load_extras(dataset)["labels"].tolist() == ["a"] * 50
-
-
-def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:
-    """A deletion is on the device before its response, 204."""
-    with _deployment(disk.root) as before:
-        dataset, _ = before.datasets.add(TABLE)
-        os.sync()
-        assert before.datasets.delete(dataset.id)
-        with disk.after_power_cut() as root, _deployment(root) as after:
-            assert after.datasets.get(dataset.id) is None
-
-
-def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
-    """The file has the old or the new content, although its name may be on the device first."""
-    path = disk.root / "posterior.npz"
-    npz.save(path, {"version": 1}, {"X": X})
-    sync_folder(disk.root)
-    with disk.after_power_cut() as root:
-        head, arrays = npz.load(root / "posterior.npz")
-        assert head == {"version": 1}
-        np.testing.assert_array_equal(arrays["X"], X)
+            head, arrays = npz.load(root / "posterior.npz")
+            assert head == {"version": 1}
+            np.testing.assert_array_equal(arrays["X"], X)
 
 
 class Trace:

@@ -10,17 +10,17 @@ import pytest
 
 from glle_engine import NUMBERS, FitSpec
 from service.submission.idempotency import create_job_once
+from tests.conftest import refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
-from worker.base.problems import ProblemError
 from worker.base.versions import SCHEMA
 from worker.execution import tasks
-from worker.jobs.rq_types import BATCH
 from worker.jobs.store import job_key
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 from worker.records.ids import digest, posterior_id
+from worker.records.job import BATCH
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS
 
@@ -137,9 +137,7 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
     put_with_schema(stores, kind, schema)
     before = stored_record(stores, kind)
     for reader in READERS[kind]:
-        with pytest.raises(ProblemError) as refused:
-            reader(stores)
-        problem = refused.value.problem
+        problem = refusal(reader, stores)
         assert (problem.code, problem.status) == ("other-schema", 503)
         assert f"has schema {schema}" in problem.detail
         assert "docs/how-to/upgrades.md" in problem.remedy
@@ -153,18 +151,15 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
 def test_damaged_records_are_refused(stores: Stores, kind: str, raw: str) -> None:
     """A damaged record gives a problem, not an internal error."""
     put(stores, kind, raw)
-    with pytest.raises(ProblemError) as refused:
-        READERS[kind][0](stores)
-    assert (refused.value.problem.code, refused.value.problem.status) == ("record-unreadable", 500)
+    problem = refusal(READERS[kind][0], stores)
+    assert (problem.code, problem.status) == ("record-unreadable", 500)
 
 
 @pytest.mark.parametrize("fields", [{"kind": "divination"}, {"status": "asleep"}, {"done": "some"}, {"spec": "{"}])
 def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, str]) -> None:
     """An unknown kind, status or number is refused."""
     put(stores, "job", json.dumps({**RECORDS["job"], "format": SCHEMA, **fields}))
-    with pytest.raises(ProblemError) as refused:
-        stores.jobs.get("job_1")
-    assert refused.value.problem.code == "record-unreadable"
+    assert refusal(stores.jobs.get, "job_1").code == "record-unreadable"
 
 
 def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,50 +196,28 @@ def test_ids_are_stable(tmp_path: Path, stores: Stores) -> None:
     assert calibration == f"v{SCHEMA}:result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
 
 
-def test_a_job_of_other_numbers_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker refuses it, so that an id never has two results."""
+@pytest.mark.parametrize("subject", ["job", "posterior", "analysis"])
+def test_a_posterior_of_other_numbers_is_not_drawn_from(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, subject: str
+) -> None:
+    """A worker refuses such a job, posterior or analysis after an upgrade, so that an id never has two results."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
-    stores.client.hset(job_key(job.id), "numbers", "9.9.9")
-    tasks.fit(job.id)
+    if subject == "posterior":
+        record = {**RECORDS["posterior"], "format": SCHEMA, "provenance": {"numbers": "9.9.9", ARRAYS: "0" * 64}}
+        put(stores, "posterior", json.dumps(record))
+    spec = CalibrationSpec(engine="9.9.9") if subject == "analysis" else CalibrationSpec()
+    job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
+    if subject == "job":
+        stores.client.hset(job_key(job.id), "numbers", "9.9.9")
+    tasks.analyse(job.id, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.status) == ("failed", "other-numbers", 409)
-
-
-def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evicted one is neither fitted again nor summarized under its id."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    put(
-        stores,
-        "posterior",
-        json.dumps({**RECORDS["posterior"], "format": SCHEMA, "provenance": {"numbers": "9.9.9", ARRAYS: "0" * 64}}),
-    )
-    job, _ = stores.jobs.create(
-        kind="calibration", claim="c", posterior="post_1", spec=CalibrationSpec().to_dict(), total=1
-    )
-    tasks.analyse(job.id, 0)
-    ended = stores.jobs.fetch(job.id)
-    assert ended.error is not None
-    assert ended.error.code == "other-numbers"
-    assert "Posterior post_1" in ended.error.detail
-
-
-def test_an_analysis_of_other_numbers_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An evicted embedding of earlier numbers is not computed again after an upgrade."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    spec = CalibrationSpec(engine="9.9.9")
-    job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
-    tasks.analyse(job.id, 0)
-    ended = stores.jobs.fetch(job.id)
-    assert ended.error is not None
     assert ended.error.details == {"numbers": "9.9.9", "own": NUMBERS}
 
 
 def test_a_result_of_other_numbers_is_not_recomputed(stores: Stores) -> None:
     """A succeeded job with an evicted result stays unchanged if its bits are not available."""
     put(stores, "job", json.dumps({**RECORDS["job"], "format": SCHEMA, "numbers": "9.9.9"}))
-    with pytest.raises(ProblemError) as refused:
-        stores.jobs.reopen(stores.jobs.fetch("job_1"))
-    assert refused.value.problem.code == "other-numbers"
+    assert refusal(lambda: stores.jobs.reopen(stores.jobs.fetch("job_1"))).code == "other-numbers"
     assert stores.jobs.fetch("job_1").status == "succeeded"

@@ -10,8 +10,8 @@ import redis
 
 from worker.base.settings import Settings
 from worker.connections import clients
-from worker.connections.circuit_breaker import CircuitBreaker, CircuitOpenError
 from worker.connections.loop_commands import LoopCommands
+from worker.connections.retry import CircuitBreaker, CircuitOpenError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def commands(settings: Settings, seconds: float = 5.0) -> LoopCommands:
     """Return the commands of a cache's server."""
-    return LoopCommands(clients.subscriber("cache", settings), CircuitBreaker(seconds), seconds)
+    return LoopCommands(
+        clients.subscriber(settings.cache_url, "GLLE_CACHE_URL"), CircuitBreaker(seconds, "GLLE_CACHE_URL"), seconds
+    )
 
 
 def run(loop_commands: LoopCommands, work: Callable[[], Awaitable[Any]]) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.worker.execution.jobs import fit_job
+from tests.worker.execution.workers import fit_job
 from worker.execution import tasks
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 import glle_engine
 from glle_engine import NUMBERS
 from glle_engine.posterior.fingerprint import PINNED
-from tests.worker.execution.jobs import draws_job, fit_job
+from tests.conftest import error_of
+from tests.worker.execution.workers import draws_job, fit_job
 from worker.base.settings import Settings, SettingsError
-from worker.base.versions import numbers_of, versioned_key
+from worker.base.versions import numbers_of
 from worker.execution import tasks, worker
 from worker.execution.draws import store_draws
 from worker.records.draws import DrawAddress
@@ -77,8 +78,7 @@ def test_results_of_other_bits_have_other_numbers(stores: Stores, with_other_bit
     drawing, _ = draws_job(stores, record.id, count=3)
     tasks.draw(drawing.id, 0, 0)
     for id_ in (again.id, drawing.id):
-        error = stores.jobs.fetch(id_).error
-        assert error is not None
+        error = error_of(stores, id_)
         assert (error.code, error.details) == ("other-numbers", {"numbers": numbers, "own": NUMBERS})
 
 
@@ -104,37 +104,14 @@ def test_a_fit_with_other_bits_is_refused_under_the_old_id(
     stores.cache.client.flushall()
     job, _ = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    error = stores.jobs.fetch(job.id).error
-    assert error is not None
+    error = error_of(stores, job.id)
     assert (error.code, error.status) == ("other-bits", 409)
     assert f"DELETE /v1/posteriors/{fitted}" in error.remedy
     assert stores.posteriors.load(fitted) is None
     again = fit_job(stores)
     tasks.fit(again.id)
-    error = stores.jobs.fetch(again.id).error
-    assert error is not None
+    error = error_of(stores, again.id)
     assert error.code == "other-bits"
-
-
-def test_draws_of_a_fit_with_other_bits_have_other_keys(
-    stores: Stores, fitted: str, request: pytest.FixtureRequest
-) -> None:
-    """After a deletion and a new fit of the same id, old draws and arrays are not used."""
-    job, spec = draws_job(stores, fitted, count=1)
-    tasks.draw(job.id, 0, 0)
-    before = stores.posteriors.fetch(fitted)
-    key = spec.key(0)
-    assert stores.draws.contains(before.arrays_id, [key]) == [True]
-    request.getfixturevalue("other_bits")
-    stores.posteriors.delete(before.id)
-    is_cached = stores.draws.contains(before.arrays_id, [key])
-    again = fit_job(stores)
-    tasks.fit(again.id)
-    after = stores.posteriors.fetch(fitted)
-    assert is_cached == [False]
-    assert key.group_key(after.arrays_id) != key.group_key(before.arrays_id)
-    assert stores.posteriors.load(fitted, before.arrays_sha256) is None
-    assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
 
 
 def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) -> None:
@@ -146,23 +123,6 @@ def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) 
     assert stores.posteriors.arrays(other_record) is None
     assert stores.posteriors.entry_sha256(other_record) is None
     assert stores.posteriors.load(fitted, "0" * 64) is None
-    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
-
-
-def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
-    """It fits again, as after an eviction, and caches the recorded arrays."""
-    record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
-    key = versioned_key(f"posterior:{fitted}")
-    entry = stores.cache.get(key)
-    assert posterior is not None
-    assert entry is not None
-    others = {name: array + 1 if array.dtype.kind == "f" else array for name, array in entry.arrays.items()}
-    stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
-    job, spec = draws_job(stores, fitted, count=1)
-    tasks.draw(job.id, 0, 0)
-    draw = stores.draws.get(record.arrays_id, spec.key(0))
-    assert draw is not None
-    assert draw.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
 
 

@@ -6,24 +6,23 @@ import asyncio
 import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
 
 import glle_engine
 from glle_engine import manifolds
-from service.submission.draw_requests import requested_draw
+from service.submission.waiting import requested_draw
 from tests.conftest import until
-from tests.worker.execution.jobs import enqueued_fit
-from tests.worker.execution.workers import children, worker
+from tests.worker.execution.workers import children, enqueued_fit, worker
 from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
 from worker.execution.draws import make_draws
 from worker.execution.sampler import ResidentPosteriors, SamplerLoop
-from worker.jobs.draw_stream import DrawBatch, DrawRequest, DrawStream
+from worker.jobs.draw_stream import MAX_SENT_BYTES, DrawBatch, DrawRequest, DrawStream
 from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
@@ -47,13 +46,24 @@ def fitted(stores: Stores, n: int) -> PosteriorRecord:
     return stores.posteriors.fetch(job.subject)
 
 
-def requested(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: float = 20.0) -> list[Entry | None]:
-    """Request draws at the same time; return them."""
+Outcome: TypeAlias = "Entry | BaseException | None"
 
-    async def run() -> list[Entry | None]:
-        return await asyncio.gather(*(requested_draw(stores, record, key, wait) for key in keys))
+
+def outcomes(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: float = 20.0) -> list[Outcome]:
+    """Request draws at the same time; return them, or their errors."""
+
+    async def run() -> list[Outcome]:
+        requests = (requested_draw(stores, record, key, wait) for key in keys)
+        return await asyncio.gather(*requests, return_exceptions=True)
 
     return asyncio.run(run())
+
+
+def requested(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float = 20.0) -> list[Outcome]:
+    """Request a draw; return it."""
+    (outcome,) = found = outcomes(stores, record, key, wait=wait)
+    assert not isinstance(outcome, BaseException), outcome
+    return found
 
 
 def cached(stores: Stores, record: PosteriorRecord, key: DrawAddress) -> Entry | None:
@@ -86,17 +96,21 @@ def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, Posterio
 
 
 def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
-    """Concurrent requests with several seeds and scales return the engine's draws; their lane groups are cached."""
+    """Concurrent requests with several seeds and scales return the engine's draws; their lane groups are cached.
+
+    A scale beyond the range of float64 fails its request, and not those that are drawn with it.
+    """
     _, record = resident
     posterior = stores.posteriors.load(record.id)
     assert posterior is not None
-    keys = [key(6), key(1, seed=3), key(2, scale=0.5), key(6), key(70)]
-    for entry, wanted in zip(requested(stores, record, *keys), keys, strict=True):
-        assert entry is not None
+    keys = [key(6), key(1, seed=3), key(2, scale=0.5), key(6), key(70), key(2, scale=1e300)]
+    *entries, failed = outcomes(stores, record, *keys)
+    assert isinstance(failed, ProblemError)
+    for entry, wanted in zip(entries, keys, strict=False):
+        assert not isinstance(entry, BaseException | None)
         direct = posterior.draw(wanted.index, seed=wanted.seed, scale=wanted.scale)
         assert entry.arrays["embedding"].tobytes() == direct.embedding.tobytes()
-    (alone,) = requested(stores, record, key(9, seed=8))
-    assert alone is not None
+    assert requested(stores, record, key(9, seed=8)) != [None]
     until(lambda: all(cached(stores, record, key(index, seed=8)) for index in (8, 9, 10, 11)))
     assert not any(job for _, job in stores.jobs.iterate(kind="draws")), "a request is no job"
     until(lambda: ("sampler_draws", "drawn") in stores.counts.read()[0])
@@ -121,23 +135,23 @@ def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, 
     assert sampler_of(pid) != first
 
 
-def test_an_evicted_posterior_makes_a_request_a_job(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
-    """A request whose posterior must be fitted again is answered by None, so that a job fits it."""
-    _, record = resident
-    stores.cache.client.flushall()
-    assert requested(stores, record, key(0)) == [None]
-
-
-def test_a_deleted_posterior_refuses_its_requests(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
-    """The sampler finds no record; a posterior that it keeps in memory leaves no draws behind."""
-    _, record = resident
-    assert requested(stores, record, key(0))[0] is not None
+def test_requests_for_lost_posteriors(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
+    """Those of a deleted one are refused, and leave no draws of the copy in memory; an evicted one is a job's work."""
+    pid, record = resident
+    indices = count(0, 4)
+    assert requested(stores, record, key(next(indices))) != [None]
     stores.posteriors.delete(record.id)
-    with suppress(ProblemError):  # the sampler may have removed the draw before the request read it
-        requested(stores, record, key(4))
+
+    def is_refused() -> bool:
+        (outcome,) = outcomes(stores, record, key(next(indices)))
+        return isinstance(outcome, ProblemError) and "There is no posterior" in outcome.problem.detail
+
+    until(is_refused)  # the draws of the copy in memory are removed after their answer
     until(lambda: not list(stores.cache.client.scan_iter(match="*lanes:*")))
-    with pytest.raises(ProblemError, match="There is no posterior"):
-        requested(stores, record, key(8))
+    evicted = fitted(stores, N + 1)
+    stores.cache.client.flushall()
+    assert requested(stores, evicted, key(0)) == [None]
+    assert sampler_of(pid)
 
 
 def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,11 +179,11 @@ def test_a_draw_without_convergence_refuses_only_itself(stores: Stores, monkeypa
     assert outcomes[1][1].code == "no-convergence"
 
 
-@pytest.mark.parametrize("together", [0, sampler.TOGETHER_BYTES])
-def test_requested_draws_are_published_before_large_others_are_cached(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, together: int
+@pytest.mark.parametrize("is_small", [True, False])
+def test_answers_without_the_draws_wait_for_the_cache(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, *, is_small: bool
 ) -> None:
-    """Small ones are cached with them; a request for one of them, sent meanwhile, makes no second draw."""
+    """Those that carry small draws do not; a request for another draw of the lane group makes no second draw."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
     loop = SamplerLoop(stores, "here", bytearray(1))
     group = [key(index) for index in range(4)]
@@ -184,79 +198,67 @@ def test_requested_draws_are_published_before_large_others_are_cached(
         assert outcome == "drawn"
         published.append(([key.index for key in batch.keys], stores.draws.contains(batch.arrays_id, group)))
 
-    monkeypatch.setattr(sampler, "TOGETHER_BYTES", together)
+    monkeypatch.setattr(sampler, "MAX_SENT_BYTES", MAX_SENT_BYTES if is_small else 0)
     monkeypatch.setattr(sampler, "make_draws", make)
     monkeypatch.setattr(DrawStream, "finish", publish)
     monkeypatch.setattr(SamplerLoop, "_posterior", lambda *_: posterior)
-    monkeypatch.setattr(type(stores.posteriors), "exists", lambda *_: True)
     with loop._writer:
         for wanted in ([key(2), key(1)], [key(0), key(3)], [key(4)]):
             loop._draw(batch_of(*wanted))
     assert [set(keys) for keys in made] == [set(group), {key(index) for index in range(4, 8)}]
-    first, *later = published
-    assert first == (([2, 1], [True] * 4) if together else ([2, 1], [False, True, True, False]))
-    assert later == [([0, 3], [True] * 4), ([4], [True] * 4)]
+    assert published == [([2, 1], [not is_small] * 4), ([0, 3], [True] * 4), ([4], [True] * 4)]
 
 
-def test_a_draw_that_fails_refuses_only_itself(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
-    """A scale beyond the range of float64 fails its request, and not those that are drawn with it."""
-    _, record = resident
+def test_a_full_lane_group_is_drawn_before_further_requests_are_read(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests are read while the next lane group has room, and never more than some time of work in hand."""
+    loop = SamplerLoop(stores, "here", bytearray(1))
+    reads: list[int] = []
 
-    async def run() -> list[Entry | BaseException | None]:
-        keys = [key(0, seed=50), key(4, seed=50, scale=1e300), key(8, seed=50)]
-        requests = (requested_draw(stores, record, each, 20.0) for each in keys)
-        return await asyncio.gather(*requests, return_exceptions=True)
+    def read(_: DrawStream, count: int, __: float) -> list[DrawRequest]:
+        reads.append(count)
+        return []
 
-    first, failed, last = asyncio.run(run())
-    assert isinstance(failed, ProblemError)
-    for entry in (first, last):
-        assert not isinstance(entry, BaseException | None)
-        assert np.isfinite(entry.arrays["embedding"]).all()
+    monkeypatch.setattr(DrawStream, "read", read)
+    names = "aaab"
+    loop._ahead = 8
+    loop._waiting = [DrawRequest("s", str(at), f"{name} x p a", key(at), {}) for at, name in enumerate(names)]
+    loop._read()
+    loop._waiting.append(DrawRequest("s", "4", "a x p a", key(4), {}))
+    loop._read()
+    assert reads == [8]
+    loop._waiting = [DrawRequest("s", str(at), f"{at} x p a", key(at), {}) for at in range(8)]
+    loop._read()
+    assert reads == [8]
 
 
-def test_a_request_that_ends_samplers_is_refused(stores: Stores, settings: Settings) -> None:
-    """A draw that kills its process gets a problem after three attempts; requests beside it are answered."""
-    poison = """
-import os, signal
+def test_a_request_that_ends_samplers_is_refused(stores: Stores, settings: Settings, tmp_path: Path) -> None:
+    """A draw that kills its process gets a problem after three attempts; requests beside it are answered.
+
+    A sampler that hangs in a draw is killed, and its successor answers the request.
+    """
+    program = f"""
+import os, pathlib, signal, time
 from worker.execution import sampler
-real = sampler.make_draws
+sampler.HUNG_SECONDS = 0.5
+real, once = sampler.make_draws, pathlib.Path({str(tmp_path / "hung")!r})
 def make(posterior, keys):
     if any(key.seed == 666 for key in keys):
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(posterior, keys)
-sampler.make_draws = make
-"""
-    with worker(settings, "poisoned", poison):
-        record = fitted(stores, N)
-
-        async def run() -> list[Entry | BaseException | None]:
-            keys = [key(0, seed=666), key(1, seed=5), key(2, seed=6)]
-            requests = (requested_draw(stores, record, each, 60.0) for each in keys)
-            return await asyncio.gather(*requests, return_exceptions=True)
-
-        failed, *others = asyncio.run(run())
-        assert isinstance(failed, ProblemError)
-        assert failed.problem.code == "draw-ends-worker"
-        assert all(not isinstance(entry, BaseException | None) for entry in others)
-
-
-def test_a_hung_sampler_is_replaced(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """A sampler that hangs in a draw is killed, and its successor answers the request."""
-    hang = f"""
-import pathlib, time
-from worker.execution import sampler
-sampler.HUNG_SECONDS = 2.0
-real, once = sampler.make_draws, pathlib.Path({str(tmp_path / "hung")!r})
-def make(posterior, keys):
-    if not once.exists():
+    if any(key.seed == 777 for key in keys) and not once.exists():
         once.touch()
         time.sleep(600)
     return real(posterior, keys)
 sampler.make_draws = make
 """
-    with worker(settings, "hanging", hang):
+    with worker(settings, "poisoned", program):
         record = fitted(stores, N)
-        assert requested(stores, record, key(0), wait=60.0)[0] is not None
+        failed, *others = outcomes(stores, record, key(0, seed=666), key(1, seed=5), key(2, seed=6), wait=60.0)
+        assert isinstance(failed, ProblemError)
+        assert failed.problem.code == "draw-ends-worker"
+        assert all(not isinstance(entry, BaseException | None) for entry in others)
+        assert requested(stores, record, key(0, seed=777), wait=60.0) != [None]
     assert (tmp_path / "hung").exists()
 
 
@@ -276,7 +278,7 @@ def test_a_lost_signal_is_repeated(stores: Stores, settings: Settings) -> None:
     losing = """
 import signal
 from rq.utils import now
-from worker.execution.rq_worker import TaskWorker
+from worker.execution.worker import TaskWorker
 def lose(worker, *_):
     worker._shutdown_requested_date = now()
     signal.signal(signal.SIGTERM, worker.request_force_stop)
@@ -288,8 +290,8 @@ TaskWorker.request_stop = lose
         assert process.wait(20) == 0
 
 
-def test_resident_posteriors_have_a_bound() -> None:
-    """The posteriors that were used last stay."""
+def test_resident_posteriors_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The posteriors that were used last stay, until they are idle."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 100, seed=0).X)
     residents = ResidentPosteriors(1000)
     for name in ("a:1", "b:1"):
@@ -299,6 +301,11 @@ def test_resident_posteriors_have_a_bound() -> None:
     assert [residents.get(name) is not None for name in ("a:1", "b:1", "c:1")] == [True, False, True]
     residents.keep("large:1", posterior, 10**6)
     assert [residents.get(name) is not None for name in ("a:1", "c:1", "large:1")] == [False, False, True]
+    residents.drop_idle()
+    assert residents.get("large:1") is posterior
+    monkeypatch.setattr("worker.execution.sampler.IDLE_SECONDS", -1.0)
+    residents.drop_idle()
+    assert residents.get("large:1") is None
 
 
 def test_a_sampler_that_grows_is_replaced(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

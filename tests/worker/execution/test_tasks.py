@@ -17,10 +17,10 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec
 from glle_engine.base.errors import OutOfRangeError
-from tests.conftest import in_turn
-from tests.worker.execution.jobs import SHEET, N, draws_job, fit_job, raiser
+from tests.conftest import error_of, in_turn
+from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
 from worker.execution import context, draws, tasks
-from worker.jobs.rq_types import INTERACTIVE
+from worker.records.job import INTERACTIVE
 from worker.storage.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
@@ -52,12 +52,21 @@ def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
 
 
 def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> None:
-    """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics."""
-    job, spec = draws_job(stores, fitted, count=5, first=729)
-    for shard in range(spec.shards):
+    """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics.
+
+    The other shards wait until the first has cached the posterior; a repeated first shard enqueues nothing twice.
+    """
+    job, spec = draws_job(stores, fitted, count=22, first=729)
+    names = [f"{job.id}-r0-s{shard}" for shard in range(spec.shards)]
+    stores.queue.enqueue(job)
+    assert in_turn(stores) == names[:1]
+    for _ in range(2):
+        tasks.draw(job.id, 0, 0)
+        assert in_turn(stores) == names
+    for shard in range(1, spec.shards):
         tasks.draw(job.id, 0, shard)
     ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 5)
+    assert (spec.shards, ended.status, ended.done) == (6, "succeeded", 22)
     direct = glle_engine.fit(SHEET.X)
     for key in spec.draws():
         entry = stores.draws.get(stores.posteriors.arrays_id(fitted), key)
@@ -68,32 +77,21 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
         assert entry.meta["diagnostics"] == draw.diagnostics
 
 
-def test_the_first_shard_enqueues_the_others_once(stores: Stores, fitted: str) -> None:
-    """The others wait until the posterior is cached; a repeated first shard enqueues nothing twice."""
-    job, spec = draws_job(stores, fitted, count=22)
-    assert spec.shards == 6
-    names = [f"{job.id}-r0-s{shard}" for shard in range(6)]
-    stores.queue.enqueue(job)
-    assert in_turn(stores) == names[:1]
-    for _ in range(2):
-        tasks.draw(job.id, 0, 0)
-        assert in_turn(stores) == names
-    for shard in range(1, 6):
-        tasks.draw(job.id, 0, shard)
-    ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 22)
-
-
-def test_a_repeated_shard_draws_only_missing_draws(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_further_round_draws_what_is_missing(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, *, is_flushed: bool
 ) -> None:
-    """Cached draws are not computed again; evicted ones get the same bits."""
-    job, spec = draws_job(stores, fitted, count=8)
-    for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
-    arrays_id, (first, second, *_) = stores.posteriors.arrays_id(fitted), spec.shard_keys(0)
-    before = stores.draws.get(arrays_id, second)
-    stores.draws.delete(arrays_id, second)
+    """Cached draws are not computed again; evicted ones get the same bits, also if the posterior is fitted again.
+
+    A task of an earlier round does nothing.
+    """
+    job, spec = draws_job(stores, fitted, count=4)
+    tasks.draw(job.id, 0, 0)
+    arrays_id, keys = stores.posteriors.arrays_id(fitted), spec.shard_keys(0)
+    before = stores.draws.get(arrays_id, keys[1])
+    if is_flushed:
+        stores.cache.client.flushall()
+    stores.draws.delete(arrays_id, keys[1])
     indices: list[int] = []
 
     def draw_and_record(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -101,57 +99,38 @@ def test_a_repeated_shard_draws_only_missing_draws(
         return draws.make_draws(posterior, keys)
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_record)
-    ended = stores.jobs.fetch(job.id)
-    assert stores.jobs.reopen(ended)
-    tasks.draw(job.id, 1, 0)
-    after = stores.draws.get(arrays_id, second)
-    assert indices == [1]
-    assert before is not None
-    assert after is not None
-    np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
-    assert stores.draws.contains(arrays_id, [first]) == [True]
-
-
-def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
-    """After a flush of the cache a draw has the same bits, and the arrays are cached again."""
-    job, spec = draws_job(stores, fitted, count=1)
-    tasks.draw(job.id, 0, 0)
-    arrays_id, key = stores.posteriors.arrays_id(fitted), spec.key(0)
-    before = stores.draws.get(arrays_id, key)
-    stores.cache.client.flushall()
-    assert stores.posteriors.load(fitted) is None
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
+    tasks.draw(job.id, 0, 0)
+    assert (stores.jobs.fetch(job.id).done, indices) == (0, [])
     tasks.draw(job.id, 1, 0)
-    after = stores.draws.get(arrays_id, key)
+    after = stores.draws.get(arrays_id, keys[1])
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
+    assert indices == ([0, 1, 2, 3] if is_flushed else [1])
     assert stores.posteriors.load(fitted) is not None
 
 
-def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> None:
-    """A disconnected graph is a 422 that names the smallest k that connects."""
-    two = np.vstack([SHEET.X, SHEET.X + 100.0])
-    job = fit_job(stores, two, n_neighbors=5, disconnected="error")
+@pytest.mark.parametrize(
+    ("values", "parameters", "problem"),
+    [
+        (np.vstack([SHEET.X, SHEET.X + 100.0]), {"n_neighbors": 5, "disconnected": "error"}, "disconnected-graph"),
+        (SHEET.X, {"search": "approximate"}, "missing-library"),  # the remedy names the extra
+    ],
+)
+def test_refusal_of_the_engine_ends_the_job_with_its_problem(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, values: Any, parameters: dict[str, Any], problem: str
+) -> None:
+    """A disconnected graph, and a missing library for approximate search, are a 422 with a remedy."""
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    job = fit_job(stores, values, **parameters)
     tasks.fit(job.id)
     failed = stores.jobs.fetch(job.id)
-    assert failed.status == "failed"
     assert failed.error is not None
-    assert (failed.error.code, failed.error.status) == ("disconnected-graph", 422)
+    assert (failed.status, failed.error.code, failed.error.status) == ("failed", problem, 422)
+    assert ("glle[ann]" in failed.error.remedy) == (problem == "missing-library")
     assert failed.error.remedy
     assert stores.posteriors.get(job.subject) is None
-
-
-def test_a_worker_without_faiss_names_the_extra(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing library for approximate search is a 422 that names the extra."""
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    job = fit_job(stores, search="approximate")
-    tasks.fit(job.id)
-    failed = stores.jobs.fetch(job.id)
-    assert failed.error is not None
-    assert (failed.status, failed.error.code, failed.error.status) == ("failed", "missing-library", 422)
-    assert "glle[ann]" in failed.error.remedy
-    assert failed.error.details == {"library": "faiss", "extra": "ann"}
 
 
 @pytest.mark.parametrize(
@@ -170,8 +149,7 @@ def test_errors_are_recorded(
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
-    failed = stores.jobs.fetch(job.id).error
-    assert failed is not None
+    failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == (code, status)
     assert failed.remedy
 
@@ -228,17 +206,8 @@ def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch)
     assert stages == ["waiting for a server"] * 2
 
 
-def test_a_cancelled_job_is_not_started(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task of a cancelled job does nothing."""
-    job = fit_job(stores)
-    stores.jobs.cancel(job.id)
-    monkeypatch.setattr(glle_engine, "fit", lambda *_, **__: pytest.fail("started"))
-    tasks.fit(job.id)
-    assert stores.jobs.fetch(job.id).status == "cancelled"
-
-
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fit checks for a cancellation between its blocks of work."""
+    """The fit checks for a cancellation between its blocks of work; the task of a cancelled job does not begin."""
     job = fit_job(stores)
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     stages: list[str] = []
@@ -253,6 +222,7 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(stores.jobs, "progress", cancel_at_second)
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
+    tasks.fit(job.id)
     assert len(stages) == 2
     assert stores.posteriors.get(job.subject) is None
 
@@ -310,8 +280,7 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) 
     job, _ = draws_job(stores, fitted, count=1)
     stores.posteriors.delete(fitted)
     tasks.draw(job.id, 0, 0)
-    failed = stores.jobs.fetch(job.id).error
-    assert failed is not None
+    failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert stores.posteriors.get(fitted) is None
     assert list(stores.posteriors.newest()) == []
@@ -335,47 +304,32 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
     assert stores.posteriors.calibration(fitted) is None
 
 
-def at_the_last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, event: Callable[[], object]) -> None:
-    """Call `event` when a fit caches its arrays, after its last check of the job."""
-    real = PosteriorStore.cache
+@pytest.mark.parametrize("event", ["deleted", "cancelled"])
+def test_a_fit_ended_at_the_last_moment_leaves_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """A data set deleted during its first fit takes the posterior along; a job cancelled meanwhile records none.
 
-    def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> None:
-        real(store, id_, posterior, seconds)
-        event()
+    Both happen when the fit caches its arrays, after its last check of the job.
+    """
+    job, real = fit_job(stores), PosteriorStore.cache
+
+    def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> str:
+        sha256 = real(store, id_, posterior, seconds)
+        if event == "deleted":
+            stores.datasets.delete(str(job.dataset))
+        else:
+            stores.jobs.cancel(job.id)
+        return sha256
 
     monkeypatch.setattr(PosteriorStore, "cache", cache)
-
-
-def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set deleted during its first fit takes the posterior along."""
-    job = fit_job(stores)
-    at_the_last_moment(stores, monkeypatch, lambda: stores.datasets.delete(str(job.dataset)))
     tasks.fit(job.id)
-    failed = stores.jobs.fetch(job.id).error
-    assert failed is not None
-    assert failed.code == "dataset-not-found"
+    ended = stores.jobs.fetch(job.id)
+    found = (ended.status, ended.error and ended.error.code)
+    assert found == (("failed", "dataset-not-found") if event == "deleted" else ("cancelled", None))
     assert list(stores.posteriors.newest()) == []
     assert stores.posteriors.of_dataset(str(job.dataset)) == []
     assert list(stores.cache.client.scan_iter("*")) == []
-
-
-def test_a_fit_cancelled_at_the_last_moment_records_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job cancelled by the deletion of its posterior does not record it again."""
-    job = fit_job(stores)
-    at_the_last_moment(stores, monkeypatch, lambda: stores.jobs.cancel(job.id))
-    tasks.fit(job.id)
-    assert stores.jobs.fetch(job.id).status == "cancelled"
-    assert stores.posteriors.get(job.subject) is None
-    assert list(stores.cache.client.scan_iter("*")) == []
-
-
-def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
-    """A shard of an earlier round does nothing."""
-    job, _ = draws_job(stores, fitted, count=1)
-    tasks.draw(job.id, 0, 0)
-    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
-    tasks.draw(job.id, 0, 0)
-    assert stores.jobs.fetch(job.id).done == 0
 
 
 class KilledError(BaseException):
@@ -413,23 +367,6 @@ def test_a_killed_task_is_repeated_completely(
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done) == ("succeeded", 42)
     assert all(stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())))
-
-
-def test_a_task_that_waited_for_redis_makes_all_draws(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It starts again by itself."""
-    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
-    job, _ = draws_job(stores, fitted, count=42, shard_seconds=9.0)
-
-    def lose_the_server(number: int) -> None:
-        if number == 5:
-            raise redis.ConnectionError
-
-    before_each_group(monkeypatch, lose_the_server)
-    tasks.draw(job.id, 0, 0)
-    ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 42)
 
 
 @pytest.mark.parametrize("progress_seconds", [0.0, 60.0])

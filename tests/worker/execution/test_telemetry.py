@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from tests.worker.execution.jobs import draws_job, fit_job
-from tests.worker.execution.workers import worker
-from worker.analyses.posterior_analyses import SummarySpec
+from tests.worker.execution.workers import draws_job, fit_job, worker
 from worker.execution import tasks
-from worker.execution.telemetry import count_draws, observe_task, stage
+from worker.execution.telemetry import count_draws, observe_task
 from worker.observability.counters import Histogram
 
 if TYPE_CHECKING:
@@ -22,17 +20,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_stages_of_a_fit_are_timed(stores: Stores) -> None:
-    """Each stage of the fit and the caching is observed once, the job from its request to its end."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
+def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    """Each stage of the fit and the caching is observed once, the job from its request to its end, by its status.
+
+    Two log lines state the kind of the job, its start and its status.
+    """
+    job, failing = fit_job(stores), fit_job(stores, n_neighbors=5000)
+    with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
+        tasks.fit(job.id)
+    lines = [record.getMessage() for record in caplog.records if record.name == "worker.execution.telemetry"]
+    assert lines[0] == "Task of fit job: started"
+    assert lines[1].startswith("Task of fit job: succeeded after ")
+    assert len(lines) == 2
     _, spreads = stores.counts.read()
     stages = {series[2]: spread for series, spread in spreads.items() if series[:2] == ("task_seconds", "fit")}
     assert set(stages) == {"neighbors", "weights", "embedding", "posterior", "diagnostics", "caching"}
     assert all(sum(spread.counts) == 1 for spread in stages.values())
     recorded = stores.posteriors.fetch(job.subject).stages
     assert stages["weights"].seconds == pytest.approx(recorded["weights"], abs=1e-5)
-    assert sum(spreads["job_seconds", "fit", "succeeded"].counts) == 1
+    tasks.fit(failing.id)
+    for status in ("succeeded", "failed"):
+        assert sum(stores.counts.read()[1]["job_seconds", "fit", status].counts) == 1
 
 
 def test_draws_are_counted_by_solver(stores: Stores, fitted: str) -> None:
@@ -67,32 +75,6 @@ def test_rejected_solvers_are_counted(stores: Stores, fitted: str) -> None:
     assert counters["draws_rejected", "lanes-repinned"] == 1
 
 
-def test_failed_job_is_counted_as_such(stores: Stores) -> None:
-    """A failed job has its latency under its status."""
-    job = fit_job(stores, n_neighbors=5000)
-    tasks.fit(job.id)
-    assert stores.jobs.fetch(job.id).status == "failed"
-    assert sum(stores.counts.read()[1]["job_seconds", "fit", "failed"].counts) == 1
-
-
-def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """Two log lines state the kind of the job, its start and its status."""
-    job = fit_job(stores)
-    with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
-        tasks.fit(job.id)
-    lines = [record.getMessage() for record in caplog.records if record.name == "worker.execution.telemetry"]
-    assert lines[0] == "Task of fit job: started"
-    assert lines[1].startswith("Task of fit job: succeeded after ")
-    assert len(lines) == 2
-
-
-def test_outside_of_a_task_nothing_is_observed() -> None:
-    """The functions work outside of a task, and count nothing."""
-    with stage("drawing") as result:
-        result["glle__solver"] = count_draws([])
-    assert result == {"glle__solver": []}
-
-
 def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> None:
     """Counts of a worker's forked children arrive once each, with the wait in the queue."""
     jobs = [fit_job(stores, n_neighbors=k) for k in (8, 9, 10)]
@@ -104,13 +86,3 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
     spreads = stores.counts.read()[1]
     assert sum(spreads["task_seconds", "fit", "queued"].counts) == 3
     assert spreads["task_seconds", "fit", "queued"].seconds > 0
-
-
-def test_summary_is_timed_as_analysis(stores: Stores, fitted: str) -> None:
-    """An analysis has a separate stage beside that of its draws."""
-    spec = SummarySpec(first=0, seed=0, scale=1.0, source="posterior", count=4)
-    job, _ = stores.jobs.create(kind="summary", claim="c", posterior=fitted, spec=spec.to_dict(), total=spec.total)
-    tasks.analyse(job.id, 0)
-    assert stores.jobs.fetch(job.id).status == "succeeded"
-    stages = {series[2] for series in stores.counts.read()[1] if series[:2] == ("task_seconds", "summary")}
-    assert stages == {"analysing", "drawing", "caching"}

@@ -53,7 +53,7 @@ async def wait_for_end(stores: Stores, job: Job, then: Callable[[], object]) -> 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
 def test_every_end_is_published(stores: Stores, end: str) -> None:
-    """Success, failure and cancellation wake the waiter, and leave no subscription."""
+    """Success, failure and cancellation wake the waiter, and that of no other job; they leave no subscription."""
     job = running(stores)
 
     def then() -> None:
@@ -65,40 +65,28 @@ def test_every_end_is_published(stores: Stores, end: str) -> None:
             stores.jobs.cancel(job.id)
             stores.jobs.finish_cancel(job.id)
 
-    asyncio.run(wait_for_end(stores, job, then))
+    async def run() -> None:
+        with stores.endings.of("job_1") as other:
+            await wait_for_end(stores, job, then)
+            assert not other.is_set()
+
+    asyncio.run(run())
     assert stores.jobs.fetch(job.id).status == end
     assert not stores.endings._subscriptions
 
 
-def connections(stores: Stores) -> set[str]:
-    """Return the ids of the subscribed connections."""
-    return {result["id"] for result in stores.client.client_list(_type="pubsub")}
-
-
-def test_an_end_during_a_lost_connection_wakes_its_waiter(stores: Stores) -> None:
-    """The waiter is woken after the reconnection."""
-    job = running(stores)
-
-    def then() -> None:
-        for id_ in connections(stores):
-            stores.client.client_kill_filter(_id=id_)
-        stores.client.hset(f"glle:job:{job.id}", "status", "succeeded")  # without a notification
-
-    asyncio.run(wait_for_end(stores, job, then))
-
-
 def test_a_lost_connection_is_renewed(stores: Stores) -> None:
-    """Notifications continue after the server closed the connection."""
+    """An end during a lost connection wakes its waiter after the reconnection, and notifications continue."""
     job = running(stores)
     other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
     stores.jobs.start(other.id)
 
-    async def run() -> None:
-        await wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id))
-        before = connections(stores)
+    def lose() -> None:
         stores.client.client_kill_filter(_type="pubsub")
-        # The connection may return before the first look.
-        await asyncio.to_thread(until, lambda: listening(stores) and not before & connections(stores))
+        stores.client.hset(f"glle:job:{job.id}", "status", "succeeded")  # without a notification
+
+    async def run() -> None:
+        await wait_for_end(stores, job, lose)
         await wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id))
 
     asyncio.run(run())
@@ -122,20 +110,6 @@ def test_a_connection_that_the_system_gave_up_is_renewed(stores: Stores, monkeyp
             await asyncio.wait_for(ended.wait(), 10)  # notifications may have been lost
 
     asyncio.run(run())
-
-
-def test_the_end_of_another_job_wakes_no_waiter(stores: Stores) -> None:
-    """A waiter is woken by its own job only."""
-    job = running(stores)
-    other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
-    stores.jobs.start(other.id)
-
-    async def wait() -> bool:
-        with stores.endings.of(job.id) as mine:
-            await wait_for_end(stores, other, lambda: stores.jobs.succeed(other.id))
-            return mine.is_set()
-
-    assert not asyncio.run(wait())
 
 
 def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -> None:

@@ -14,27 +14,28 @@ from rq.job import JobStatus
 
 from tests.conftest import in_turn
 from worker.base.problems import ProblemError
-from worker.execution import rq_worker
-from worker.execution.rq_worker import TaskJob
-from worker.jobs import queue, recovery
-from worker.jobs.queue import REPLICATION_MARK, TaskQueue, task_id
-from worker.jobs.rq_types import (
+from worker.execution import worker
+from worker.execution.worker import TaskJob
+from worker.jobs import queue
+from worker.jobs.queue import (
     ANALYSIS,
-    BATCH,
     DRAWS,
     FIT,
-    INTERACTIVE,
-    QUEUES,
+    REPLICATION_MARK,
     SERIALIZER,
     SafeJob,
+    TaskQueue,
     fetch_tasks,
     open_queue,
+    task_id,
 )
 from worker.observability.live_workers import WorkerState, announce, withdraw
 from worker.records.draws import DrawsSpec
+from worker.records.job import BATCH, INTERACTIVE, QUEUES
 from worker.records.sharding import PartsSharding
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rq.job import Job as RqJob
@@ -80,7 +81,7 @@ def work(stores: Stores, job_class: type[SafeJob] = TaskJob) -> None:
 
 def silent(job: Job) -> Job:
     """Return the job as if its record had been silent for `STALE_SECONDS`."""
-    return replace(job, touched=job.touched - int(1000 * recovery.STALE_SECONDS) - 1)
+    return replace(job, touched=job.touched - int(1000 * queue.STALE_SECONDS) - 1)
 
 
 def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
@@ -89,62 +90,40 @@ def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
     return type("RecordingJob", (SafeJob,), {"handlers": handlers})
 
 
-def test_every_enqueued_task_has_a_handler(stores: Stores) -> None:
-    """Jobs of all kinds carry short stable names, and the worker's table has each of them."""
+def test_tasks_have_handlers_and_wait_in_the_queue_of_their_length(stores: Stores) -> None:
+    """Jobs of all kinds carry short stable names, each in the worker's table; short ones do not wait behind batches."""
     advice, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
-    for job in (fit_job(stores), draws_job(stores), advice):
+    short, _ = stores.jobs.create(kind="fit", claim="b", posterior="post_1", spec={}, total=1, short=True)
+    for job in (fit_job(stores), draws_job(stores), advice, short):
         stores.queue.enqueue(job)
     names = {task.func_name for task in fetch_tasks(stores.client, in_turn(stores)) if task is not None}
     assert names == {FIT, DRAWS, ANALYSIS} == {"fit", "draws", "analysis"}
     assert names <= set(TaskJob.handlers)
+    assert waiting(stores, INTERACTIVE) == [short.id]
 
 
-@pytest.mark.parametrize(
-    "name", ["os.system", "worker.execution.tasks._fit", "builtins.eval", "worker.execution.worker.main", "rq.Queue"]
-)
+CALLED: list[str] = []
+
+
+def witness(*_: object) -> None:
+    """Record a call, which must not happen."""
+    CALLED.append("called")
+
+
+@pytest.mark.parametrize("name", ["os.system", "worker.execution.tasks._fit", "worker.execution.worker.main", FIT])
 def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) -> None:
-    """A function that is enqueued by name, but is no task, is not called."""
-    witness = tmp_path / "witness"
-    foreign = open_queue(BATCH, stores.client).enqueue_call(name, args=[f"touch {witness}"], job_id="foreign")
-    work(stores)
-    assert not witness.exists()
+    """A function that is enqueued by name, but is no task, is not called; neither is a callback of any task."""
+    file = tmp_path / "witness"
+    foreign = open_queue(BATCH, stores.client).enqueue_call(name, args=[f"touch {file}"], job_id="foreign")
+    for kind in ("success", "failure", "stopped"):
+        stores.client.hset("rq:job:foreign", f"{kind}_callback_name", f"{__name__}.witness")
+    work(stores, recorder([]))
+    assert (file.exists(), CALLED) == (False, [])
     foreign.refresh()  # type: ignore[no-untyped-call] # RQ's
-    assert foreign.get_status() == JobStatus.FAILED
+    assert foreign.get_status() == (JobStatus.FINISHED if name == FIT else JobStatus.FAILED)
     result = foreign.latest_result()
     assert result is not None
-    assert "is not a task of this worker" in str(result.exc_string)
-
-
-def test_callbacks_and_webhooks_are_refused(stores: Stores) -> None:
-    """A callback that is named in a job's data is not called, whether the job succeeds or fails."""
-    called: list[tuple[object, ...]] = []
-    for function in (FIT, "os.nothing"):
-        open_queue(BATCH, stores.client).enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
-        key = "rq:job:" + function.replace(".", "-")
-        for kind in ("success", "failure", "stopped"):
-            stores.client.hset(key, f"{kind}_callback_name", "tests.worker.jobs.test_queue.witness_callback")
-    work(stores, recorder(called))
-    assert called == [(FIT, "x")]
-    assert WITNESSED == []
-
-
-WITNESSED: list[str] = []
-
-
-def witness_callback(*_: object) -> None:
-    """Record a call, which must not happen."""
-    WITNESSED.append("callback")
-
-
-def test_short_tasks_wait_in_the_interactive_queue(stores: Stores) -> None:
-    """They do not wait behind batches."""
-    batch, short = (
-        stores.jobs.create(kind="fit", claim=str(is_short), posterior="post_1", spec={}, total=1, short=is_short)[0]
-        for is_short in (False, True)
-    )
-    stores.queue.enqueue(batch)
-    stores.queue.enqueue(short)
-    assert (waiting(stores, BATCH), waiting(stores, INTERACTIVE)) == ([batch.id], [short.id])
+    assert ("is not a task of this worker" in str(result.exc_string)) == (name != FIT)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -172,36 +151,11 @@ def test_workers_that_start_later_share_what_waits(stores: Stores) -> None:
     assert len(waiting(stores)) == 1
     for name in "abc":
         announce(stores.client, stores.settings, state(name))
-    stores.recovery.sweep()
+    stores.queue.sweep()
     assert len(waiting(stores)) == 3
     called: list[tuple[object, ...]] = []
     work(stores, recorder(called))
     assert sorted(called) == sorted((FIT, job.id) for job in jobs)
-
-
-def test_a_lost_task_of_an_ended_job_leaves_its_place(stores: Stores) -> None:
-    """Its worker died while it took the task, and the request that cancelled the job before it withdrew the task."""
-    lost, next_ = fit_job(stores, "lost"), fit_job(stores, "next")
-    for job in (lost, next_):
-        stores.queue.enqueue(job)
-    open_queue(BATCH, stores.client).pop_job_id()
-    stores.jobs.cancel(lost.id)
-    stores.recovery.sweep()
-    assert in_turn(stores) == waiting(stores) == [next_.id]
-    assert stores.client.keys("rq:job:*") == [f"rq:job:{next_.id}".encode()]
-
-
-def test_the_first_shard_enqueues_the_others_once(stores: Stores) -> None:
-    """A repeated first shard enqueues those that RQ does not have."""
-    job = draws_job(stores)
-    stores.queue.enqueue(job)
-    assert waiting(stores) == [task_id(job, 0)]
-    work(stores, recorder([]))
-    for _ in range(2):
-        stores.queue.enqueue_others(job)
-    called: list[tuple[object, ...]] = []
-    work(stores, recorder(called))
-    assert called == [(DRAWS, job.id, 0, shard) for shard in range(1, 10)]
 
 
 def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) -> None:
@@ -229,33 +183,73 @@ def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) ->
 def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
     """A fresh or ended record is not compared with the queue."""
     job = fit_job(stores)
-    assert stores.recovery.repair(job) is job
+    assert stores.queue.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
-    assert stores.recovery.repair(ended) is ended
+    assert stores.queue.repair(ended) is ended
     assert waiting(stores) == []
 
 
-def test_repair_enqueues_a_missing_task(stores: Stores) -> None:
-    """A job without a task, because the API died before enqueuing it, is enqueued."""
+def orphan(status: JobStatus) -> Callable[[Stores, Job], None]:
+    """Return a function that removes a task from the queue, and leaves its record with a status."""
+
+    def lose(stores: Stores, job: Job) -> None:
+        stores.client.delete(open_queue(BATCH, stores.client).key)
+        fetch(stores, job.id).set_status(status)
+
+    return lose
+
+
+def lose_record(stores: Stores, job: Job) -> None:
+    """Lose the task, as an API process that died before it enqueued."""
+    fetch(stores, job.id).delete()
+
+
+def lose_in_transit(stores: Stores, job: Job) -> None:
+    """Leave the task in the list of a worker that died while it took it; RQ itself would do so after a minute."""
+    del job
+    stores.client.lmove(f"rq:queue:{BATCH}", open_queue(BATCH, stores.client).intermediate_queue.key)
+
+
+def lose_worker(stores: Stores, job: Job) -> None:
+    """Leave the execution of a killed worker, which RQ counts as live for a minute."""
+    open_queue(BATCH, stores.client).pop_job_id()
+    with stores.client.pipeline() as pipeline:
+        execution = Execution.create(fetch(stores, job.id), ttl=10, pipeline=pipeline)
+        pipeline.delete(f"rq:wip:{BATCH}", execution.key)  # as after some heartbeats
+        pipeline.execute()
+
+
+ORPHANS = [orphan(status) for status in (JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED)]
+
+
+@pytest.mark.parametrize("lose", [lose_record, lose_in_transit, lose_worker, *ORPHANS])
+def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores, Job], None]) -> None:
+    """A task that neither waits nor runs is enqueued again, once, in the queue and not behind its own limit."""
     job = fit_job(stores)
-    stores.recovery.repair(silent(job))
-    assert waiting(stores) == [job.id]
-    stores.recovery.repair(silent(job))
-    assert len(waiting(stores)) == 1
+    stores.queue.enqueue(job)
+    lose(stores, job)
+    for _ in range(2):
+        stores.queue.repair(silent(job))
+        assert in_turn(stores) == waiting(stores) == [job.id]
+    assert open_queue(BATCH, stores.client).intermediate_queue.get_job_ids() == []
+    if lose is lose_in_transit:
+        called: list[tuple[object, ...]] = []
+        work(stores, recorder(called))
+        assert called == [(FIT, job.id)]
 
 
 def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     """Its task is named by job and round, so an ended task does not block the next round."""
     job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
-    stores.recovery.repair(silent(job))
+    stores.queue.repair(silent(job))
     (task,) = open_queue(BATCH, stores.client).get_jobs()
     assert (task.id, task.func_name, task.args) == (f"{job.id}-r0", ANALYSIS, [job.id, 0])
     task.cancel()
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
     stores.jobs.reopen(stores.jobs.fetch(job.id))
-    stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert waiting(stores) == [f"{job.id}-r1"]
 
 
@@ -264,13 +258,13 @@ def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
     for number in range(10):
         announce(stores.client, stores.settings, state(f"w{number}"))
     job = draws_job(stores)
-    stores.recovery.repair(silent(job))
+    stores.queue.repair(silent(job))
     assert waiting(stores) == [task_id(job, 0)]
     fetch(stores, task_id(job, 0)).delete()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
         stores.jobs.advance(job.id, 0, shard, 4)
-    stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
 
 
@@ -283,7 +277,7 @@ def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     stores.jobs.advance(job.id, 0, 0, 3)
     assert fetch(stores, task_id(job, 0)).get_status() == JobStatus.FINISHED
     for _ in range(2):
-        stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+        stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert waiting(stores) == [task_id(job, 0)]
 
 
@@ -294,7 +288,7 @@ def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus
     stores.queue.enqueue(job)
     stores.jobs.start(job.id)
     fetch(stores, job.id).set_status(status)
-    repaired = stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+    repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert repaired.status == "failed"
     assert repaired.error is not None
     assert (repaired.error.code, repaired.error.status) == ("worker-lost", 503)
@@ -305,7 +299,7 @@ def test_repair_completes_a_cancellation(stores: Stores) -> None:
     job = fit_job(stores)
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
-    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
+    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
     assert waiting(stores) == []
 
 
@@ -314,10 +308,10 @@ def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
     job, other = fit_job(stores), fit_job(stores, "other")
     for queued in (job, other):
         stores.queue.enqueue(queued)
-        assert stores.recovery.repair(silent(queued)).status == "queued"
+        assert stores.queue.repair(silent(queued)).status == "queued"
     assert waiting(stores) == [job.id]
     run(stores, job)
-    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
     assert waiting(stores) == []
 
 
@@ -339,7 +333,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     job = fit_job(stores)
     stores.queue.enqueue(job)
     run(stores, job)
-    repaired = stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
+    repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert repaired.error is not None
     assert (repaired.status, repaired.error.code, stopped) == ("failed", "job-timeout", [job.id])
 
@@ -348,7 +342,7 @@ def test_a_cancelled_job_ends_when_its_task_is_stopped(stores: Stores, monkeypat
     """Withdrawing sends the command to stop; RQ's callback after the kill cancels the job."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
-    monkeypatch.setattr(rq_worker, "process_stores", lambda: stores)
+    monkeypatch.setattr(worker, "process_stores", lambda: stores)
     job = fit_job(stores)
     stores.queue.enqueue(job)
     run(stores, job)
@@ -358,45 +352,16 @@ def test_a_cancelled_job_ends_when_its_task_is_stopped(stores: Stores, monkeypat
     assert stores.jobs.fetch(job.id).status == "cancelled"
 
 
-@pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
-def test_repair_enqueues_an_orphaned_task(stores: Stores, status: JobStatus) -> None:
-    """A task with a record that neither waits nor runs is enqueued again."""
-    job = fit_job(stores)
-    stores.queue.enqueue(job)
-    stores.client.delete(open_queue(BATCH, stores.client).key)
-    fetch(stores, job.id).set_status(status)
-    stores.recovery.repair(silent(job))
-    assert waiting(stores) == [job.id]
-
-
-def test_repair_enqueues_the_task_of_a_worker_that_died_while_it_took_it(stores: Stores) -> None:
-    """RQ itself would do so after a minute; the list in which RQ moves a task has it no more."""
-    job = fit_job(stores)
-    stores.queue.enqueue(job)
-    moving = open_queue(BATCH, stores.client).intermediate_queue
-    stores.client.lmove(f"rq:queue:{BATCH}", moving.key)
-    stores.recovery.repair(silent(job))
-    assert (waiting(stores), moving.get_job_ids()) == ([job.id], [])
-    called: list[tuple[object, ...]] = []
-    work(stores, recorder(called))
-    assert called == [(FIT, job.id)]
-
-
-def test_the_execution_of_a_killed_worker_holds_no_place(stores: Stores) -> None:
-    """RQ counts it as live for a minute; the repeated task waits in the queue, not behind its own limit."""
-    job = fit_job(stores)
-    stores.queue.enqueue(job)
-    open_queue(BATCH, stores.client).pop_job_id()
-    with stores.client.pipeline() as pipeline:
-        execution = Execution.create(fetch(stores, job.id), ttl=10, pipeline=pipeline)
-        pipeline.delete(f"rq:wip:{BATCH}", execution.key)  # as after some heartbeats
-        pipeline.execute()
-    stores.recovery.repair(silent(job))
-    assert in_turn(stores) == waiting(stores) == [job.id]
-
-
 def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
-    """Its tasks that wait, also behind the tenant's limit and for other tasks, are gone, and others follow."""
+    """Its tasks that wait, also behind the tenant's limit and for other tasks, are gone, and others follow.
+
+    A sweep finds one that a worker took before it died.
+    """
+    lost = fit_job(stores, "lost")
+    stores.queue.enqueue(lost)
+    open_queue(BATCH, stores.client).pop_job_id()
+    stores.jobs.cancel(lost.id)
+    stores.queue.sweep()
     parts = PartsSharding("resamples", (4, 4, 4), 1)
     job, _ = stores.jobs.create(
         kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
@@ -413,19 +378,19 @@ def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
 
 def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
-    monkeypatch.setattr(recovery, "STALE_SECONDS", -1.0)
+    monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
     mine, cancelled = fit_job(stores), fit_job(stores, "cancelled")
     other = stores.of("other")
     theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
     stores.jobs.cancel(cancelled.id)
     assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
-    stores.recovery.sweep()
+    stores.queue.sweep()
     assert sorted(waiting(stores)) == sorted([mine.id, theirs.id])
 
 
 def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
     """A worker that is killed in maintenance blocks it for half a minute, not for fifteen."""
-    rq_queue = rq_worker.WorkerQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
+    rq_queue = worker.WorkerQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
     assert rq_queue.acquire_maintenance_lock()
     assert not rq_queue.acquire_maintenance_lock()
     assert 0 < int(stores.client.ttl(rq_queue.registry_cleaning_key)) <= 30
@@ -452,16 +417,12 @@ def replicating(stores: Stores, replicas: int) -> TaskQueue:
     return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url))
 
 
-def test_by_default_no_replica_is_required(stores: Stores) -> None:
-    """By default a job is accepted by its master alone."""
-    stores.queue.require_replicated("job_1")
-    assert not stores.client.exists(REPLICATION_MARK)
-
-
 def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without enough replicas, the problem states their number, and to retry."""
+    """Without enough replicas, the problem states their number, and to retry; by default none is required."""
     monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    stores.queue.require_replicated(job.id)
+    assert not stores.client.exists(REPLICATION_MARK)
     with pytest.raises(ProblemError, match="0 of 1 replicas") as caught:
         replicating(stores, 1).require_replicated(job.id)
     assert (caught.value.problem.code, caught.value.problem.status) == ("not-replicated", 503)

@@ -18,7 +18,6 @@ from worker.records.draws import (
     DrawAddress,
     DrawsSpec,
     batch_end,
-    keys_of_group,
     place_of,
 )
 from worker.records.sharding import MAX_SHARDS
@@ -65,14 +64,10 @@ def test_a_shard_has_the_requested_duration() -> None:
     assert spec(n=5000, count=1000).per_shard == 400
     assert spec(n=100_000, count=1000).per_shard == 20
     assert spec(n=10_000_000, count=1000).per_shard == 4
+    longest = spec(n=10_000_000, count=10_000)
+    assert (longest.per_shard, longest.shards) == (20, MAX_SHARDS), "each is a task"
     assert (spec(count=64).per_shard, spec(count=64).shards) == (64, 1)
     assert (spec(count=18).per_shard, spec(count=1).per_shard) == (20, 4)
-
-
-def test_a_job_has_a_limited_number_of_shards() -> None:
-    """Each is a task; so those of a very long job take longer."""
-    assert spec(n=10_000_000, count=10_000).shards == MAX_SHARDS
-    assert spec(n=10_000_000, count=10_000).per_shard == 20
 
 
 def test_auto_is_replaced_by_the_calibrated_scale() -> None:
@@ -109,11 +104,10 @@ DRAW_KEYS = st.builds(
 
 @given(DRAW_KEYS, st.sampled_from(["post_1", "post_1:0123"]))
 def test_draws_of_a_lane_group_have_one_place(key: DrawAddress, arrays_id: str) -> None:
-    """The place of a draw is its lane group, whose keys are those of its draws in order."""
+    """The place of a draw is its lane group, which is that of the other draws of the group."""
     assert place_of(key.cache_key(arrays_id)) == (key.group_key(arrays_id), str(key.index))
     first = key.index - key.index % LANES
     group = [replace(key, index=index).cache_key(arrays_id) for index in range(first, first + LANES)]
-    assert keys_of_group(key.group_key(arrays_id)) == group
     assert {place_of(other)[0] for other in group} == {key.group_key(arrays_id)}
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import in_turn, until
-from tests.worker.execution.jobs import enqueued_fit
-from tests.worker.execution.workers import worker
+from tests.worker.execution.workers import enqueued_fit, worker
 from worker.base.clock import iso, now_ms
 from worker.jobs.store import Cancelled
 from worker.records.job import ANY_TIME, Terms
@@ -63,7 +62,7 @@ def test_a_late_job_fails_in_a_repair(stores: Stores, status: str) -> None:
     if status == "running":
         stores.client.hset(f"glle:job:{job.id}", "status", "running")
     assert job.is_late
-    failed = stores.recovery.repair(stores.jobs.fetch(job.id))
+    failed = stores.queue.repair(stores.jobs.fetch(job.id))
     assert failed.status == "failed"
     assert failed.error is not None
     assert (failed.error.code, failed.error.status) == ("deadline-exceeded", 504)
@@ -84,7 +83,7 @@ def test_a_later_deadline_of_a_second_request_saves_the_job(stores: Stores) -> N
     job = create(stores, PAST)
     stores.queue.enqueue(job)
     create(stores, Terms.within(60))
-    assert stores.recovery.repair(job).status == "queued"
+    assert stores.queue.repair(job).status == "queued"
     assert in_turn(stores) == [job.id]
     assert stores.jobs.expire(job.id).status == "queued"
     create(stores)

@@ -10,8 +10,7 @@ import pytest
 
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
-from worker.records.quotas import JobLimits, Quota, Quotas
-from worker.storage.datasets import Table
+from worker.records.quotas import Quota, Quotas
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -19,17 +18,9 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
-def test_labels_count_too(stores: Stores) -> None:
-    """A quota counts the bytes of all files, not of the values alone."""
-    alice = stores.datasets.of("alice", 50_000)
-    with pytest.raises(ProblemError, match="50,000 allowed"):
-        alice.add(Table(values=X, labels=np.array(["x" * 1000] * 50), source={}))
-    alice.add(Table(values=X, source={}))
-
-
 def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
     """Running, cancelling and reopened jobs count, ended ones do not."""
-    jobs = stores.of("alice").jobs.of("alice", JobLimits(open=1))
+    jobs = stores.of("alice").jobs.of("alice", Quota(jobs=1))
 
     def create(claim: str) -> str:
         return jobs.create(kind="advice", claim=claim, posterior=None, spec={"dataset": "d"}, total=1)[0].id
@@ -60,7 +51,7 @@ def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
 
 def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
     """Of sixteen concurrent jobs three are created."""
-    jobs = stores.jobs.of("alice", JobLimits(open=3))
+    jobs = stores.jobs.of("alice", Quota(jobs=3))
 
     def is_created(number: int) -> bool:
         try:
@@ -75,9 +66,9 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 def test_quotas_of_a_tenant_override_the_default() -> None:
     """Each quota has a separate default, which applies to tenants without an entry."""
     quotas = Quotas(Settings(quotas=" alice=jobs:0,requests:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
-    assert quotas.of("alice") == Quota(10, 0, 600, 10_000, 10_000)
-    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000, 10_000)
-    assert quotas.of("carol") == Quota(10, 2, 0, 10_000, 10_000)
+    assert quotas.of("alice") == Quota(10, 0, 600, 2**26, 10_000)
+    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 2**26, 10_000)
+    assert quotas.of("carol") == Quota(10, 2, 0, 2**26, 10_000)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from obstore.store import MemoryStore
 
+from worker.storage.object_store import backend
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from worker.base.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``memory://`` be a remote store of this process."""
+    stores: dict[str, MemoryStore] = {}
+    real = backend._open
+
+    def open_store(url: str, *options: Any) -> Any:
+        return stores.setdefault(url, MemoryStore()) if url.startswith("memory:") else real(url, *options)
+
+    monkeypatch.setattr(backend, "_open", open_store)
 
 
 @pytest.fixture(params=["file", "memory"])

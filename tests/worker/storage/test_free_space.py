@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import refusal
 from tests.service.conftest import register_worker
 from tests.worker.storage.conftest import used
 from worker.base.problems import ProblemError
@@ -28,9 +29,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
     for job in (done, cancelled):
         stores.queue.enqueue(job)
     with used(stores, 0.9):
-        with pytest.raises(ProblemError) as caught:
-            fit_job(stores, "new")
-        problem = caught.value.problem
+        problem = refusal(fit_job, stores, "new")
         assert (problem.code, problem.status) == ("redis-full", 503)
         assert problem.details["retry_after"] > 0
         assert fit_job(stores, "known").id == shared.id

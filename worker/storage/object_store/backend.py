@@ -14,13 +14,12 @@ import logging
 import os
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError, GenericError
-from obstore.store import LocalStore, MemoryStore, from_url
+from obstore.store import LocalStore, from_url
 
 from worker.base.files import make_folder, temporary
 from worker.base.problems import refuse
@@ -39,7 +38,7 @@ SECONDS = 15.0  # time limit of a request
 RETRIES = 3  # of a failed request, within a second or two
 _PARALLEL = 2  # requests of a long write
 _ATTEMPTS = 10  # at a folder that other processes remove when they have emptied it
-_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss", "memory")
+_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
 
 T = TypeVar("T")
@@ -198,8 +197,6 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
         raise SettingsError(
             f"GLLE_STORE_URL begins with {parts.scheme}: use file:///folder, s3://bucket, gs://bucket or az://container."
         )
-    if parts.scheme == "memory":
-        return _memory(url)
     try:
         return from_url(
             url,
@@ -212,13 +209,6 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
     except (ValueError, BaseError) as error:
         reason = str(error).partition("\n")[0].replace(url, "it")
         raise SettingsError(f"GLLE_STORE_URL: {reason}. See docs/how-to/storage.md.") from None
-
-
-@cache
-def _memory(url: str) -> MemoryStore:
-    """Return the store of this process for tests."""
-    del url
-    return MemoryStore()
 
 
 def _unavailable(why: str) -> ProblemError:

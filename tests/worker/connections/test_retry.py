@@ -1,4 +1,4 @@
-"""Circuit breaker: one request waits for a silent_port server, all others fail at once."""
+"""Circuit breaker: one request waits for a silent server, all others fail at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker.connections import circuit_breaker
-from worker.connections.circuit_breaker import CircuitBreaker, CircuitOpenError
+from worker.connections import retry
+from worker.connections.retry import CircuitBreaker, CircuitOpenError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def silent() -> Iterator[socket.socket]:
 
 def client(listening: socket.socket, seconds: float) -> redis.Redis:
     """Return a client with a socket timeout in seconds."""
-    port = listening.getsockname()[1]
-    return redis.Redis(port=port, socket_timeout=seconds, socket_connect_timeout=seconds, retry=CircuitBreaker(seconds))
+    port, breaker = listening.getsockname()[1], CircuitBreaker(seconds, "GLLE_REDIS_URL")
+    return redis.Redis(port=port, socket_timeout=seconds, socket_connect_timeout=seconds, retry=breaker)
 
 
-def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket) -> None:
-    """The first request waits for its timeout, once; later ones fail without a connection."""
+def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket, caplog: pytest.LogCaptureFixture) -> None:
+    """The first request waits for its timeout, and is logged, once; later ones fail without a connection."""
     asking = client(silent, 0.2)
     with pytest.raises(redis.TimeoutError):
         asking.ping()
@@ -47,6 +47,7 @@ def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket) -> None
         together.ping()
         with pytest.raises(CircuitOpenError):
             together.execute()
+    assert [record.message[:45] for record in caplog.records] == ["The server of GLLE_REDIS_URL does not answer:"]
     silent.accept()[0].close()
     with pytest.raises(BlockingIOError):
         silent.accept()
@@ -54,8 +55,8 @@ def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket) -> None
 
 def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many concurrent requests one waits."""
-    monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
-    asking, errors = client(silent, 1.0), []
+    monkeypatch.setattr(retry, "AWAY_SECONDS", 0.05)
+    asking, errors = client(silent, 0.3), []
 
     def ask() -> None:
         with pytest.raises(redis.RedisError) as caught:
@@ -74,7 +75,7 @@ def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, mon
 
 def test_a_returned_server_closes_the_breaker(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken connection is renewed at once; the first reply closes the breaker."""
-    monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(retry, "AWAY_SECONDS", 0.05)
     stores = Stores.connect(replace(server_settings, data_dir="."))
     assert stores.client.ping()
     keeper = stores.client.connection_pool.get_connection()
@@ -83,9 +84,9 @@ def test_a_returned_server_closes_the_breaker(server_settings: Settings, monkeyp
     sock.shutdown(socket.SHUT_RDWR)
     stores.client.connection_pool.release(keeper)
     assert stores.client.ping()
-    retry = stores.client.get_retry()
-    assert isinstance(retry, CircuitBreaker)
-    retry._away_until = time.monotonic() + 0.05
+    breaker = stores.client.get_retry()
+    assert isinstance(breaker, CircuitBreaker)
+    breaker._away_until = time.monotonic() + 0.05
     with pytest.raises(CircuitOpenError):
         stores.client.ping()
     time.sleep(0.06)

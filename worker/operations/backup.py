@@ -1,4 +1,6 @@
-"""The file of a backup: a plain tar of npy and JSON files, sealed by its last member, the manifest.
+"""Backups: all user data in one file, taken while the service runs, and their restoration.
+
+The file is a plain tar of npy and JSON files, sealed by its last member, the manifest:
 
     README.txt                     how to read it without glle
     files/<id>/values.npy, ...     the arrays of a data set
@@ -7,32 +9,45 @@
     manifest.json                  versions, counts, and size and SHA-256 of each other member
 
 It is not compressed, because floating-point numbers hardly compress: so no member is larger than the file. It is
-written and read in pieces.
+written and read in pieces. Data are written before the records that refer to them, so no record lacks its data. A
+restoration validates the whole file first, and existing data stay as they are: ids are digests of the content.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import logging
 import re
 import tarfile
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import glle_engine
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.base.versions import check_schema, stamp
+from worker.records.dataset import Dataset
+from worker.records.ids import dataset_id, is_tenant_name
+from worker.storage.object_store.files import DamagedFileError, pieces_of
+from worker.storage.posteriors import NAME, PosteriorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    import redis
     from _typeshed import SupportsWrite
 
     from worker.base.problems import ProblemError
+    from worker.records.stored_file import StoredFile
+    from worker.storage.records import RecordKind, RecordStore
+    from worker.stores import Stores
 
 PIECE = 2**20  # bytes
 MAX_LINE = 64 * 2**20  # bytes of one record
@@ -46,6 +61,9 @@ _README = """A backup of glle (`glle restore` reads it). Without glle:
 files/*/*.npy, *.npz: numpy.load. *.jsonl: their records, and others, a JSON object a line.
 manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` are enough to check them.
 """
+LATEST_BACKUP = "glle:backup"  # in the queue's Redis: Unix time of the latest complete backup
+log = logging.getLogger(__name__)
+COLUMNS = ("in the backup", "restored", "there already")
 
 
 def member_of(id_: str, file: str) -> str:
@@ -209,3 +227,177 @@ def _header(name: str, size: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o600, int(time.time())
     return info
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupKind:
+    """Kind of records in a backup.
+
+    Parameters
+    ----------
+    name
+        Plural, in reports.
+    records
+        Returns their store.
+    needs
+        Returns the ids of the records that one refers to.
+    files
+        Returns the bytes of the files of one, by path.
+
+    """
+
+    name: str
+    records: Callable[[Stores], RecordStore[Any]]
+    needs: Callable[[Any], Iterable[str]] = lambda _: ()
+    files: Callable[[Any], Mapping[str, StoredFile]] = lambda _: {}
+
+    @property
+    def member(self) -> str:
+        """Name of the archive's member."""
+        return f"{self.name.replace(' ', '')}.jsonl"
+
+
+KEYS = BackupKind(name="keys", records=lambda stores: stores.keys.records)
+KINDS = (
+    BackupKind(name="data sets", records=lambda stores: stores.datasets, files=lambda record: record.files),
+    BackupKind(
+        name="posteriors",
+        records=lambda stores: stores.posteriors,
+        needs=lambda record: record.datasets,
+        files=lambda record: record.files,
+    ),
+    BackupKind(
+        name="embeddings", records=lambda stores: stores.embeddings, needs=lambda record: (record.recipe.dataset,)
+    ),
+    KEYS,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupScope:
+    """The part of a deployment that is backed up or restored."""
+
+    tenants: frozenset[str] | None = None  # None: all
+    keys: bool = False  # of the API
+
+    @property
+    def kinds(self) -> list[BackupKind]:
+        """The included kinds of records."""
+        return [kind for kind in KINDS if self.keys or kind is not KEYS]
+
+    def has(self, tenant: str) -> bool:
+        """Return whether a tenant's data are included."""
+        return self.tenants is None or tenant in self.tenants
+
+
+def dump(stores: Stores, archive: Writer, scope: BackupScope) -> tuple[dict[str, int], list[str]]:
+    """Write a backup; return the number of records of each kind in it, and the ids of those whose files are lost.
+
+    Records of data that were deleted or added meanwhile are left out, and so are those of lost data.
+    """
+    counts = {kind.name: 0 for kind in KINDS}
+    written: set[str] = set()
+    lost: list[str] = []
+    for kind in scope.kinds:
+        before = len(written)
+        records = kind.records(stores)
+        with archive.lines(kind.member) as write:
+            for id_, raw in records.all():
+                record = records.kind.load(id_, raw)
+                is_included = scope.has(record.tenant) and written.issuperset(kind.needs(record))
+                if not is_included or id_ in written:
+                    continue
+                if _add_files(stores, archive, id_, kind.files(record)):
+                    write(json.loads(raw))
+                    written.add(id_)
+                elif records.exists(id_):  # otherwise it was deleted meanwhile
+                    log.error("The files of %s are missing or damaged: it is left out of the backup.", id_)
+                    lost.append(id_)
+        counts[kind.name] = len(written) - before
+    tenants = None if scope.tenants is None else sorted(scope.tenants)
+    archive.seal(numbers=stores.numbers, tenants=tenants, keys=scope.keys, counts=counts)
+    return counts, lost
+
+
+def record_backup(client: redis.Redis) -> None:
+    """Record the time of a complete backup, which the metrics report."""
+    client.set(LATEST_BACKUP, int(client.time()[0]))
+
+
+def _add_files(stores: Stores, archive: Writer, id_: str, files: Mapping[str, StoredFile]) -> bool:
+    """Add the files of a record; return False if one is missing or damaged."""
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = {file: stack.enter_context(stores.datasets.files.path(file).open("rb")) for file in files.values()}
+        except (FileNotFoundError, DamagedFileError):
+            return False
+        for file, source in opened.items():
+            archive.add(member_of(id_, PurePosixPath(file.path).name), source, file.size)
+    return True
+
+
+Report = dict[str, dict[str, int]]  # numbers by kind of record, then by `COLUMNS`
+
+
+def restore(stores: Stores, archive: Archive, scope: BackupScope, *, dry: bool = False) -> Report:
+    """Restore the part of an archive that is missing; return the report. A `dry` run changes nothing.
+
+    Raises ``backup-unreadable``, ``other-schema`` and the like, before anything is changed.
+    """
+    report = _restore_missing(stores, archive, scope, dry=True)
+    return report if dry else _restore_missing(stores, archive, scope, dry=False)
+
+
+def _restore_missing(stores: Stores, archive: Archive, scope: BackupScope, *, dry: bool) -> Report:
+    """Validate an archive, and restore what is missing or damaged, data before the records that refer to them."""
+    report = {kind.name: dict.fromkeys(COLUMNS, 0) for kind in KINDS}
+    restored: set[str] = set()
+    for kind in scope.kinds:
+        records = kind.records(stores)
+        for record in _included_records(records.kind, archive, kind, scope):
+            if not restored.issuperset(kind.needs(record)):
+                raise damaged_archive(f"the {records.kind.title} {record.id} lacks its data")
+            restored.add(record.id)
+            existing = records.get(record.id)
+            is_present = existing is not None and stores.datasets.files.is_intact(kind.files(existing).values())
+            if not is_present and not dry:
+                _write(stores, archive, records, record)
+            report[kind.name]["in the backup"] += 1
+            report[kind.name]["there already" if is_present else "restored"] += 1
+    return report
+
+
+def _included_records(loads: RecordKind[Any], archive: Archive, kind: BackupKind, scope: BackupScope) -> Iterator[Any]:
+    """Yield the records of a kind in a scope, each with its files in the archive."""
+    for line in archive.lines(kind.member):
+        record = loads.load(str(line.get("id", "?")), json.dumps(line))
+        if not is_tenant_name(record.tenant):
+            raise damaged_archive(f"the {loads.title} {record.id} has no tenant")
+        if not scope.has(record.tenant):
+            continue
+        digests = {
+            member_of(record.id, PurePosixPath(path).name): file.sha256 for path, file in kind.files(record).items()
+        }
+        has_id = not isinstance(record, Dataset) or record.id == dataset_id(record.sha256, record.tenant)
+        if not has_id or any(archive.sha256(member) != sha256 for member, sha256 in digests.items()):
+            raise damaged_archive(f"the {loads.title} {record.id} lacks files, or does not match its id")
+        yield record
+
+
+def _write(stores: Stores, archive: Archive, records: RecordStore[Any], record: Any) -> None:
+    """Write a record with its files."""
+    match record:
+        case Dataset():
+            members = {name: member_of(record.id, f"{name}.npy") for name in record.stored}
+            with contextlib.ExitStack() as stack:
+                files = {name: stack.enter_context(archive.open(member)) for name, member in members.items()}
+                sources = {name: (pieces_of(file), archive.size(members[name])) for name, file in files.items()}
+                stores.datasets.put(record, sources)
+        case PosteriorRecord(is_imported=True):
+            member = member_of(record.id, NAME)
+            with archive.open(member) as file:
+                stores.imports.add(stores.posteriors, record, file, archive.size(member))
+        case PosteriorRecord():
+            stores.posteriors.record(record)
+        case _:
+            records.create(record)

@@ -1,30 +1,40 @@
-"""The panels of a picture, from draws, summaries, embeddings and comparisons."""
+"""Pictures of draws, summaries, embeddings and comparisons as PNG or SVG, for clients without a plotting library.
+
+Workers make them (extra `pictures`); `glle_engine.base.pictures.plotting` draws.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.errors import MissingLibraryError
+from glle_engine.base.pictures.plotting import Format, Panel, PointColors, render
+from worker.analyses.base import AnalysisSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
-from worker.analyses.plots.figure import Panel
-from worker.analyses.plots.palette import PointColors
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.base.problems import refuse
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.analyses.base import AnalysisContext, AnalysisSpec
-    from worker.records.cache_entry import Array, Entry
+    from glle_engine.base.pictures.plotting import Theme
+    from worker.analyses.base import AnalysisContext
+    from worker.records.cache_entry import Array
 
     Layout = tuple[list[Panel], int, str]  # panels, columns, title
 
 _EXTRAS = {"label": "labels", "color": "color", "sheet": "coordinates"}  # color choices, and their extra arrays
 MAX_COLUMNS = 6
+Subject = Literal["draws", "summary", "embedding", "comparison"]
+MEDIA: dict[Format, str] = {"png": "image/png", "svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +70,11 @@ def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Lay
     if len(panels) == 1:
         return panels, 1, ""
     columns = grid.count if len(grid.scales) > 1 else min(MAX_COLUMNS, max(2, round(len(panels) ** 0.5 * 1.4)))
-    return panels, columns, f"{len(panels)} draws, coloured by {colors.title}"
+    return panels, columns, f"{len(panels)} draws, colored by {colors.title}"
 
 
 def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
-    """Show the consensus by its color, by spread, by stability and by local trust."""
+    """Show the consensus with its certainty, by spread, by stability and by local trust."""
     spec = SummarySpec.from_dict(request)
     result = _result(context, spec)
     arrays, stated = result.arrays, result.meta.get("reliability")
@@ -76,7 +86,7 @@ def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> L
         return Panel(title, consensus, PointColors(title, values), below, has_colorbar=True)
 
     panels = [
-        Panel("consensus", consensus, colors),
+        replace(Panel.of(SimpleNamespace(**arrays, **result.meta), colors), title="consensus"),
         scale("spread", f"how far a point moves between {'draws' if stated is None else 'samples'}", arrays["spread"]),
         scale("stability", "share of its neighbors that stay", arrays["stability"]),
         scale("local trust", "how true its neighborhood is to the data", arrays["local_trust"]),
@@ -113,7 +123,7 @@ def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -
     colors = point_colors(context, spec.dataset, color, next(iter(embeddings.values())))
     scores = {row["label"]: row["scores"] for row in rows}
     panels = [Panel(label, Y, colors, _score_lines(scores[label])) for label, Y in embeddings.items()]
-    title = f"coloured by {colors.title}" + (f"; without {', '.join(failed)}" if failed else "")
+    title = f"colored by {colors.title}" + (f"; without {', '.join(failed)}" if failed else "")
     return panels, min(4, len(panels)), title
 
 
@@ -132,7 +142,7 @@ def resolve_color(dataset: str, extras: set[str], color: str) -> str:
         return available[0] if available else "reference"
     if color != "reference" and color not in available:
         choices = ", ".join(["auto", *available, "reference"])
-        detail = f"Data set {dataset} has no {color} to colour by."
+        detail = f"Data set {dataset} has no {color} to color by."
         raise refuse("no-such-color", 422, detail, f"Take one of {choices}.", color=color)
     return color
 
@@ -144,7 +154,7 @@ def point_colors(context: AnalysisContext, dataset: str, color: str, reference: 
     if choice == "reference":
         return PointColors("first component", np.asarray(reference[:, 0], np.float64))
     raw = np.asarray(extras[_EXTRAS[choice]])
-    title = {"label": "class", "color": "colour", "sheet": "place"}[choice]
+    title = {"label": "class", "color": "color", "sheet": "place"}[choice]
     return PointColors.of(title, raw[:, 0] if raw.ndim > 1 else raw)
 
 
@@ -157,3 +167,35 @@ def _score_lines(scores: dict[str, float] | None) -> str:
     """Return scores as text, two per line."""
     items = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in (scores or {}).items()]
     return "\n".join(", ".join(items[i : i + 2]) for i in range(0, len(items), 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureSpec(AnalysisSpec):
+    """A picture."""
+
+    kind = "picture"
+
+    of: Subject
+    asked: dict[str, Any]  # `DrawGrid`, or an analysis
+    dataset: str | None = None  # of an embedding or a comparison
+    color: str = "auto"  # the first available one of label, color, sheet, and reference
+    format: Format = "png"
+    theme: Theme = "light"
+    width: int = 1200  # pixels
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the bytes as the array `picture`."""
+        panels, columns, title = LAYOUTS[self.of](context, self.asked, self.color)
+        context.on_progress(0, 1, "picture")
+        picture = render(panels, columns=columns, title=title, format_=self.format, theme=self.theme, width=self.width)
+        return Entry({**asdict(self), "media": MEDIA[self.format]}, {"picture": np.frombuffer(picture, np.uint8)})
+
+
+def require_matplotlib() -> None:
+    """Raise `MissingLibraryError` unless matplotlib is installed."""
+    if find_spec("matplotlib") is None:
+        raise MissingLibraryError(
+            "Pictures need matplotlib, which is not installed.",
+            remedy='Install it: pip install "glle-server[pictures]". Or request the arrays and plot them yourself.',
+            details={"library": "matplotlib", "extra": "pictures"},
+        )

@@ -1,0 +1,83 @@
+"""Permissions of the users of Redis: commands, keys and channels, as in docs/how-to/redis.md."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+if TYPE_CHECKING:
+    import redis
+
+_MAX_ARGUMENTS = 8
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """Commands, and prefixes of keys and channels, that the user of a server needs."""
+
+    commands: str
+    keys: tuple[str, ...]
+    channels: tuple[str, ...]
+
+    def missing(self, client: redis.Redis) -> list[str]:
+        """Return the missing rules, such as ``+blmove`` and ``~rq:*``.
+
+        A server refuses a command when a transaction queues it, so each is tried in one that is discarded.
+        """
+        connection = client.connection_pool.get_connection()
+
+        def ask(*words: str) -> None:
+            connection.send_command(*words)  # type: ignore[no-untyped-call] # of redis-py
+            connection.read_response()
+
+        def refusal(*words: str) -> str:
+            """Return the server's refusal by the rules of the user, or an empty text; raise other ResponseErrors."""
+            try:
+                ask("MULTI")
+                ask(*words)
+            except NoPermissionError as error:
+                return str(error)
+            finally:
+                with suppress(ResponseError):  # after EXEC there is no transaction
+                    ask("DISCARD")
+            return ""
+
+        def is_refused(command: str) -> bool:
+            for count in range(_MAX_ARGUMENTS):
+                try:
+                    return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
+                except ResponseError as error:
+                    if "number of arguments" not in str(error):
+                        break  # such as a command that no transaction may have: the user may use it
+            return False
+
+        try:
+            if "'multi'" in refusal("PING"):
+                return ["+multi"]
+            rules = [f"~{prefix}*" for prefix in self.keys if "access" in refusal("EXISTS", f"{prefix}doctor")]
+            rules += [f"&{each}*" for each in self.channels if "access" in refusal("PUBLISH", f"{each}doctor", "")]
+            return rules or [f"+{command}" for command in self.commands.split() if is_refused(command)]
+        finally:
+            client.connection_pool.release(connection)
+
+
+QUEUE = Permissions(
+    "blmove blpop client|info client|list client|setinfo client|setname decrby del discard eval evalsha exec "
+    "exists expire get hdel hello hexists hget hgetall hincrby hincrbyfloat hmget hscan hset hsetnx incrby info "
+    "lindex linsert llen lpop lpos lpush lrange lrem ltrim mget multi persist pexpire ping pttl publish rpush "
+    "sadd scan scard script|load set sismember smembers srandmember srem subscribe time ttl unlink unsubscribe "
+    "unwatch wait watch xadd xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebyscore zrem zremrangebyscore "
+    "zrevrangebylex zscore",
+    ("glle:", "rq:"),
+    ("glle:", "rq:"),
+)
+CACHE = Permissions(
+    "client|setinfo client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset "
+    "hsetnx info multi ping publish rename scan set subscribe time unlink unsubscribe xack xadd xclaim xdel "
+    "xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup",
+    ("",),
+    ("glle:",),
+)
