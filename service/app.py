@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from fastapi import Depends, FastAPI
 
 import glle_engine
-from service.encoding.compression import CompressionMiddleware
 from service.explorer import routes as explorer
 from service.middleware.access_policy import AccessPolicy, required_scope
 from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache
-from service.middleware.rate_limit import RateLimiter
-from service.middleware.request_limits import RequestLimits
+from service.middleware.request_limits import RateLimiter, RequestLimits
 from service.middleware.requests import RequestMiddleware
 from service.responses.streaming import StreamLimiter
 from service.routes import (
@@ -28,13 +26,13 @@ from service.routes import (
     posteriors,
     system,
 )
+from service.routes.draws import RecentPosteriors
 from service.routes.params import require_known_query
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
 from service.server.uvicorn_server import Shutdown
 from service.submission import jobs as submission
-from service.submission.recent_posteriors import RecentPosteriors
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 from worker.observability.tracing import TRACING
@@ -100,7 +98,6 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(module.router)
     problems.install(app)
     submission.install(app)
-    app.add_middleware(CompressionMiddleware)
     app.add_middleware(
         RequestMiddleware,
         policy=app.state.access_policy,
@@ -109,7 +106,7 @@ def create_app(stores: Stores) -> FastAPI:
         cache=app.state.answer_cache,
         on_deletion=app.state.recent_posteriors.clear,
         observe=app.state.metrics.observe,
-        shutdown=app.state.shutdown,
+        draining=app.state.shutdown.draining,
         origins=settings.cors_origins,
         has_access_log=has_access_log(settings),
     )

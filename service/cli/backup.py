@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from worker.base.settings import Settings
-    from worker.operations.backup.dump import BackupScope
+    from worker.operations.backup import BackupScope
 
 _COUNT = "in the backup"  # the column of counts
 
@@ -21,14 +21,14 @@ _COUNT = "in the backup"  # the column of counts
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Add the commands."""
     backup = commands.add_parser("backup", help="write all data of the tenants to one file")
-    backup.add_argument("to", type=Path, help="a file, or a folder for a file that is named by the time")
+    backup.add_argument("to", help="a file, or a folder for a file that is named by the time")
     backup.add_argument("--verify", action="store_true", help="check that file from end to end; write nothing")
+    backup.add_argument("--overwrite", action="store_true", help="replace an existing file")
     backup.set_defaults(run=_backup)
 
     restore = commands.add_parser("restore", help="restore a backup; existing data stay unchanged")
     restore.add_argument("file", type=Path, help="a file that `glle backup` wrote")
     restore.add_argument("--dry-run", action="store_true", help="check the file and print the changes; write nothing")
-    restore.add_argument("--overwrite", action="store_true", help="take names and tags from the backup")
     restore.set_defaults(run=_restore)
     for command in (backup, restore):
         command.add_argument("--tenant", action="append", dest="tenants", help="only this tenant; may be repeated")
@@ -40,34 +40,40 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 def _backup(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.dump import dump, record_backup  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup import Writer, dump, record_backup  # noqa: PLC0415 # each command loads what it needs
 
     if options.verify:
         return _verify(options)
     if not Path(settings.data_dir).is_dir() and not settings.redis_url:
         raise StartError(f"The data folder {settings.data_dir} does not exist. Name it with --data-dir.")
-    path: Path = options.to
+    path = Path(options.to)
     if path.is_dir():
         path /= time.strftime("glle-%Y%m%dT%H%M%SZ.tar", time.gmtime())
+    elif options.to.endswith("/"):
+        raise StartError(f"The folder {options.to} does not exist. Create it, or name a file.")
+    if path.exists() and not options.overwrite:
+        raise StartError(f"{path} exists. Name another file, or replace it with --overwrite.")
     try:
         with connect_stores(settings) as stores, temporary(path.parent) as file:  # readable by its owner alone
-            counts = dump(stores, Writer(file), _selection(options))
+            counts, lost = dump(stores, Writer(file), _selection(options))
             file.publish(path)
-            if options.tenants is None:
+            if options.tenants is None and not lost:
                 record_backup(stores.client)
     except OSError as error:
         remedy = "Create the folder, or free some space. An existing file is unchanged."
         raise StartError(f"{path} cannot be written: {error.strerror}. {remedy}") from error
     _print_counts(options, counts)
     print_message(f"{path}: {path.stat().st_size:,} bytes.")
-    return 0
+    if lost:
+        remedy = "run `glle scrub`, and check GLLE_DATA_DIR and GLLE_STORE_URL."
+        print_message(f"glle: {len(lost):,} data sets or imported posteriors without their files left out: {remedy}")
+    return int(bool(lost))
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup import Archive  # noqa: PLC0415 # each command loads what it needs
 
-    with _open(options.to) as file:
+    with _open(Path(options.to)) as file:
         manifest = Archive(file).manifest
     _print_counts(options, manifest["counts"])
     print_message(f"{options.to} is complete: created {manifest['created']} by glle {manifest['glle']}.")
@@ -76,20 +82,19 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _restore(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup import COLUMNS, Archive, restore  # noqa: PLC0415 # each command loads what it needs
 
     with _open(options.file) as file:
         archive = Archive(file)  # checked before a server starts or a folder is created
         with connect_stores(settings) as stores:
-            report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
+            report = restore(stores, archive, _selection(options), dry=options.dry_run)
     _print_table(options, report, COLUMNS)
     print_message("Nothing was changed: --dry-run." if options.dry_run else "Restored.")
     return 0
 
 
 def _selection(options: argparse.Namespace) -> BackupScope:
-    from worker.operations.backup.dump import BackupScope  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup import BackupScope  # noqa: PLC0415 # each command loads what it needs
 
     tenants = None if options.tenants is None else frozenset(options.tenants)
     return BackupScope(tenants=tenants, keys=options.keys)

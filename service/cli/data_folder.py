@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import redis
+
 from service.cli.options import StartError, require_both_urls
 from worker.base.files import FILE_MODE, make_folder, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
@@ -68,9 +70,12 @@ def connect_stores(settings: Settings) -> Iterator[Stores]:
     Raises
     ------
     StartError
-        If only one URL is set, or if the addresses of the running servers cannot be read.
+        If only one URL is set, if the addresses of the running servers cannot be read, or if a server fails.
+    SettingsError
+        If a server refuses the login.
 
     """
+    from worker.connections.clients import require_login  # noqa: PLC0415 # the head of `glle up` needs none
     from worker.stores import Stores  # noqa: PLC0415 # the head of `glle up` needs none
 
     require_both_urls(settings)
@@ -83,7 +88,14 @@ def connect_stores(settings: Settings) -> Iterator[Stores]:
                 settings = _running(data, settings)
             else:
                 settings = stack.enter_context(_start_servers(settings))
-        yield stack.enter_context(contextlib.closing(Stores.connect(settings)))
+        stores = stack.enter_context(contextlib.closing(Stores.connect(settings)))
+        try:
+            stores.client.ping()
+            yield stores
+        except redis.RedisError as error:
+            away = " and ".join(require_login(settings)) or "GLLE_REDIS_URL or GLLE_CACHE_URL"
+            detail = f"The server of {away} does not answer as it should: {str(error).rstrip('.')}."
+            raise StartError(f"{detail} `glle doctor` checks it.") from error
 
 
 def _running(data: Path, settings: Settings) -> Settings:

@@ -4,38 +4,55 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import time
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
+import redis
+from redis.exceptions import AuthorizationError
+from rq import Worker as RqWorker
 
 import glle_engine
 from glle.cli import VARIABLES
 from glle.client import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.transport.session import http_options
 from glle_engine import manifolds
+from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from service.middleware.access_policy import AccessPolicy
-from service.server.listening import answers, connectable
-from worker.base.settings import SettingsError, unknown_variables
-from worker.operations import doctor
-from worker.operations.health import Check
+from worker.base.clock import clock_skew
+from worker.base.memory import worker_need
+from worker.base.problems import ProblemError
+from worker.base.settings import SettingsError, shared_values, show_size, unknown_variables
+from worker.observability.live_workers import live_workers
+from worker.operations import permissions
+from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
+from worker.records.job import QUEUES
+from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from glle.types import FitOptions
     from worker.base.settings import Settings
+    from worker.storage.object_store.results import ResultStore
 
 RESPONSE_SECONDS = 60.0
-PORT_SECONDS = 2.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # So many that a worker forks a process for the task. It takes some seconds, because a shorter task may end before its
 # dying worker; the posterior has 25 MB.
 POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+OLDEST_REDIS = (6, 2)  # the first with BLMOVE, by which a worker takes a task
+PINGS = 15
+SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
+SKEW_SECONDS = 1.0
+LONG_WAIT_SECONDS = 60.0
+MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
+GOOD_SOLVERS = frozenset({"lanes", "lu"})
+DRAW_POINTS = 300
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
@@ -47,10 +64,8 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
     else:
         yield Check("settings", "ok", "All GLLE_* variables are settings.")
     yield access(settings)
-    yield from doctor.deployment(settings)
-    if url is None:
-        yield port(settings.host, settings.port)
-    else:
+    yield from deployment(settings)
+    if url is not None:
         yield from service(url, environ.get("GLLE_KEY", ""))
 
 
@@ -63,21 +78,6 @@ def access(settings: Settings) -> Check:
     if warning:
         return Check("access", "warning", warning, "Name the origins, or set GLLE_AUTH=required.")
     return Check("access", "ok", "Web pages of other origins have no access without a key, except the named ones.")
-
-
-def port(host: str, number: int) -> Check:
-    """Check that the port is free or belongs to glle."""
-    name = f"port {number}"
-    if number == 0:
-        return Check(name, "ok", "The service will take a free port.")
-    try:
-        socket.create_connection((connectable(host), number), PORT_SECONDS).close()
-    except OSError:
-        return Check(name, "ok", f"Nothing listens on {host}:{number}.")
-    if answers(host, number, "/livez", PORT_SECONDS):
-        return Check(name, "ok", f"glle answers on {host}:{number}.")
-    remedy = "Choose another port with GLLE_PORT, or stop that program."
-    return Check(name, "problem", f"Another program listens on {host}:{number}.", remedy)
 
 
 def service(url: str, key: str = "") -> Iterator[Check]:
@@ -141,7 +141,10 @@ def _end_to_end(client: Client) -> Iterator[Check]:
         yield Check(name, "problem", f"{work}{error.detail}", remedy)
         return
     except GlleServiceError as error:
-        yield Check(name, "problem", f"{work}{error.status}: {error.detail}", error.remedy)
+        remedy = error.remedy
+        if error.status == httpx.codes.UNAUTHORIZED:
+            name, remedy = "key", "Set GLLE_KEY to an API key of the service: `glle keys create --scope write`."
+        yield Check(name, "problem", f"{work}{error.status}: {error.detail}", remedy)
         return
     local_draw = glle_engine.fit(manifolds.make("s_curve", points, seed=seed).X, **spec).draw(0).embedding
     tolerance = 1e-4 * float(np.abs(local_draw).max())
@@ -150,6 +153,261 @@ def _end_to_end(client: Client) -> Iterator[Check]:
     else:
         remedy = "Compare the versions of glle, numpy and scipy: the same draw is equal everywhere."
         yield Check(name, "problem", "Its draw differs from the local engine's.", remedy)
+
+
+def deployment(settings: Settings) -> Iterator[Check]:
+    """Yield the checks of servers, workers, disk and engine."""
+    if settings.redis_url and settings.cache_url:
+        stores = Stores.connect(settings)
+        try:
+            yield from _servers(stores)
+        finally:
+            stores.close()
+    else:
+        if settings.redis_url or settings.cache_url:
+            remedy = "Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for the embedded servers of `glle up`."
+            yield Check("servers", "problem", "Only one of the two servers is configured.", remedy)
+        else:
+            remedy = "Check a running `glle up` with --url; elsewhere set GLLE_REDIS_URL and GLLE_CACHE_URL."
+            yield Check("servers", "warning", "No server is configured, so none was checked.", remedy)
+        yield from disk_checks(settings)
+    yield from engine(settings)
+
+
+def _servers(stores: Stores) -> Iterator[Check]:
+    queue = yield from _connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE)
+    cache = yield from _connection("cache", stores.cache.client, "GLLE_CACHE_URL", permissions.CACHE)
+    if queue and cache:
+        yield from (check for check in readiness(stores) if check.name != OBJECT_STORE)
+        yield _separation(queue, cache)
+    else:
+        yield from disk_checks(stores.settings)
+    if queue:
+        has_log = bool(queue.get("aof_enabled"))
+        yield _check(
+            "queue persistence",
+            "ok" if has_log else "warning",
+            "It keeps an append-only file." if has_log else "It reports no append-only file.",
+            "Set appendonly yes, or a restart loses jobs and posteriors' records.",
+        )
+        yield from _workers(stores)
+        if stores.cache.objects is not None:
+            yield from _object_store(stores.cache.objects)
+    if cache:
+        yield from _cache_policies(cache, stores.settings)
+
+
+def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
+    is_same = "run_id" in queue and queue["run_id"] == cache.get("run_id")
+    return _check(
+        "two servers",
+        "problem" if is_same else "ok",
+        "Queue and cache are one server." if is_same else "Queue and cache are two servers.",
+        "Start a second server for GLLE_CACHE_URL: the queue must lose nothing, the cache evicts. A second database "
+        "of one server is not enough.",
+    )
+
+
+def _connection(
+    name: str, client: redis.Redis, variable: str, needed: permissions.Permissions
+) -> Generator[Check, None, dict[str, Any] | None]:
+    """Yield whether a server permits all commands, is recent, writable, near and in sync; return its INFO, or None."""
+    try:
+        if missing := needed.missing(client):
+            detail = f"The user of {variable} may not use {', '.join(missing)}."
+            remedy = "Add these rules to the user's line of the server's ACL (docs/how-to/redis.md)."
+            yield Check(f"{name} permissions", "problem", detail, remedy)
+            return None
+        yield Check(f"{name} permissions", "ok", "The user may use all commands.")
+        info = dict(client.info())
+        if info.get("cluster_enabled"):
+            remedy = "Use one server, with replicas if you like (docs/how-to/redis.md)."
+            yield Check(f"{name} connection", "problem", f"{variable} names one server of a Redis Cluster.", remedy)
+            return None
+        key = f"glle:doctor:{secrets.token_hex(8)}"
+        client.set(key, "1", ex=10)
+        client.delete(key)
+        round_trip = median(_seconds(client.ping) for _ in range(PINGS))
+        skew = abs(clock_skew(client))
+    except redis.RedisError as error:
+        remedy = f"Check {variable}, the server, and the network between."
+        if isinstance(error, redis.AuthenticationError | AuthorizationError):
+            remedy = f"Correct the user or the password of {variable}."
+        detail = f"It does not answer as it should: {type(error).__name__}: {str(error).rstrip('.')}."
+        yield Check(f"{name} connection", "problem", detail, remedy)
+        return None
+    version = str(info["redis_version"])
+    is_old = tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS
+    yield _check(
+        f"{name} connection",
+        "problem" if is_old else "warning" if round_trip > SLOW_SECONDS else "ok",
+        f"Version {info.get('valkey_version', version)}, {round_trip * 1000:.2f} ms per round trip.",
+        f"Use Redis {'.'.join(map(str, OLDEST_REDIS))} or newer, or Valkey."
+        if is_old
+        else "Move the server nearer: every request and task makes several round trips.",
+    )
+    yield _check(
+        f"{name} clock",
+        "warning" if skew > SKEW_SECONDS else "ok",
+        f"{skew * 1000:,.0f} ms from this machine's.",
+        "Synchronise the clocks (NTP): they measure the age of a worker's last heartbeat.",
+    )
+    return info
+
+
+def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]:
+    policy, limit = str(info.get("maxmemory_policy", UNKNOWN)), int(info.get("maxmemory", 0))
+    evicts = policy != "noeviction"
+    yield _check(
+        "cache policy",
+        "ok" if policy in {"allkeys-lru", "allkeys-lfu"} else "warning" if evicts else "problem",
+        f"maxmemory-policy {policy}.",
+        "Set maxmemory-policy allkeys-lru: "
+        + ("the arrays used last are to stay." if evicts else "if full, it refuses arrays, and jobs fail."),
+    )
+    if limit == 0:
+        yield Check("cache memory", "warning", "Its memory has no limit.", "Set its maxmemory to GLLE_CACHE_BYTES.")
+    else:
+        yield _check(
+            "cache memory",
+            "warning" if limit < settings.cache_bytes else "ok",
+            f"maxmemory {limit:,}; GLLE_CACHE_BYTES is {settings.cache_bytes:,}.",
+            "Set GLLE_CACHE_BYTES to at most the server's maxmemory: a value of half of it would evict itself.",
+        )
+
+
+def _workers(stores: Stores) -> Iterator[Check]:
+    for state in queue_states(stores):
+        yield _check(
+            f"backlog of {state.name}",
+            "warning" if state.oldest_seconds > LONG_WAIT_SECONDS else "ok",
+            f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} in work.",
+            "Start more workers, on this or other machines: they share the work.",
+        )
+    if not (workers := live_workers(stores.client)):
+        return
+    versions = {worker.engine for worker in workers} | {glle_engine.__version__}
+    yield _check(
+        "engine versions",
+        "ok" if len(versions) == 1 else "warning",
+        f"Workers and this command: {', '.join(sorted(versions))}.",
+        "Run one version everywhere (docs/how-to/upgrades.md): another one may refuse the records of this one.",
+    )
+    need = worker_need(stores.settings)
+    yield _check_each(
+        "worker threads",
+        "Not pinned:",
+        [worker.name for worker in workers if worker.threads != "1"],
+        "Each worker computes with one thread.",
+        "Start workers with `glle worker`: several threads each compete for cores and are three times slower.",
+    )
+    yield _check_each(
+        "worker clocks",
+        "Not those of the queue's server:",
+        [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS],
+        "They are the queue server's.",
+        "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
+    )
+    yield _check_each(
+        "worker memory",
+        f"Long tasks may need {show_size(need)}; less have",
+        [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need],
+        "It is enough.",
+        "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
+    )
+    own = shared_values(stores.settings)
+    others = sorted(
+        f"{worker.name} has {name}={value}, this command {own.get(name)}"
+        for worker in workers
+        for name, value in worker.settings.items()
+        if value != own.get(name)
+    )
+    yield _check(
+        "shared settings",
+        "warning" if others else "ok",
+        f"They differ: {'; '.join(others)}." if others else "Workers and this command have the same ones.",
+        "Start all processes with the same values; run this command with the environment of the API.",
+    )
+    yield from _roles(stores.client, len(workers))
+
+
+def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
+    """Yield whether each worker has its process for quick tasks and that for long ones."""
+    for queue in QUEUES:
+        takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
+        yield _check(
+            f"takers of {queue}",
+            "ok" if takers >= number else "warning" if takers else "problem",
+            f"{takers} of {number} workers take its tasks.",
+            "Read the workers' log: a process that ends at its start is replaced, again and again.",
+        )
+
+
+def _object_store(objects: ResultStore) -> Iterator[Check]:
+    """Yield whether objects can be written, read and removed, and whether the store is swept."""
+    name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
+    started = time.perf_counter()
+    try:
+        objects.bucket.write(path, [data], len(data))
+        read = objects.bucket.read(path, 0, len(data))
+        objects.bucket.remove(path)
+    except ProblemError as error:
+        yield Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+        return
+    milliseconds = 1000 * (time.perf_counter() - started)
+    count, nbytes = objects.index.sums()
+    yield _check(
+        name,
+        "ok" if read == data else "problem",
+        f"{count:,} objects of {nbytes:,} bytes; written, read and removed in {milliseconds:.0f} ms.",
+        "The object read differs from the one written: check the store, and proxies before it.",
+    )
+    days = objects.index.unswept_seconds() / 86400
+    yield _check(
+        "object store's sweep",
+        "warning" if days > MAX_UNSWEPT_DAYS else "ok",
+        f"The last sweep, or the first object, is {days:.1f} days old.",
+        "Run `glle store sweep`, once a day by a timer.",
+    )
+
+
+def engine(settings: Settings) -> Iterator[Check]:
+    """Yield whether reference results have the deployment's bits, and whether a small draw has the expected solver."""
+    expected = settings.allow_other_bits or PINNED
+    yield _check(
+        "fingerprint",
+        "ok" if fingerprint() == expected else "warning",
+        f"Reference results of this machine have the fingerprint {fingerprint()}; the deployment has {expected}.",
+        "A worker does not start on this machine: install the versions of requirements/server.lock; or see "
+        "docs/explanation/reproducibility.md.",
+    )
+    started = time.perf_counter()
+    posterior = glle_engine.fit(manifolds.make("s_curve", DRAW_POINTS, seed=0).X)
+    solver = str(posterior.draw(0).diagnostics["solver"])
+    yield _check(
+        "small draw",
+        "ok" if solver in GOOD_SOLVERS else "warning",
+        f"Fitted and drawn in {time.perf_counter() - started:.2f} s, solved by {solver}.",
+        "Check the versions of numpy and scipy: the expected solvers were rejected.",
+    )
+
+
+def _check(name: str, state: State, detail: str, remedy: str) -> Check:
+    """Return a check, without its remedy if the state is ok."""
+    return Check(name, state, detail, "" if state == "ok" else remedy)
+
+
+def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
+    """Return a check of the workers: a warning that names the faulty ones, or ok."""
+    if not faulty:
+        return _check(name, "ok", good, remedy)
+    return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
 
 
 def lines(check: Check) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_flags, print_message, print_result, span
+from service.cli.options import add_flags, days, print_message, print_result, span
 from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 
@@ -30,10 +31,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         "--scope", action="append", choices=SCOPES, dest="scopes", help="write includes read, admin includes all (read)"
     )
     create.add_argument("--name", default="", help="a note about the holder of the key")
-    create.add_argument("--expires-days", type=span, help="days until the key expires (never)")
+    create.add_argument("--expires-days", type=days, help="days until the key expires (never)")
     create.set_defaults(run=_create)
 
-    actions.add_parser("list", help="list the keys without their secrets").set_defaults(run=_list)
+    listing = actions.add_parser("list", help="list the keys without their secrets")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.set_defaults(run=_list)
 
     revoke = actions.add_parser("revoke", help="make a key invalid within a second")
     revoke.set_defaults(run=_revoke)
@@ -61,12 +64,12 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _list(options: argparse.Namespace, settings: Settings) -> int:
-    del options
     with _keys(settings) as store:
-        rows = [
-            (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name)
-            for key in store.all()
-        ]
+        found = store.all()
+    if options.json:
+        print_result(json.dumps([{name: getattr(key, name) for name in _COLUMNS} for key in found]))
+        return 0
+    rows = [(key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name) for key in found]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     for row in (_COLUMNS, *rows):
         print_result("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

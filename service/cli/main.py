@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import errno
 import os
-import runpy
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from glle import cli
 from service.cli import backup, keys, store
-from service.cli import settings as settings_page
 from service.cli.options import (
     CANNOT_START,
     StartError,
     add_flags,
+    current_values,
+    list_settings,
     print_message,
     print_result,
     require_both_urls,
@@ -32,10 +32,6 @@ from worker.observability import logging, tracing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fastapi import FastAPI
-
-CONTRACT = Path(__file__).resolve().parents[2] / "openapi" / "openapi.json"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the `glle` command; return its exit code."""
@@ -43,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> SharedSocket:
-    """Return a listening TCP socket, or raise `StartError` if the port is taken.
+    """Return a listening TCP socket, or raise `StartError` if the port is taken, or the address is another machine's.
 
     A shared one listens when a process serves on it, because the kernel divides connections among all that listen.
     """
@@ -56,7 +52,9 @@ def listen(host: str, port: int, *, is_shared: bool = False) -> SharedSocket:
         else:
             server = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        remedy = "Choose another port with --port (0 takes a free one)."
+        remedy = "Set GLLE_HOST to an address of this machine."
+        if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+            remedy = "Choose another port with --port (0 takes a free one)."
         raise StartError(f"Cannot listen on {host}:{port}: {error.strerror}. {remedy}") from error
     # From its descriptor the socket has proto TCP, so that asyncio disables Nagle's algorithm (40 ms a response).
     return SharedSocket(fileno=server.detach())
@@ -92,17 +90,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for command in (up, serve, worker, doctor):
         add_flags(command, settings)
 
-    contract = commands.add_parser("openapi", help="write openapi/openapi.json, the contract, and the clients' types")
-    contract.add_argument("--check", action="store_true", help="compare the file with the app; exit code 1 if unequal")
-    contract.set_defaults(run=_openapi)
-
     keys.add_to(commands, settings)
     store.add_to(commands, settings)
     backup.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
-    forms = listing.add_mutually_exclusive_group()
-    forms.add_argument("--current", action="store_true", help="print the current values, with passwords hidden")
-    forms.add_argument("--write", action="store_true", help="write docs/reference/settings.md")
+    listing.add_argument("--current", action="store_true", help="print the current values, with passwords hidden")
     listing.set_defaults(run=_settings)
     for name in commands.choices.keys() - others:
         commands.choices[name].set_defaults(start=_start)
@@ -110,11 +102,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _start(options: argparse.Namespace) -> int:
     """Run a command of the server with its settings; report what prevents its start."""
-    for name in sorted(set(unknown_variables(os.environ)) - cli.VARIABLES):
-        print_message(f"{name} is not a setting and has no effect. `glle settings` lists the settings.")
     try:
         run: Callable[[argparse.Namespace, Settings], int] = options.run
-        return run(options, settings_of(options, os.environ))
+        settings = settings_of(options, os.environ)
+        for name in sorted(set(unknown_variables(os.environ)) - cli.VARIABLES):
+            text = f"{name} is not a setting and has no effect. `glle settings` lists the settings."
+            logging.announce(text, settings)
+        return run(options, settings)
     except (SettingsError, StartError) as error:
         print_message(f"glle: {error}")
         return CANNOT_START
@@ -140,6 +134,7 @@ def _up(options: argparse.Namespace, settings: Settings) -> int:
 
 def _serve(options: argparse.Namespace, settings: Settings) -> int:
     from worker.connections.clients import require_login  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.health import data_folder  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     logging.configure(settings)
@@ -150,6 +145,9 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     Stores.connect(settings).close()  # for its errors, before a process starts
     require_login(settings)
     _check_access(settings)
+    if (folder := data_folder(Path(settings.data_dir))).state != "ok":
+        logging.announce(f"{folder.detail} {folder.remedy}", settings)
+    _check_alive_file(settings)
     with listen(settings.host, settings.port, is_shared=settings.share_port == "on") as sock:
         return ServeHead(settings, sock, main).run()
 
@@ -178,6 +176,7 @@ def _worker(options: argparse.Namespace, settings: Settings) -> int:
     os.environ.update(settings.to_env())  # the worker and its tasks read them
     from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
 
+    _check_alive_file(settings)
     return worker.main(options.name)
 
 
@@ -193,42 +192,20 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     return int(any(check.state == "problem" for check in checks))
 
 
-def _openapi(options: argparse.Namespace, settings: Settings) -> int:
-    del settings  # the contract does not depend on them
-    text = contract_text(_contract_app())
-    if not options.check:
-        CONTRACT.write_text(text, encoding="utf-8")
-        print_message(f"Wrote {CONTRACT}.")
-        for generator in CONTRACT.parent.glob("*_types.py"):
-            runpy.run_path(str(generator))["main"]()
-        return 0
-    if CONTRACT.exists() and CONTRACT.read_text(encoding="utf-8") == text:
-        return 0
-    print_message(f"{CONTRACT} differs from the app: run `glle openapi` and review the difference.")
-    return 1
-
-
-def contract_text(app: FastAPI) -> str:
-    """Return the exported contract of an app."""
-    return json.dumps(app.openapi(), indent=1) + "\n"
-
-
-def _contract_app() -> FastAPI:
-    from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
-    from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
-
-    unused = "redis://127.0.0.1:1"  # the contract needs no server
-    return create_app(Stores.connect(Settings(redis_url=unused, cache_url=unused)))
-
-
 def _settings(options: argparse.Namespace, settings: Settings) -> int:
     del settings
-    if options.write:
-        settings_page.PAGE.write_text(settings_page.page(), encoding="utf-8")
-        print_message(f"Wrote {settings_page.PAGE}.")
-    else:
-        print_result(settings_page.current(os.environ) if options.current else settings_page.list_settings())
+    print_result(current_values(os.environ) if options.current else list_settings())
     return 0
+
+
+def _check_alive_file(settings: Settings) -> None:
+    """Raise `StartError` if the alive file cannot be written."""
+    try:
+        if settings.alive_file:
+            Path(settings.alive_file).touch()
+    except OSError as error:
+        text = f"GLLE_ALIVE_FILE={settings.alive_file!r} cannot be written: {error.strerror}."
+        raise StartError(f"{text} Name a file in a folder that the user can write.") from error
 
 
 def _check_access(settings: Settings) -> None:

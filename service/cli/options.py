@@ -1,4 +1,4 @@
-"""What several commands share: one flag for each row of the settings table, and their output."""
+"""Options of the commands: flags and tables of the settings; and the output of commands."""
 
 from __future__ import annotations
 
@@ -72,6 +72,13 @@ def span(text: str) -> float:
     return value
 
 
+def days(text: str) -> float:
+    """Parse a number of days above 0 for argparse."""
+    if not (value := span(text)):
+        raise argparse.ArgumentTypeError(f"{text} days would end it at once: give more, or leave the option out")
+    return value
+
+
 def print_result(text: str) -> None:
     """Print a result of a command to standard output."""
     print(text, flush=True)  # noqa: T201 # the command's output
@@ -80,3 +87,21 @@ def print_result(text: str) -> None:
 def print_message(text: str) -> None:
     """Print a message of a command to standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's messages
+
+
+def list_settings() -> str:
+    """Return one line for each setting: variable, default, help."""
+    width = max(len(row.variable) for row in rows())
+    return "\n".join(f"{row.variable:<{width}}  {row.format(row.default):<12}  {row.help}" for row in rows())
+
+
+def current_values(environ: Mapping[str, str]) -> str:
+    """Return one line for each setting: variable, value without secrets, and its origin."""
+    settings = Settings.from_env(environ)
+    shown = [(row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows()]
+    width = max(len(row.variable) for row, _ in shown)
+    wide = max(len(value) for _, value in shown)
+    return "\n".join(
+        f"{row.variable:<{width}}  {value:<{wide}}  {'set' if row.variable in environ else 'default'}"
+        for row, value in shown
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from service.cli.options import add_flags, print_result, span
 from worker.records.stored_file import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
-    import argparse
-
     from worker.base.settings import Settings
 
 
@@ -30,6 +29,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         default=ORPHAN_SECONDS / 3600,
         help="least age of an object to remove: a younger one may still be in writing (%(default)g)",
     )
+    sweeping.add_argument(
+        "--unused-days",
+        type=_days,
+        help="also remove posteriors without name and tags unused for so many days",
+    )
     sweeping.set_defaults(run=_sweep)
     for action in actions.choices.values():
         add_flags(action, settings)
@@ -39,6 +43,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     )
     add_flags(scrub, settings, ["data_dir"])
     scrub.set_defaults(run=_scrub)
+
+
+def _days(text: str) -> int:
+    """Parse a number of days for argparse: 0 would remove the posteriors of today."""
+    if (days := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return days
 
 
 def _show(options: argparse.Namespace, settings: Settings) -> int:
@@ -61,12 +72,15 @@ def _sweep(options: argparse.Namespace, settings: Settings) -> int:
     action = "removed" if options.orphans else "kept; --orphans removes them"
     with connect_stores(settings) as stores:
         age = 3600 * options.age_hours
+        unnamed = unnamed_files(stores, age)  # refuses before anything is removed
+        if options.unused_days is not None:
+            unused = stores.posteriors.remove_unused(options.unused_days)
+            print_result(
+                f"{len(unused):,} unused posteriors removed with their results; the request of a fit makes it again."
+            )
         if stores.cache.objects is not None:
             swept = sweep(stores, stores.cache.objects, age=age)
-            print_result(
-                f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.removed:,} objects removed."
-            )
-        unnamed = unnamed_files(stores, age)
+            print_result(f"{swept.expired:,} expired and {swept.unreferenced:,} unreferenced objects removed.")
         if options.orphans:
             stores.datasets.files.remove(unnamed)
         print_result(f"{len(unnamed):,} files without a record: {action}.")

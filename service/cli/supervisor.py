@@ -115,7 +115,11 @@ class ServeHead:
 
     def _stop(self) -> None:
         self._sock.close()  # the last process that closes it hands its connections to others of a shared port
-        self._supervisor.stop(self._supervisor.children, self._settings.drain + STOP_SECONDS + COLD_SECONDS)
+        drain = self._settings.drain
+        if self._supervisor.signals:
+            self._report(f"glle API drains for {drain:g} s; requests in progress have {STOP_SECONDS:g} s more")
+        self._supervisor.stop(self._supervisor.children, drain + STOP_SECONDS + COLD_SECONDS)
+        self._report("glle API stopped")
 
     def _report(self, text: str) -> None:
         logging.announce(text, self._settings)

@@ -1,9 +1,11 @@
-"""Bytes of arrays as npy, npz and JSON, in pieces of about a megabyte."""
+"""Bytes of arrays as npy, npz, JSON, CSV and Arrow, in pieces of about a megabyte, and responses that may end early."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import logging
 import math
 import zipfile
 from dataclasses import dataclass
@@ -13,20 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import orjson
+import redis
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import iterate_in_threadpool
 
-from service.encoding.aborted import AbortableResponse
-from service.encoding.ranges import ACCEPT_RANGES, ByteRange, requested_range, unsatisfiable
+from service.encoding.representations import ACCEPT_RANGES, ByteRange, requested_range, unsatisfiable
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from starlette.types import Receive, Scope, Send
 
+log = logging.getLogger(__name__)
 Array = np.ndarray[Any, np.dtype[Any]]
 Dtype = Literal["float64", "float32"]
-
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
@@ -35,6 +38,27 @@ _PIECE_BYTES = 2**20
 _JSON_VALUES = 2**14  # encoded at a time; the encoder holds the interpreter, 0.7 ms for so many
 # Of the encoder, for strong ETags: another version may write other digits of the same numbers.
 JSON_ENCODER = f"orjson-{orjson.__version__}"
+_ARROW_VALUES = 2**17  # of a record batch, 1 MB
+_CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms for 2,048 values
+
+
+class ResponseAbortedError(RuntimeError):
+    """The rest of a started response cannot be produced."""
+
+
+class AbortableResponse(StreamingResponse):
+    """Streaming response that aborts if its rest cannot be produced, so that the client sees it is incomplete."""
+
+    def __init__(self, content: Any, *arguments: Any, **options: Any) -> None:
+        self.content = content
+        super().__init__(content, *arguments, **options)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the stream; without the last message the server closes the connection."""
+        try:
+            await super().stream_response(send)
+        except (ResponseAbortedError, ProblemError, redis.RedisError) as error:
+            log.warning("A response was aborted: %s", error)
 
 
 @dataclass(frozen=True)
@@ -66,10 +90,6 @@ class Stack:
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
         return cls((), array.shape, target, [array])
 
-    def npy_header(self) -> bytes:
-        """Return the header of the npy format."""
-        return _npy_header(self.dtype, self.shape)
-
     @property
     def nbytes(self) -> int:
         """Bytes of the values."""
@@ -90,18 +110,10 @@ class Stack:
             start = number * size
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes of the values, with small matrices joined."""
-        small: list[memoryview] = []
-        size = 0
-        for matrix in self.matrices:
-            for rows in _row_blocks(matrix, _PIECE_BYTES // max(1, self.dtype.itemsize)):
-                small.append(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data)
-                size += small[-1].nbytes
-                if size >= _PIECE_BYTES:
-                    yield b"".join(small)
-                    small, size = [], 0
-        if small:
-            yield b"".join(small)
+        """Return the bytes of the values, with small matrices joined."""
+        values = _PIECE_BYTES // max(1, self.dtype.itemsize)
+        blocks = (rows for matrix in self.matrices for rows in _row_blocks(matrix, values))
+        return join_pieces(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data for rows in blocks)
 
     def json(self) -> Iterator[bytes | memoryview]:
         """Yield the values as nested JSON lists; raise ValueError for a value that is not finite."""
@@ -124,17 +136,12 @@ class Stack:
 
 
 @lru_cache(256)
-def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return the header of the npy format."""
     buffer = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
     return buffer.getvalue()
-
-
-def npy_bytes(array: Array, dtype: str) -> bytes:
-    """Return a small array as npy; `dtype` converts floating-point arrays."""
-    values = np.ascontiguousarray(array, dtype if array.dtype.kind == "f" else None)
-    return _npy_header(values.dtype, values.shape) + values.tobytes()
 
 
 class NpyResponse(AbortableResponse):
@@ -142,7 +149,7 @@ class NpyResponse(AbortableResponse):
 
     def __init__(self, stack: Stack, headers: dict[str, str] | None = None) -> None:
         self._stack = stack
-        self._header = stack.npy_header()
+        self._header = npy_header(stack.dtype, stack.shape)
         self._size = len(self._header) + stack.nbytes
         headers = {"Content-Length": str(self._size), **(headers or {})}
         super().__init__(self._body(), media_type=NPY, headers=headers | (ACCEPT_RANGES if "ETag" in headers else {}))
@@ -239,7 +246,7 @@ def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
         for name, stack in stacks.items():
             member = zipfile.ZipInfo(name + ".npy")  # dated 1980, so that equal arrays have equal bytes
             with archive.open(member, "w", force_zip64=True) as file:
-                file.write(stack.npy_header())
+                file.write(npy_header(stack.dtype, stack.shape))
                 for piece in stack.pieces():
                     file.write(piece)
                     yield buffer.take()
@@ -266,3 +273,82 @@ class PieceBuffer(io.RawIOBase):
         taken = b"".join(self._parts)
         self._parts.clear()
         return taken
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Named columns with their dtypes, as an iterable of row blocks, each a list of equally long vectors."""
+
+    columns: Sequence[tuple[str, np.dtype[Any]]]
+    parts: Iterable[Sequence[Array]]
+
+    @classmethod
+    def of(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
+        """Return the table of columns in memory; `dtype` converts floating-point columns."""
+        kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
+        return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
+
+    def blocks(self, values: int) -> Iterator[list[Array]]:
+        """Yield the rows in blocks of about this many values."""
+        rows = max(1, values // len(self.columns))
+        for part in self.parts:
+            for start in range(0, len(part[0]), rows):
+                yield [
+                    vector[start : start + rows].astype(dtype, copy=False)
+                    for vector, (_, dtype) in zip(part, self.columns, strict=True)
+                ]
+
+
+def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = None) -> dict[str, Array]:
+    """Return the columns of a matrix by name: `names`, or the prefix with a number from 1."""
+    names = names or [f"{prefix}{number}" for number in range(1, matrix.shape[1] + 1)]
+    return {name: matrix[:, column] for column, name in enumerate(names)}
+
+
+def id_columns(ids: Array | None) -> dict[str, Array]:
+    """Return the ids of the points as columns: `id`, or `id_1`, `id_2`, ... of several; none without ids."""
+    if ids is None:
+        return {}
+    return {"id": ids} if ids.ndim == 1 else matrix_columns(ids, "id_")
+
+
+def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
+    """Return the columns of a table behind those of the ids, whose names get a `_` where a column has the same."""
+    first = {}
+    for name, values in id_columns(ids).items():
+        while name in columns:
+            name += "_"  # noqa: PLW2901 # until no column has it
+        first[name] = values
+    return first | columns
+
+
+def table_pieces(table: ResultTable, media: str) -> Iterator[str] | Iterator[bytes]:
+    """Yield a table as CSV or as an Arrow stream."""
+    return _csv(table) if media == CSV else _arrow(table)
+
+
+def _csv(table: ResultTable) -> Iterator[str]:
+    """Yield a header and the rows; each number is the shortest decimal that reads back to the same bits."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow([name for name, _ in table.columns])
+    for block in table.blocks(_CSV_VALUES):
+        writer.writerows(zip(*(vector.tolist() for vector in block), strict=True))
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _arrow(table: ResultTable) -> Iterator[bytes]:
+    """Yield the schema, record batches, and the end of the stream."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
+
+    kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]
+    schema = pa.schema([(name, kind) for (name, _), kind in zip(table.columns, kinds, strict=True)])
+    buffer = PieceBuffer()
+    with pa.ipc.new_stream(pa.PythonFile(buffer, "w"), schema) as writer:
+        for block in table.blocks(_ARROW_VALUES):
+            vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]
+            writer.write_batch(pa.record_batch(vectors, schema=schema))
+            yield buffer.take()
+    yield buffer.take()

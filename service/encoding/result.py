@@ -1,36 +1,110 @@
-"""Result of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with strong ETags, 304 and byte ranges."""
+"""Result of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with slices, strong ETags, 304 and byte ranges.
+
+A slice of an axis, `?points=` or `?draws=`, is `a:b` as in Python (half open, negative from the end), or a list.
+Positions outside the axis are refused, not clipped; so is an empty slice.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from fastapi import Query
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding import arrays as encode
-from service.encoding.aborted import AbortableResponse
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Stack
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, AbortableResponse, Array, ResultTable, Stack, table_pieces
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
-from service.encoding.compression import matches_tag
-from service.encoding.ranges import ACCEPT_RANGES, RangedResponse
-from service.encoding.tables import ResultTable, table_pieces
-from worker.base.problems import refuse
+from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_tag
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from fastapi import Request
 
+MAX_LISTED = 1000
+_SLICE = re.compile(r"(-?\d{1,18})?:(-?\d{1,18})?")
+_LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
+
+_SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
+Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
+Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # of a result with a main array
 SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
 NOTES_HEADER = "Glle-Notes"  # for scale=auto
 _INLINE_BYTES = 2**17  # of values that are encoded in less than a millisecond, on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Positions along an axis of length `size`; `tag` identifies them in an ETag, and is empty for all."""
+
+    size: int
+    positions: Sequence[int]
+    tag: str
+
+    @classmethod
+    def of(cls, text: str | None, size: int, name: str) -> Self:
+        """Return the positions of a query parameter, or raise ``invalid-slice`` or ``slice-out-of-range``."""
+        if text is None:
+            return cls(size, range(size), "")
+        if (bounds := _SLICE.fullmatch(text)) is not None:
+            start = _position(bounds[1] or "0", size, name, last=size)
+            stop = _position(bounds[2] or str(size), size, name, last=size)
+            if start >= stop:
+                raise _invalid(f"{name}={text} is empty.")
+            is_whole = (start, stop) == (0, size)
+            return cls(size, range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
+        if _LIST.fullmatch(text) is None:
+            raise _invalid(f"{name}={text[:50]!r} is no slice.")
+        numbers = text.split(",")
+        if len(numbers) > MAX_LISTED:
+            raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")
+        positions = [_position(number, size, name, last=size - 1) for number in numbers]
+        return cls(size, positions, f"{name}={','.join(map(str, positions))}")
+
+    def take(self, array: Array, axis: int = 0) -> Array:
+        """Return these positions of an array's axis; a slice is a view."""
+        lead = (slice(None),) * axis
+        if isinstance(self.positions, range):
+            return array[(*lead, slice(self.positions.start, self.positions.stop))]
+        return np.take(array, self.positions, axis)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def reject_slice(name: str, text: str | None) -> None:
+    """Refuse a slice of an axis that a resource does not have."""
+    if text is not None:
+        raise refuse("not-sliceable", 422, f"This resource has no {name} to slice.", f"Leave ?{name}= out.")
+
+
+def _position(text: str, size: int, name: str, *, last: int) -> int:
+    position = int(text)
+    if not -size <= position <= last:
+        raise refuse(
+            "slice-out-of-range",
+            422,
+            f"{name}: {position} is outside; there are {size:,}.",
+            f"Choose positions of 0 to {last}, or of {-size} to -1 from the end.",
+            allowed=[0, last],
+            size=size,
+        )
+    return position + size if position < 0 else position
+
+
+def _invalid(detail: str) -> ProblemError:
+    remedy = f"Give a:b with a below b, or a comma list of at most {MAX_LISTED:,} positions."
+    return refuse("invalid-slice", 422, detail, remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +150,9 @@ class ArraysResult:
         main = self.arrays[self.main or ""]
         assert isinstance(main, np.ndarray)
         if media == NPY:
-            return RangedResponse(encode.npy_bytes(main, dtype), 200, headers | ACCEPT_RANGES, NPY)
+            values = np.ascontiguousarray(main, dtype if main.dtype.kind == "f" else None)
+            body = encode.npy_header(values.dtype, values.shape) + values.tobytes()
+            return RangedResponse(body, 200, headers | ACCEPT_RANGES, NPY)
         if main.nbytes <= _INLINE_BYTES:
             body = self._body(media, dtype)
         else:

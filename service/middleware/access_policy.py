@@ -1,16 +1,16 @@
-"""Access policy: which requests need an API key, and which scope the key needs."""
+"""Access policy: which requests need an API key and which scope, which proxies are trusted, which origins may read."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import redis
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 
-from service.middleware.cors import allowed_origins
-from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import SettingsError
 from worker.records.ids import DEFAULT
@@ -18,12 +18,32 @@ from worker.records.ids import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from starlette.types import Scope
+    from starlette.types import ASGIApp, Scope
 
     from worker.base.settings import Settings
     from worker.storage import api_keys
     from worker.storage.api_keys import KeyStore
 
+    Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_ORIGIN = re.compile(r"https?://[^/\s,*?#]+")
+METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
+REQUEST_HEADERS = (
+    "Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
+    "Last-Event-ID", "Range", "X-Request-Id",
+)  # fmt: skip
+RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md
+    "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Notes", "Glle-Scale", "Link", "Location",
+    "Retry-After", "Server-Timing", "Sunset", "X-Request-Id",
+)  # fmt: skip
+_PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
+_PROXY_PREFIX = b"x-forwarded"
+_PROXY_HEADERS = frozenset({
+    b"forwarded", b"via", b"x-real-ip", b"x-original-forwarded-for", b"x-original-host", b"x-client-ip",
+    b"x-cluster-client-ip", b"client-ip", b"true-client-ip", b"cf-connecting-ip", b"fastly-client-ip", b"cdn-loop",
+    b"x-envoy-external-address",
+})  # fmt: skip
+_FORWARDED_FOR = b"x-forwarded-for"
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
 OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
 METRICS = "/metrics"  # covers all tenants
@@ -31,6 +51,97 @@ _AUTHORIZATION = b"authorization"
 _READ_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
 _PREFLIGHT = "OPTIONS"  # browsers send it without a key; the response lists methods only
+
+
+def allowed_origins(origins: str) -> list[str]:
+    """Return the origins of GLLE_CORS_ORIGINS, or ``["*"]``; raise `SettingsError` for other text."""
+    allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
+    for origin in allowed:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise SettingsError(
+                f"GLLE_CORS_ORIGINS: {origin!r} is no origin. Give scheme, host and port, such as"
+                " https://lab.example.org or http://localhost:3000, without a path."
+            )
+    return allowed
+
+
+def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
+    """Return an app that allows these origins (`allowed_origins`)."""
+    if not (allowed := allowed_origins(origins)):
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=allowed,
+        allow_methods=METHODS,
+        allow_headers=REQUEST_HEADERS,
+        expose_headers=RESPONSE_HEADERS,
+        max_age=_PREFLIGHT_SECONDS,
+    )
+
+
+class Proxies:
+    """Trusted proxies, whose X-Forwarded-For the service believes: addresses and networks, separated by commas.
+
+    Attributes
+    ----------
+    is_any
+        Whether there are any.
+
+    """
+
+    def __init__(self, networks: str) -> None:
+        try:
+            self._networks: list[Network] = [
+                ipaddress.ip_network(part.strip(), strict=False) for part in networks.split(",") if part.strip()
+            ]
+        except ValueError as error:
+            remedy = "Separate addresses or networks by commas, such as 127.0.0.1,10.0.0.0/8."
+            raise SettingsError(f"GLLE_TRUSTED_PROXIES: {error}. {remedy}") from error
+        self.is_any = bool(self._networks)
+
+    def client(self, scope: Scope) -> str | None:
+        """Return the client address of a request, or None if a trusted proxy does not name it.
+
+        Each trusted proxy appends its peer to X-Forwarded-For. The client is the last address that is no trusted proxy;
+        earlier addresses are unverified.
+        """
+        peer = _peer(scope)
+        if not self.trust(peer):
+            return peer
+        forwarded = b",".join(value for name, value in scope["headers"] if name == _FORWARDED_FOR)
+        for part in reversed(str(forwarded, "latin-1").split(",")):
+            if (address := _address(part)) is None:
+                return None
+            if not self.trust(address):
+                return address
+        return None
+
+    def trust(self, host: str) -> bool:
+        """Return whether an address is that of a trusted proxy."""
+        if not self._networks:
+            return False
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+
+def _peer(scope: Scope) -> str:
+    return str((scope.get("client") or ("", 0))[0])
+
+
+def _address(text: str) -> str | None:
+    """Return the address in one part of X-Forwarded-For, without its port, or None."""
+    host = text.strip()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
 
 
 def required_scope(path: str, method: str) -> api_keys.Scope | None:
@@ -81,7 +192,7 @@ class AccessPolicy:
     async def admit(self, scope: Scope) -> tuple[str, bool]:
         """Authenticate a request; a thread reads a key, or whether there is one, unless that is a second old."""
         if self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope)):
-            return self.authenticate(scope)
+            return self._authenticate(scope, self._keys)
         return await run_in_threadpool(self.authenticate, scope)
 
     @property
@@ -143,8 +254,13 @@ class AccessPolicy:
 
         A proxy on this machine connects from loopback under any host name, so neither proves a local client.
         """
-        trace = proxy_trace(scope)
-        if not self._proxies.is_any or not self._proxies.trust_peer(scope):
+        version = scope.get("http_version", "1.1")
+        trace = None if version == "1.1" else f"HTTP/{version}"  # nginx before 1.29.7 uses HTTP/1.0 and adds no header
+        for name, _ in scope["headers"]:
+            if name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIX):
+                trace = f"the header {str(name, 'latin-1')}"
+                break
+        if not self._proxies.is_any or not self._proxies.trust(_peer(scope)):
             return trace
         client = self._proxies.client(scope)
         if client is not None and is_loopback(client):

@@ -12,33 +12,33 @@ import math
 import secrets
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import redis
 from opentelemetry.trace import get_current_span
 
-from service.middleware import cors
+from service.encoding.representations import compress_json
+from service.middleware import access_policy
 from service.middleware.access_policy import required_scope
 from service.middleware.answer_cache import AnswerCache, send_answer
 from service.schemas.problems import internal_error, problem_response, redis_problem
-from worker.base.clock import now_ms
 from worker.base.problems import ProblemError
-from worker.observability.request_context import REQUEST_ID, REQUEST_MS
+from worker.observability.tracing import REQUEST_ID, REQUEST_MS
 from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from threading import Event
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.middleware.access_policy import AccessPolicy
-    from service.middleware.rate_limit import RateLimiter
-    from service.middleware.request_limits import RequestLimits
+    from service.middleware.request_limits import RateLimiter, RequestLimits
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
-TENANT = "glle.tenant"  # key of the ASGI scope
+TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
 _STARTED = "glle.started"  # key of the ASGI scope: whether the response has
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
@@ -50,12 +50,6 @@ _CHALLENGES = {  # RFC 6750
 access_log = logging.getLogger("glle.access")
 
 
-class Draining(Protocol):
-    """State of a process that may be shutting down."""
-
-    is_draining: bool
-
-
 class RequestMiddleware:
     """The middleware around the routes.
 
@@ -65,10 +59,10 @@ class RequestMiddleware:
         Called at the end of each DELETE.
     observe
         Gets method, route template, status, and start by `time.perf_counter`.
-    shutdown
-        While its `is_draining` is true, responses close their connection.
+    draining
+        While it is set, responses close their connection.
     origins
-        Whose pages may read responses (`cors.allowed_origins`).
+        Whose pages may read responses (`access_policy.allowed_origins`).
 
     """
 
@@ -82,7 +76,7 @@ class RequestMiddleware:
         cache: AnswerCache,
         on_deletion: Callable[[], object],
         observe: Callable[[str, str, int, float], None],
-        shutdown: Draining,
+        draining: Event,
         origins: str,
         has_access_log: bool,
     ) -> None:
@@ -93,10 +87,10 @@ class RequestMiddleware:
         self._cache = cache
         self._on_deletion = on_deletion
         self._observe = observe
-        self._shutdown = shutdown
+        self._draining = draining
         self._resource_policy = b"cross-origin" if origins.strip() else b"same-origin"
         self._has_access_log = has_access_log
-        self._respond = cors.with_cors(self._respond_safely, origins)
+        self._respond = access_policy.with_cors(self._respond_safely, origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; add headers, and observe it."""
@@ -106,7 +100,7 @@ class RequestMiddleware:
         started = time.perf_counter()
         request_id = _request_id(scope)
         REQUEST_ID.set(request_id.decode())  # the server runs each request in a separate context
-        REQUEST_MS.set(now_ms())
+        REQUEST_MS.set(time.time_ns() // 1_000_000)
         status, size = 500, 0
 
         async def send_observed(message: Message) -> None:
@@ -123,7 +117,7 @@ class RequestMiddleware:
                     (b"cross-origin-resource-policy", self._resource_policy),
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
-                if self._shutdown.is_draining:
+                if self._draining.is_set():
                     message["headers"].append((b"connection", b"close"))
             else:
                 size += len(message.get("body", b""))
@@ -162,6 +156,7 @@ class RequestMiddleware:
             await self._rate_limiter.count(scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
+        send = compress_json(scope, send)
         answer = await self._cache.find(scope) if method == "GET" else None
         if answer is not None:
             scope["route"] = answer.route
@@ -175,12 +170,6 @@ class RequestMiddleware:
         finally:
             if method == "DELETE":
                 self._on_deletion()
-
-
-def tenant_of(scope: Scope) -> str:
-    """Return the tenant of an authenticated request."""
-    tenant: str = scope[TENANT]
-    return tenant
 
 
 def pad_not_found(

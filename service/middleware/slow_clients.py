@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.middleware.proxies import Proxies
+from service.middleware.access_policy import Proxies
 from service.schemas.problems import MEDIA_TYPE, plain_problem, problem_response
 from worker.base.problems import Problem
 
@@ -34,12 +34,6 @@ MAX_ADDRESS_CONNECTIONS = 800  # of one address in a process, unless it is a tru
 HEAD_BYTES = 64 * 2**10  # of a head or of trailers; the parser itself has no limit
 
 _VERSIONS = frozenset({"1.0", "1.1"})  # the parser also accepts 0.9 and 2.0, whose heads differ
-# Of the parser, for a version that it does not know, and for the preface of HTTP/2.
-_VERSION_ERRORS = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
-
-
-class _VersionError(ValueError):
-    """A version of HTTP that the service does not speak."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -96,11 +90,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         try:
             self._parse(data)
-        except HttpParserError as error:
-            if isinstance(error.__context__, _VersionError) or str(error) in _VERSION_ERRORS:
-                self._refuse(plain_problem(505, "The service speaks HTTP/1.1 and HTTP/1.0."))
-            else:
-                self.send_400_response("Invalid HTTP request received.")
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received; the service speaks HTTP/1.1 and HTTP/1.0.")
         if self.transport.is_closing():
             return
         if self._is_in_head and self._head_bytes > HEAD_BYTES:
@@ -152,7 +143,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._is_continued = False
             return
         if (version := self.parser.get_http_version()) not in _VERSIONS:
-            raise _VersionError(version)
+            raise ValueError(version)
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts < 1 and version == "1.1"):
             raise ValueError("A request must have one Host header.")

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.arrow import ARROW
-from service.encoding.result import ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
-from service.encoding.selection import Selection, reject_slice
-from service.encoding.tables import ResultTable, matrix_columns, with_ids
-from service.schemas.embeddings import embedding_links
+from service.encoding.result import (
+    ArraysResult,
+    Selection,
+    immutable_headers,
+    negotiate,
+    reject_slice,
+    scale_headers,
+    unless_current,
+)
+from service.schemas.analyses import embedding_links
 from worker.analyses.audit import NEIGHBORS
 from worker.analyses.embedding import MAP
 

@@ -1,4 +1,4 @@
-"""Result of a draws job, read from the cache while it is sent, so that it is never in memory as a whole."""
+"""Result of a draws job, complete or partial, read from the cache while it is sent: never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -8,44 +8,64 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import ResponseAbortedError
-from service.encoding.arrays import CSV, JSON, Array, Stack
+from service.encoding.arrays import (
+    CSV,
+    JSON,
+    NPY,
+    Array,
+    ResponseAbortedError,
+    ResultTable,
+    Stack,
+    id_columns,
+    matrix_columns,
+    npy_header,
+)
 from service.encoding.arrow import ARROW
-from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, scale_headers, unless_current
-from service.encoding.selection import Selection
-from service.encoding.tables import ResultTable, id_columns, matrix_columns
+from service.encoding.result import (
+    MEDIA,
+    ArraysResult,
+    Selection,
+    immutable_headers,
+    negotiate,
+    scale_headers,
+    unless_current,
+)
+from service.responses.streaming import LimitedStreamingResponse, job_states
 from worker.records.draws import batch_end
+from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from fastapi.responses import Response
 
+    from service.encoding.arrays import Dtype
     from service.responses.analyses import ResultQuery
+    from service.responses.streaming import StreamLimiter
+    from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawAddress, DrawsSpec
-    from worker.storage.draw_cache import DrawCache
+    from worker.storage.array_cache import DrawCache
+    from worker.stores import Stores
 
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
 SMALL_BYTES = 12 * 2**20  # of a result that is read at once
-_ATTEMPTS = 4  # at draws that are evicted before they are sent
 
 
-def draws_response(
-    cache: DrawCache, posterior: str, spec: DrawsSpec, query: ResultQuery, restore: Callable[[], None]
-) -> Response | None:
+def draws_response(cache: DrawCache, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response | None:
     """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
 
-    `posterior` is `PosteriorRecord.arrays_id`. `restore` computes draws again that are evicted while the response is
-    sent. Raise `ProblemError`, for example ``not-acceptable`` or ``slice-out-of-range``.
+    `posterior` is `PosteriorRecord.arrays_id`. A draw that is evicted before it is sent aborts the response; the next
+    request computes it again. Raise `ProblemError`, for example ``not-acceptable`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, MEDIA)
     points = Selection.of(query.points, spec.n, "points")
     draws = Selection.of(query.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     chosen = [spec.key(position) for position in positions]
-    result = _DrawReader(cache, posterior, chosen, points, 8 * spec.n * spec.p, restore)
+    result = _DrawReader(cache, posterior, chosen, points, 8 * spec.n * spec.p)
     is_sent = "if-none-match" not in query.request.headers
     if (sha256 := result.sha256(is_sent=is_sent)) is None:
         return None
@@ -89,7 +109,7 @@ class _DrawReader:
     """Reader of some points of some draws, each of `nbytes`.
 
     `heads` and `eigenvalues` belong to the draws read so far. `announced` has the digests in the ETag; a draw that was
-    computed again with another digest is never sent. `held` has all draws of a small result.
+    evicted, or computed again with another digest, aborts the response. `held` has all draws of a small result.
     """
 
     cache: DrawCache
@@ -97,7 +117,6 @@ class _DrawReader:
     draws: Sequence[DrawAddress]
     points: Selection
     nbytes: int
-    restore: Callable[[], None]
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
     announced: list[str] = field(default_factory=list)
@@ -128,24 +147,14 @@ class _DrawReader:
         """Yield the embeddings from the draw at position `start` on."""
         while start < len(self.draws):
             first, start = start, batch_end(self.draws, start, len(self.draws), self.nbytes)
-            entries = self.held[first:start] or self._read(self.draws[first:start])
+            entries = self.held[first:start] or self.cache.get_many(self.posterior, self.draws[first:start])
             for position, entry in enumerate(entries, start=first):
-                if entry.meta["sha256"] != self.announced[position]:
-                    raise ResponseAbortedError(
-                        f"Draw {self.draws[position].index} was computed again with other bits than the ETag announced."
-                    )
+                if entry is None or entry.meta["sha256"] != self.announced[position]:
+                    reason = "evicted" if entry is None else "computed again with other bits than the ETag announced"
+                    raise ResponseAbortedError(f"Draw {self.draws[position].index} was {reason}.")
                 self.heads.append(entry.meta)
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])
-
-    def _read(self, keys: Sequence[DrawAddress]) -> list[Entry]:
-        """Return these draws; evicted ones are restored first, because the response has started."""
-        for _ in range(_ATTEMPTS):
-            entries = [entry for entry in self.cache.get_many(self.posterior, keys) if entry is not None]
-            if len(entries) == len(keys):
-                return entries
-            self.restore()
-        raise ResponseAbortedError("Draws are evicted faster than they are sent; the cache is too small for its use.")
 
 
 def _table(
@@ -174,3 +183,59 @@ def _table(
             yield [*rows, draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
 
     return ResultTable(columns, parts())
+
+
+def partial_npy_response(
+    here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
+) -> LimitedStreamingResponse:
+    """Return the embeddings as npy in a response that ends with the job, or raise ``too-many-streams``."""
+    stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
+    header = npy_header(stack.dtype, stack.shape)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield header
+        async for entry in _completed_draws(here, limiter, job, spec):
+            yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
+
+    fields = {"Content-Length": str(len(header) + stack.nbytes), "X-Accel-Buffering": "no", **headers}  # not held back
+    return LimitedStreamingResponse(limiter, here.tenant or DEFAULT, body, media_type=NPY, headers=fields)
+
+
+async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
+    """Yield all draws of a job with numeric scales in order, each as soon as it and those before it are complete.
+
+    No thread waits meanwhile. Raise `ResponseAbortedError` if the job fails or is cancelled, the process shuts down, or
+    at the end of the job, if a draw was evicted before it is sent: from then on a request computes it again.
+    """
+    arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
+    keys = list(spec.draws())
+    sent = 0
+    async for now in job_states(here, limiter, job):
+        if now.is_open and now.status != "cancelling":
+            complete = await run_in_threadpool(_complete, here, now, spec)
+        elif now.status != "succeeded":
+            raise ResponseAbortedError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
+        else:
+            complete = spec.total
+        while sent < complete:
+            part = keys[sent : batch_end(keys, sent, complete, 8 * spec.n * spec.p)]
+            for entry in await run_in_threadpool(here.draws.get_many, arrays_id, part):
+                if entry is None and not now.is_open:
+                    raise ResponseAbortedError(f"Draw {sent} of job {job.id} was evicted before it was sent.")
+                if entry is None:
+                    complete = sent
+                    break
+                yield entry
+                sent += 1
+    if sent < spec.total:
+        raise ResponseAbortedError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
+
+
+def _complete(here: Stores, job: Job, spec: DrawsSpec) -> int:
+    """Return the number of complete draws before the first gap."""
+    complete = 0
+    for shard, count in enumerate(here.jobs.shard_counts(job)):
+        complete += count
+        if count < spec.shard_size(shard):
+            break
+    return complete

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import AbortableResponse, ResponseAbortedError
+from service.encoding.arrays import AbortableResponse, ResponseAbortedError
 from service.schemas.resources import JobOut, ProgressOut
 from service.submission.jobs import look
 from worker.base.problems import refuse
@@ -128,11 +128,6 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await changed.wait()
-
-
-def has_seen_end(job: Job, last_event_id: int | None) -> bool:
-    """Return whether a client has received the end of a job; 204 then stops its reconnection."""
-    return not job.is_open and last_event_id == job.sequence
 
 
 async def events(here: Stores, limiter: StreamLimiter, job: Job, last_event_id: int | None) -> AsyncIterator[str]:

@@ -16,8 +16,7 @@ from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
-from service.encoding.result import negotiate
-from service.encoding.selection import Points
+from service.encoding.result import Points, negotiate
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, TenantStores, creates_job
@@ -26,8 +25,7 @@ from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, load_or_compute
-from service.submission.planning import Allowance, Plan, audit_cost
-from service.submission.scoring import classes_for_spread
+from service.submission.planning import Allowance, Plan, audit_cost, classes_for_spread
 from service.submission.validation import (
     MAX_NEIGHBORS,
     coordinates_beside,
@@ -240,7 +238,7 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     require_data(stores, record)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
-    dataset, shape, points = new_points(stores, body, record.d)
+    dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
     n, p = shape[0], record.spec["n_components"]
     stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
     stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
@@ -280,14 +278,14 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
         require_data(stores, record)
-        source, plan = record.dataset, Plan.of_name("glle", spec_of(record.spec).to_dict())
+        source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
     elif body.coordinates is not None:
         assert body.dataset is not None
-        source, plan = body.dataset, Plan.of_name(STRONG[0])
+        source, plan = body.dataset, Plan.of(STRONG[0])
         map_["coordinates"], points = coordinates_beside(stores, body.coordinates, stores.datasets.fetch(source).n)
     else:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
-        source, plan = recipe.dataset, Plan.of_name(recipe.method, recipe.parameters)
+        source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
         map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
         if plan.method.labels:
             raise InvalidParameterError(
@@ -326,7 +324,7 @@ def _recipe(stores: Stores, body: AuditIn) -> Recipe:
     assert body.method is not None
     assert body.dataset is not None
     mean = {"scale": 0.0} if body.method == "glle" else {}
-    plan = Plan.of_name(body.method, mean | body.parameters)
+    plan = Plan.of(body.method, mean | body.parameters)
     dataset = stores.datasets.fetch(body.dataset)
     plan.require_possible(stores, dataset, labels=plan.method.labels)
     require_not_all_equal(stores, dataset)

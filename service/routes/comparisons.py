@@ -10,15 +10,21 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
 from glle_engine.reliability.refits import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
-from service.schemas.embeddings import ComparisonIn
+from service.schemas.analyses import ComparisonIn
 from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, shards_of
-from service.submission.planning import Allowance, Plan, require_affordable_together, spread_cost
-from service.submission.scoring import classes_for_spread, judgement
+from service.submission.planning import (
+    Allowance,
+    Plan,
+    classes_for_spread,
+    judgement,
+    require_affordable_together,
+    spread_cost,
+)
 from service.submission.validation import require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
-from worker.analyses.spread import spread_of
+from worker.analyses.resamples import spread_of
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
@@ -83,7 +89,7 @@ def _is_resamplable(dataset: Dataset, plan: Plan, *, labels: bool) -> bool:
 def _plan(number: int, row: Any) -> Plan:
     """Return the plan of a row; a refusal names the number of the row."""
     try:
-        return Plan.of(row)
+        return Plan.of(row.method, row.parameters)
     except InvalidParameterError as error:
         raise InvalidParameterError(
             f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}

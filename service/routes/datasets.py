@@ -13,26 +13,27 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype
+from glle_engine.base.validation import Missing
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
+from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
-from service.encoding.result import MEDIA, ArraysResult, immutable_headers, negotiate, unless_current
-from service.encoding.selection import Points, Selection
-from service.encoding.tables import ResultTable as Columns
-from service.encoding.tables import id_columns, matrix_columns, with_ids
-from service.middleware.requests import tenant_of
-from service.routes.params import AT_ONCE, RENAME, Id, TenantStores, forms, returns_arrays
+from service.encoding.result import MEDIA, ArraysResult, Points, Selection, immutable_headers, negotiate, unless_current
+from service.middleware.requests import TENANT
+from service.routes.params import AT_ONCE, CONTENT_STAYS, Id, TenantStores, add_list, add_rename, forms, returns_arrays
 from service.schemas.derived import ArrayOut
-from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import failures
-from service.schemas.resources import DatasetOut, DatasetPage, DatasetPreviewOut, SyntheticIn
+from service.schemas.resources import (
+    DatasetOut,
+    DatasetPage,
+    DatasetPreviewOut,
+    SyntheticIn,
+)
 from service.schemas.results import DatasetValuesOut
 from service.submission.idempotency import IN_USE, Key, content_digest, creations, recall_or_create
-from service.submission.jobs import delete_posterior_of
-from service.submission.pagination import Cursor, Limit, page_response, position
+from service.submission.jobs import delete_posterior_of, withdraw_embedding
 from service.uploads.limits import Limits
-from service.uploads.packing import MULTIPART
-from service.uploads.reading import Upload
-from service.uploads.spool import receive_body
+from service.uploads.reading import MULTIPART, Upload, receive_body
+from service.uploads.registry import XLSX
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
 from worker.storage.free_space import require_room
@@ -41,7 +42,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _BODIES = {
-    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, "application/gzip", "application/zstd")),
+    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, XLSX, "application/gzip", "application/zstd")),
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "text/tab-separated-values": {"schema": {"type": "string"}, "example": "x\ty\tz\n1.0\t2.0\t3.0\n"},
     "text/plain": {"schema": {"type": "string"}, "example": "x;y;z\n1,0;2,0;3,0\n"},
@@ -89,6 +90,13 @@ def _roles(
     one_hot: Annotated[
         list[str], Query(description="Columns of categories, each of which becomes a feature of zeros and ones.")
     ] = [],  # noqa: B006
+    missing: Annotated[
+        Missing | None,
+        Query(
+            description="Rows with a missing value in a feature or the color: drop them, or take the median of the "
+            "column; without it they are refused. A notice says what was done."
+        ),
+    ] = None,
     header: Annotated[
         Literal["present", "absent"] | None, Query(description="Of text: whether the first row has the names.")
     ] = None,
@@ -111,6 +119,7 @@ def _roles(
         "id": id_,
         "ignore": ignore,
         "one_hot": one_hot,
+        "missing": missing,
         "header": header,
         "delimiter": delimiter,
         "decimal": decimal,
@@ -131,7 +140,7 @@ async def _receive_upload(
     body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), options, settings)
     async with (
         receive_body(request, Path(body.folder), body.cap) as file,
-        contextlib.nullcontext() if body.is_safe(file) else processes.slot(tenant_of(request.scope)),
+        contextlib.nullcontext() if body.is_safe(file) else processes.slot(request.scope[TENANT]),
     ):
         yield file, partial(processes.read_table, body, file)
 
@@ -147,7 +156,7 @@ async def _receive_upload(
         **failures(
             _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: than a 128th of it).",
-            _415="Not npy, npz, CSV, Arrow, Parquet or JSON, nor these by gzip or zstd; or pyarrow is not installed.",
+            _415="Not npy, npz, CSV, Arrow, Parquet, xlsx or JSON, nor these by gzip or zstd; or without its library.",
             _422="Not a finite matrix: see the row and the column.",
             _507="The disk is full, but for the reserve.",
         ),
@@ -159,10 +168,11 @@ async def upload(request: Request, stores: TenantStores, options: Roles, key: Ke
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. npz has the points as `data`, and may have `labels`, `color`, `ids`, `coordinates` and `names`; in Arrow and
-    Parquet the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column,
-    never dropped: the details count the rows that have one, and list the first 20. Text columns without a role are
-    refused, with the options that help; columns that number or name the rows are set apart as ids. The body may be
-    compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
+    Parquet the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column:
+    the details count the rows that have one, and list the first 20; `missing` drops or fills them. Of columns without
+    a role, texts that number or name the rows are ids, the first one of few distinct words is the label, and the first
+    one of dates the color, with a notice each; other text columns are refused, with the options that help. The body may
+    be compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
     """
     async with _receive_upload(request, stores, options) as (file, read_table):
 
@@ -231,20 +241,7 @@ def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Respo
     return _created_response(*recall_or_create(stores, key, request, sample, creations(stores.datasets.get)))
 
 
-@router.get("", summary="List data sets", response_model=DatasetPage, responses=failures(_422="Bad cursor."))
-async def list_datasets(
-    stores: TenantStores,
-    tag: TagFilter,
-    name: NameFilter = None,
-    limit: Limit = 20,
-    cursor: Cursor = None,
-) -> Response:
-    """List the data sets, the newest first; all, or those with a name and tags.
-
-    A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
-    """
-    records = stores.datasets.newest(position(cursor), name=name, tags=tag)
-    return await page_response(records, limit, DatasetOut.of)
+add_list(router, "datasets", "List data sets", "data sets", DatasetPage)
 
 
 @router.get("/{id}", summary="Describe a data set", responses=failures(_404="No such data set."))
@@ -332,17 +329,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     return unless_current(request, headers, respond)
 
 
-@router.patch(
-    "/{id}",
-    summary="Name and tag a data set",
-    **RENAME,
-)
-def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
-    """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
-
-    They are not part of the content: id and ETags stay.
-    """
-    return DatasetOut.of(stores.datasets.rename(id_, body.changes()))
+add_rename(router, "datasets", "Name and tag a data set", DatasetOut, CONTENT_STAYS)
 
 
 @router.delete(
@@ -357,7 +344,7 @@ def delete_dataset(
     *,
     force: Annotated[bool, Query(description="Delete its posteriors and their draws too.")] = False,
 ) -> Response:
-    """Delete a data set; with `force` also its posteriors.
+    """Delete a data set with its embeddings, whose jobs are cancelled; with `force` also its posteriors.
 
     Without `force` a data set with posteriors is kept, because an evicted posterior is fitted again from it.
     """
@@ -368,22 +355,24 @@ def delete_dataset(
             "dataset-in-use",
             409,
             f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
-            "Delete them first, or delete all with ?force=true.",
+            "Delete them first, or all with ?force=true.",
             posteriors=posteriors[:100],
         )
-    _delete_posteriors(stores, posteriors)
+    _delete_derived(stores, id_)  # first, so that a request that is killed meanwhile can be repeated
     stores.datasets.delete(id_)
-    _delete_posteriors(stores, stores.posteriors.of_dataset(id_))  # of fits that ended meanwhile; no more can follow
-    for embedding in stores.embeddings.ids_in(f"of:{id_}"):
-        stores.embeddings.delete(embedding)
+    _delete_derived(stores, id_)  # of jobs that ended meanwhile; no more can follow
     stores.cache.forget(id_)
     return Response(status_code=204)
 
 
-def _delete_posteriors(stores: Stores, ids: list[str]) -> None:
-    for id_ in ids:
+def _delete_derived(stores: Stores, dataset: str) -> None:
+    """Delete the posteriors and the embeddings of a data set."""
+    for id_ in stores.posteriors.of_dataset(dataset):
         if (record := stores.posteriors.get(id_)) is not None:
             delete_posterior_of(stores, record)
+    for id_ in stores.embeddings.ids_in(f"of:{dataset}"):
+        if (embedding := stores.embeddings.get(id_)) is not None:
+            withdraw_embedding(stores, embedding)
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:

@@ -1,23 +1,29 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or as a job."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import CSV, JSON, Array, Dtype
+from service.encoding.arrays import CSV, JSON, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.arrow import ARROW
-from service.encoding.result import MEDIA, ArraysResult, immutable_headers, is_not_modified, negotiate, scale_headers
-from service.encoding.selection import Points, Selection
-from service.encoding.tables import ResultTable, matrix_columns, with_ids
+from service.encoding.result import (
+    MEDIA,
+    ArraysResult,
+    Points,
+    Selection,
+    immutable_headers,
+    is_not_modified,
+    negotiate,
+    scale_headers,
+)
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
-from service.middleware.requests import tenant_of
+from service.middleware.requests import TENANT
 from service.routes import params
-from service.schemas.resources import DrawsIn
+from service.schemas.resources import DrawsIn, Seed, SourceQuery
 from service.schemas.results import DrawOut
-from service.submission.draw_requests import requested_draw
 from service.submission.idempotency import create_job_once
 from service.submission.jobs import compute, job_response, submit_job
 from service.submission.validation import (
@@ -28,6 +34,8 @@ from service.submission.validation import (
     require_quick,
     require_sample,
 )
+from service.submission.waiting import requested_draw
+from worker.base.problems import ProblemError
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry
@@ -38,6 +46,9 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
+
+RECENT_SECONDS = 1.0  # longest time a posterior deleted through another process is still found
+MAX_RECENT = 4096
 
 
 @router.post(
@@ -61,9 +72,9 @@ async def draw_one(
     request: Request,
     id_: params.Id,
     index: params.IndexPath,
-    seed: params.SeedQuery = 0,
+    seed: Seed = 0,
     scale: params.ScaleQuery = 1.0,
-    source: params.SourceQuery = "posterior",
+    source: SourceQuery = "posterior",
     align: params.AlignQuery = "procrustes",
     dtype: params.DtypeQuery = "float64",
     points: Points = None,
@@ -80,7 +91,8 @@ async def draw_one(
     """
     media = negotiate(request, MEDIA)
     recent, cache = request.app.state.recent_posteriors, request.app.state.answer_cache
-    tenant, stores = tenant_of(request.scope), params.stores_of(request)
+    tenant = request.scope[TENANT]
+    stores: Stores = request.app.state.stores_of(tenant)
     record = await recent.require(tenant, id_)
     if source == "prior":
         require_drawable(record, source, total=1, last=index)
@@ -118,6 +130,36 @@ router.add_api_route(
     ),
     route_class_override=params.DirectRoute,
 )
+
+
+class RecentPosteriors:
+    """Records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns the stores of a tenant."""
+
+    def __init__(self, stores_of: Callable[[str], Stores]) -> None:
+        self._stores_of = stores_of
+        self._records: dict[tuple[str, str], tuple[PosteriorRecord, float]] = {}
+
+    async def require(self, tenant: str, id_: str) -> PosteriorRecord:
+        """Return the record of a fitted posterior; raises as `require_posterior`."""
+        records, began = self._records, time.monotonic()
+        record, until = records.get((tenant, id_), (None, 0.0))
+        if record is None or until < began:
+            record = await run_in_threadpool(require_posterior, self._stores_of(tenant), id_)
+            if len(records) >= MAX_RECENT:
+                records.clear()
+            records[tenant, id_] = (record, began + RECENT_SECONDS)  # lost if `clear` was called meanwhile
+        return record
+
+    async def state(self, tenant: str, id_: str) -> str | None:
+        """Return the `state` of a posterior, or None without one; raises `redis.RedisError`."""
+        try:
+            return (await self.require(tenant, id_)).state
+        except ProblemError:
+            return None
+
+    def clear(self) -> None:
+        """Forget all records, because one may have been deleted."""
+        self._records = {}
 
 
 async def _computed_draw(stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float) -> Entry:

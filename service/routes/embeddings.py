@@ -13,24 +13,37 @@ from glle_engine.methods.base import no_map
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
-from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current
-from service.encoding.selection import Points
+from service.encoding.result import ArraysResult, Points, immutable_headers, mutable_response, negotiate, unless_current
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ANSWER_SECONDS, Command, CommandOptions, Id, TenantStores, Wait, creates_job
-from service.schemas.analyses import PointsIn
+from service.schemas.analyses import (
+    EmbeddingIn,
+    EmbeddingOut,
+    EmbeddingPage,
+    EstimateIn,
+    EstimateOut,
+    ListedEmbeddingOut,
+    PointsIn,
+    SpreadIn,
+)
 from service.schemas.derived import ArrayOut
-from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut, SpreadIn
 from service.schemas.problems import ProblemOut, failures
 from service.schemas.results import CoordinatesOut
 from service.submission.idempotency import Answers, create_job_once, recall_or_create
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
-from service.submission.planning import Allowance, Plan, require_affordable_spread, spread_cost
-from service.submission.scoring import classes_for_spread, judgement
+from service.submission.planning import (
+    Allowance,
+    Plan,
+    classes_for_spread,
+    judgement,
+    require_affordable_spread,
+    spread_cost,
+)
 from service.submission.validation import new_points, require_neighbors, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
-from worker.analyses.spread import PART, SpreadSpec
+from worker.analyses.resamples import PART, SpreadSpec
 from worker.base.problems import Problem, ProblemError, refuse
 from worker.jobs.store import Job
 from worker.records import sharding
@@ -75,7 +88,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         assert body.n is not None
         assert body.d is not None
         n, d = body.n, body.d
-    plan = Plan.of(body)
+    plan = Plan.of(body.method, body.parameters)
     allowed = Allowance.of(stores.settings, deadline)
     figures: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
     try:
@@ -98,6 +111,12 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         allowed_bytes=allowed.bytes,
         **figures,
     )
+
+
+params.add_list(router, "embeddings", "List embeddings", "embeddings that were requested", EmbeddingPage)
+
+
+params.add_rename(router, "embeddings", "Name and tag an embedding", ListedEmbeddingOut)
 
 
 @router.get(
@@ -198,7 +217,8 @@ async def get_embedding_arrays(
 async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, command: Command) -> Response:
     """Place new points by the embedding's map, each independently; training points get their coordinates.
 
-    PCA, PPCA, kernel PCA and NPE have a map (`has_map` in GET /v1/methods). The result has `embedding` (m, p).
+    PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map (`has_map` in GET /v1/methods). The result has
+    `embedding` (m, p).
     """
     return await job_response(stores, partial(_place, stores, id_, body, command), command.wait)
 
@@ -261,10 +281,11 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     if embedder.restore is None:
         raise no_map(embedder.title)
     training = stores.datasets.fetch(recipe.dataset)
-    dataset, (m, _), points = new_points(stores, body, training.d)
+    dataset, (m, _), points = new_points(stores, body, training)
     parameters = embedder.spec.from_dict(recipe.parameters)
-    if parameters.space[1] != "euclidean":
-        raise no_map(f"{embedder.title} with metric={parameters.space[1]!r}")
+    metric = parameters.space[1]
+    if metric == "precomputed" or (metric != "euclidean" and embedder.neighbor_map is None):
+        raise no_map(f"{embedder.title} with metric={metric!r}")
     stores.cache.check_size(entry_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
@@ -304,7 +325,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
-    plan = Plan.of(body)
+    plan = Plan.of(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.method.labels else ())
     judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)

@@ -9,22 +9,20 @@ from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, NPY, Dtype
-from service.encoding.result import MEDIA, mutable_response, negotiate, scale_headers
-from service.encoding.selection import Draws, Points, reject_slice
+from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice, scale_headers
 from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
-from service.responses.draws import draws_response
-from service.responses.partial_draws import partial_npy_response
-from service.responses.streaming import EVENTS, LimitedStreamingResponse, events, has_seen_end
+from service.responses.draws import draws_response, partial_npy_response
+from service.responses.streaming import EVENTS, LimitedStreamingResponse, events
 from service.routes import params
 from service.routes.params import Id, TenantStores
 from service.schemas.problems import failures
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
-from service.submission.jobs import accepted_response, look, reopen_job, settle, wait_for_evicted
+from service.submission.jobs import accepted_response, look, reopen_job, settle
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
 from worker.analyses.embedding import EmbeddingSpec
-from worker.analyses.plots.picture import MEDIA as PICTURE_MEDIA
+from worker.analyses.pictures import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
@@ -54,7 +52,7 @@ async def list_jobs(
 ) -> Response:
     """List the jobs, the newest first; a record expires GLLE_JOB_TTL after the job's end.
 
-    A tenant keeps the newest records of ended jobs, as many as its quota allows.
+    A tenant keeps the newest records of ended jobs, as many bytes of them as its quota allows.
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
@@ -100,7 +98,7 @@ async def follow(
     """
     negotiate(request, (EVENTS,))
     job = await run_in_threadpool(look, stores, id_)
-    if has_seen_end(job, last_event_id):
+    if not job.is_open and last_event_id == job.sequence:  # 204 stops the reconnection of a client that has the end
         return Response(status_code=204)
     streams = request.app.state.stream_limiter
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy may buffer it
@@ -250,9 +248,6 @@ def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec, notes = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
         return accepted_response(reopen_job(stores, job))
-    recompute = partial_of(wait_for_evicted, stores, job)
     wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=notes)
     arrays_id = stores.posteriors.arrays_id(job.subject)
-    return draws_response(stores.draws, arrays_id, spec, wanted, recompute) or accepted_response(
-        reopen_job(stores, job)
-    )
+    return draws_response(stores.draws, arrays_id, spec, wanted) or accepted_response(reopen_job(stores, job))

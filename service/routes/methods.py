@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from glle_engine import methods as registry
 from glle_engine.methods.registry import canonical, suggestion
 from glle_engine.metrics.registry import SCORES
-from service.schemas.embeddings import EmbeddingIn, ScoreList, ScoreOut
+from service.schemas.analyses import EmbeddingIn, ScoreList, ScoreOut
 from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn
 from worker.base.problems import refuse

@@ -6,25 +6,22 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Query as QueryInfo
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError, create_model
 
-from glle_engine.base.spec import Align, Source
-from glle_engine.reliability.alignment import FEWEST
-from glle_engine.reliability.ensemble import RESAMPLES
+from glle_engine.base.spec import Align
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
-from service.middleware.requests import tenant_of
-from service.schemas.labels import PATCH_BODY
+from service.middleware.requests import TENANT
 from service.schemas.problems import failures
-from service.schemas.resources import MAX_COUNTER, JobOut
+from service.schemas.resources import MAX_COUNTER, PATCH_BODY, JobOut, NameFilter, NamingIn, Page, TagFilter
 from service.submission.fit_planning import SummaryQuery
 from service.submission.idempotency import IN_USE, Key
-from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED
+from service.submission.pagination import Cursor, Limit, page_response, position
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
 from worker.stores import Stores
@@ -32,17 +29,13 @@ from worker.stores import Stores
 STRICT = "/v1/"  # pages and probes ignore a query, because browsers, links and load balancers add parameters
 _ALIKE = 0.6  # similarity of a name to be suggested
 _PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # of the routes that have been requested
-
-
-def stores_of(request: Request) -> Stores:
-    """Return the stores, restricted to the request's tenant."""
-    stores = request.app.state.stores_of(tenant_of(request.scope))
-    assert isinstance(stores, Stores)
-    return stores
+CONTENT_STAYS = "\n\nThey are not part of the content: id and ETags stay."
 
 
 async def _stores(request: Request) -> Stores:
-    return stores_of(request)  # async, because FastAPI calls a function in a thread
+    """Return the stores, restricted to the request's tenant; async, because FastAPI calls a function in a thread."""
+    stores: Stores = request.app.state.stores_of(request.scope[TENANT])
+    return stores
 
 
 class DirectRoute(APIRoute):
@@ -58,7 +51,7 @@ class DirectRoute(APIRoute):
         async def handle(request: Request) -> Response:
             query = request.query_params
             if not where.keys() >= query.keys() or len(query) < len(query.multi_items()):
-                check_query(request)
+                await require_known_query(request)
             try:
                 values = model.model_validate({**query, **request.path_params})
             except ValidationError as error:
@@ -71,13 +64,9 @@ class DirectRoute(APIRoute):
 
 
 async def require_known_query(request: Request) -> None:
-    """Check the query of a request; every route depends on this."""
-    check_query(request)
-
-
-def check_query(request: Request) -> None:
     """Refuse a query parameter that the route does not have, and several values of one that takes a single value.
 
+    Every route depends on this; it is async, because FastAPI calls a function in a thread.
     A result may be cached for a year, so a misspelt parameter must not be ignored.
     """
     query = request.query_params
@@ -186,42 +175,13 @@ async def _at_once(wait: Wait = 0.0) -> None:
 AT_ONCE: Any = {"dependencies": [Depends(_at_once)]}
 
 IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
-FirstQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
-SeedQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
 ]
-SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
 
 
-async def _summary(
-    count: Annotated[
-        int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
-    ] = 100,
-    first: FirstQuery = 0,
-    seed: SeedQuery = 0,
-    scale: Annotated[
-        Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
-        Query(
-            description="auto, the default where resamples can measure the posterior: the ensemble of calibrated draws "
-            "and resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
-        ),
-    ] = None,
-    resamples: Annotated[
-        int | None,
-        Query(
-            ge=FEWEST,
-            le=MAX_RESAMPLES,
-            description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
-        ),
-    ] = None,
-    source: SourceQuery = "posterior",
-) -> SummaryQuery:
-    return SummaryQuery(count, first, seed, scale, resamples, source)
-
-
-Summary = Annotated[SummaryQuery, Depends(_summary)]
+Summary = Annotated[SummaryQuery, Depends()]
 
 AlignQuery = Annotated[Align, Query(description="Whether to rotate the draw to the reference embedding.")]
 DtypeQuery = Annotated[Dtype, Query(description="float32 halves the bytes.")]
@@ -290,7 +250,45 @@ def returns_arrays(
     return {"response_class": Response, "responses": responses | failures(**problems)}
 
 
-RENAME: dict[str, Any] = {
-    "responses": failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
-    "openapi_extra": PATCH_BODY,
-}
+def add_list(
+    router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, which: str, page: type[Page]
+) -> None:
+    """Add the route that lists the records of a store, as items of the page."""
+    item = page.model_fields["items"].annotation.__args__[0]  # type: ignore[union-attr] # a list
+
+    async def list_records(
+        stores: TenantStores, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+    ) -> Response:
+        records = getattr(stores, kind).newest(position(cursor), name=name, tags=tag)
+        return await page_response(records, limit, item.of)
+
+    description = (
+        f"List the {which}, the newest first; all, or those with a name and tags.\n\n"
+        "A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues."
+    )
+    documented = {"name": f"list_{kind}", "summary": summary, "description": description, "response_model": page}
+    router.add_api_route("", list_records, **documented, responses=failures(_422="Bad cursor."))  # type: ignore[arg-type] # of each
+
+
+def add_rename(
+    router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, out: Any, more: str = ""
+) -> None:
+    """Add the route that sets name and tags of a record of a store."""
+
+    def rename(id_: Id, body: NamingIn, stores: TenantStores) -> Any:
+        return out.of(getattr(stores, kind).rename(id_, body.changes()))
+
+    description = (
+        "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole."
+    )
+    router.add_api_route(
+        "/{id}",
+        rename,
+        methods=["PATCH"],
+        name=f"rename_{kind.removesuffix('s')}",
+        summary=summary,
+        description=description + more,
+        response_model=out,
+        responses=failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
+        openapi_extra=PATCH_BODY,
+    )

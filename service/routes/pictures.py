@@ -9,12 +9,12 @@ from starlette.concurrency import run_in_threadpool
 
 from service.responses.analyses import picture_response
 from service.routes import params
-from service.routes.params import ANSWER_SECONDS, NOT_FITTED, Id, SeedQuery, SourceQuery, TenantStores, Wait
+from service.routes.params import ANSWER_SECONDS, NOT_FITTED, Id, TenantStores, Wait
+from service.schemas.resources import First, Seed, SourceQuery
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, finish, load_or_compute
 from service.submission.validation import require_data, require_posterior, require_sample
-from worker.analyses.plots.panels import DrawGrid, resolve_color
-from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
+from worker.analyses.pictures import MEDIA, DrawGrid, PictureSpec, Subject, require_matplotlib, resolve_color
 from worker.base.problems import refuse
 from worker.records import sharding
 from worker.records.job import ANY_TIME, Terms
@@ -66,7 +66,7 @@ async def see_draw(
     request: Request,
     stores: TenantStores,
     options: Options,
-    seed: SeedQuery = 0,
+    seed: Seed = 0,
     scale: ScaleNumber = 1.0,
     source: SourceQuery = "posterior",
     align: params.AlignQuery = "procrustes",
@@ -88,8 +88,8 @@ async def see_draws(
     stores: TenantStores,
     options: Options,
     count: Annotated[int, Query(ge=1, le=MAX_PANELS, description="Draws at each scale.")] = 8,
-    first: params.FirstQuery = 0,
-    seed: SeedQuery = 0,
+    first: First = 0,
+    seed: Seed = 0,
     scales: Annotated[
         list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MAX_PANELS)
     ] = None,

@@ -19,11 +19,10 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
-from service.middleware.requests import tenant_of
+from service.middleware.requests import TENANT
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
-from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
 from service.schemas.results import PosteriorEstimateOut
@@ -37,15 +36,14 @@ from service.submission.fit_planning import (
 )
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, recall_or_create
 from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
-from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
     require_within,
 )
 from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
+from service.uploads.reading import receive_body
 from service.uploads.sandbox.processes import ReaderProcesses
-from service.uploads.spool import receive_body
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.jobs.store import Job
@@ -53,8 +51,7 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT, dataset_id, posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
-from worker.storage.imported_posteriors import imported_id
-from worker.storage.posteriors import PosteriorRecord, recorded_parameters
+from worker.storage.posteriors import PosteriorRecord, imported_id, recorded_parameters
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
@@ -135,20 +132,7 @@ async def estimate_fit(
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 
-@router.get("", summary="List posteriors", response_model=PosteriorPage, responses=failures(_422="Bad cursor."))
-async def list_posteriors(
-    stores: TenantStores,
-    tag: TagFilter,
-    name: NameFilter = None,
-    limit: Limit = 20,
-    cursor: Cursor = None,
-) -> Response:
-    """List the posteriors, the newest first; all, or those with a name and tags.
-
-    A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
-    """
-    records = stores.posteriors.newest(position(cursor), name=name, tags=tag)
-    return await page_response(records, limit, PosteriorOut.of)
+params.add_list(router, "posteriors", "List posteriors", "posteriors", PosteriorPage)
 
 
 @router.get(
@@ -237,7 +221,7 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
     incoming = Path(settings.data_dir) / "incoming"
     async with (
         receive_body(request, incoming, settings.max_body, LARGE) as file,
-        processes.slot(tenant_of(request.scope)),
+        processes.slot(request.scope[TENANT]),
     ):
         digest = await run_in_threadpool(content_digest, file) if key is not None else ""
         stored, identity = partial(_import, stores, processes, file), ("POST /v1/posteriors/import", digest)
@@ -324,17 +308,7 @@ def _arrays_response(id_: str, request: Request, stores: Stores, name: str | Non
     return ArraysResult(arrays=arrays, main=name).response(media, dtype, headers)
 
 
-@router.patch(
-    "/{id}",
-    summary="Name and tag a posterior",
-    **params.RENAME,
-)
-async def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
-    """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
-
-    They are not part of the content: id and ETags stay.
-    """
-    return PosteriorOut.of(await run_in_threadpool(stores.posteriors.rename, id_, body.changes()))
+params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=failures(_404="No such posterior."))
@@ -348,7 +322,7 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
 def _open_job(stores: Stores, id_: str) -> Job | None:
     """Return the job that fits a missing posterior, or None."""
     job = stores.jobs.claim_holder(id_)
-    return None if job is None or stores.posteriors.get(id_) is not None else stores.recovery.refresh(job)
+    return None if job is None or stores.posteriors.get(id_) is not None else stores.queue.refresh(job)
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from service.middleware.requests import tenant_of
+from service.middleware.requests import TENANT
 from service.routes.params import TenantStores
-from service.schemas import docs_page
+from service.schemas import openapi
 from service.schemas.problems import failures
 from service.schemas.resources import (
     CheckOut,
@@ -79,7 +79,7 @@ async def info(stores: TenantStores) -> InfoOut:
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
 async def usage(request: Request, stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key stores and does, beside its quotas."""
-    reset = await run_in_threadpool(request.app.state.rate_limiter.usage, tenant_of(request.scope))
+    reset = await run_in_threadpool(request.app.state.rate_limiter.usage, request.scope[TENANT])
     return await run_in_threadpool(_usage, stores, *reset)
 
 
@@ -87,13 +87,13 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.of(tenant)
     usage = stores.posteriors.usage()
-    is_open, ended = stores.jobs.counts()
+    is_open, record_bytes = stores.jobs.counts()
     keys, keys_reset = kept_keys(stores)
     quotas = QuotasOut(
         bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
         jobs=QuotaOut.of(is_open, quota.jobs),
         requests=QuotaOut.of(requests, quota.requests, reset),
-        records=QuotaOut.of(ended, quota.records),
+        records=QuotaOut.of(record_bytes, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
         idempotency_keys=QuotaOut.of(keys, MAX_IDEMPOTENCY_KEYS, keys_reset),
     )
@@ -159,5 +159,5 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=failures())
 async def documentation(request: Request) -> HTMLResponse:
     """Return a page with every route and model that loads nothing from other hosts."""
-    headers = {"Content-Security-Policy": docs_page.POLICY, "Referrer-Policy": "no-referrer"}
-    return HTMLResponse(docs_page.page(request.app.openapi()), headers=headers)
+    headers = {"Content-Security-Policy": openapi.POLICY, "Referrer-Policy": "no-referrer"}
+    return HTMLResponse(openapi.page(request.app.openapi()), headers=headers)

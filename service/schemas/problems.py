@@ -7,6 +7,7 @@ import http
 import json
 import logging
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -22,7 +23,7 @@ from worker.base.problems import Problem, ProblemError
 from worker.observability.logging import redact_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 MEDIA_TYPE = "application/problem+json"
 CLIENT_GONE = 499  # for logs and metrics only, as in nginx
@@ -40,10 +41,10 @@ _PLAIN = {
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
     431: ("head-too-large", "Send fewer or shorter headers."),
-    505: ("http-version", "Send the request by HTTP/1.1."),
 }
 
 # Retry-After in seconds, by code or status.
+_OF_PYDANTIC = re.compile("^Value error, | after validation")
 _PARAMETER = re.compile(r"\{.*?\}")
 _RETRY: dict[str | int, str] = {"idempotency-key-in-use": "1", http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
@@ -88,20 +89,25 @@ def plain_problem(status: int, detail: str) -> Problem:
 
 
 def install(app: FastAPI) -> None:
-    """Register handlers of the expected exceptions; `service.middleware.errors` handles the others.
+    """Register handlers of the expected exceptions; `service.middleware.requests` handles the others.
 
     They are async, because Starlette calls a function in a thread.
     """
     problems: dict[type[Exception], Callable[[Any], Problem]] = {
         ProblemError: lambda error: error.problem,
         GlleError: Problem.from_engine,
-        RequestValidationError: _validation_problem,
         ClientDisconnect: lambda _: plain_problem(CLIENT_GONE, "The client disconnected before its request ended."),
         redis.RedisError: redis_problem,
     }
 
     async def handle(_: Request, error: Exception) -> Response:
         return problem_response(next(problems[kind] for kind in type(error).__mro__ if kind in problems)(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        body = getattr(request.scope.get("route"), "body_field", None)
+        model = None if body is None else body.field_info.annotation
+        return problem_response(validation_problem(error, sorted(getattr(model, "model_fields", ()))))
 
     for kind in problems:
         app.add_exception_handler(kind, handle)
@@ -166,17 +172,46 @@ def internal_error(error: Exception) -> Response:
     )
 
 
-def _validation_problem(error: RequestValidationError) -> Problem:
-    errors = [
-        {"at": ".".join(str(part) for part in item["loc"]), "message": item["msg"], "kind": item["type"]}
-        for item in error.errors()
-    ]
-    first = errors[0]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+def validation_problem(error: RequestValidationError, members: Sequence[str] = ()) -> Problem:
+    """Return the problem of an invalid request; `members` are the names of its JSON body, for suggestions.
+
+    The alternatives of a value are one error, at the place of the value.
+    """
+    errors: dict[str, dict[str, str]] = {}
+    near: list[str] = []
+    for item in error.errors():
+        place = _place(item["loc"], item["type"], error.body)
+        at, message = ".".join(map(str, place)), _OF_PYDANTIC.sub("", item["msg"])
+        if at in errors:
+            errors[at]["message"] += f"; or: {message}"
+        else:
+            errors[at] = {"at": at, "message": message, "kind": item["type"]}
+        if item["type"] == "extra_forbidden" and len(place) == 2:
+            near += get_close_matches(str(place[1]), members, 1)
+    first, count = next(iter(errors.values())), len(errors) - 1
+    hint = f"Did you mean {', '.join(near)}? " if near else ""
     return Problem(
         code="invalid-request",
         status=422,
-        detail=f"{first['at']}: {first['message']}{more}.",
-        remedy="Correct the fields in `details.errors`; /docs has the fields and their ranges.",
-        details={"errors": errors},
+        detail=f"{first['at']}: {first['message']}{f' (and {count} more)' if count else ''}.",
+        remedy=hint + "Correct the fields in `details.errors`; /docs has the fields and their ranges.",
+        details={"errors": list(errors.values())},
     )
+
+
+def _place(location: Sequence[int | str], kind: str, body: Any) -> list[int | str]:
+    """Return the location of an error without the names of alternatives, such as ``constrained-int``."""
+    if kind == "json_invalid":
+        return list(location)
+    if location[0] != "body":
+        return [part for at, part in enumerate(location) if at < 2 or isinstance(part, int)]
+    place: list[int | str] = [location[0]]
+    value = body
+    for at, part in enumerate(location[1:], 1):
+        if isinstance(value, dict) and (part in value or (kind == "missing" and at == len(location) - 1)):
+            place.append(part)
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            place.append(part)
+            value = value[part] if part < len(value) else None
+    return place

@@ -4,7 +4,8 @@ from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
 
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
@@ -26,6 +27,17 @@ Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is
 ScaleOrAuto = Scale | Literal["auto"]
 Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 LINKS = "URLs of related resources."
+MERGE_PATCH = "application/merge-patch+json"
+# One line without control characters or surrounding blanks; as code points, because regex dialects differ on blanks.
+_LINE = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
+PATCH_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            media: {"schema": {"$ref": "#/components/schemas/NamingIn"}} for media in (MERGE_PATCH, "application/json")
+        },
+    }
+}
 
 
 class CommandIn(BaseModel):
@@ -86,6 +98,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
         return spec if given is None else with_neighbors(spec, {}, given)
 
 
+SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
 First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
 
 
@@ -371,7 +384,7 @@ class QuotasOut(BaseModel):
     bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
     jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
     requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
-    records: QuotaOut = Field(description="Records of ended jobs, of which the oldest are removed.")
+    records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
     idempotency_keys: QuotaOut = Field(description="Idempotency-Keys whose answers are kept; they expire.")
 
@@ -420,3 +433,37 @@ class InfoOut(BaseModel):
         description="Version of the engine's numbers, part of all ids; with `+` and a fingerprint where the workers "
         "compute other bits than the pinned ones."
     )
+
+
+MAX_NAME, MAX_TAGS, MAX_TAG = 200, 20, 50
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE)]
+NameFilter = Annotated[str | None, Query(description="Only those with this name.")]
+TagFilter = Annotated[
+    list[str], Query(default_factory=list, description="Only those with this tag; if repeated, with all of them.")
+]
+
+
+class NamingIn(BaseModel):
+    """JSON merge patch (RFC 7396): null removes a member, and absent members stay."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Name | None = Field(default=None, description=f"At most {MAX_NAME} characters on one line.")
+    tags: list[Tag] | None = Field(
+        default=None,
+        max_length=MAX_TAGS,
+        description=f"At most {MAX_TAGS}, of at most {MAX_TAG} characters each.",
+        json_schema_extra={"uniqueItems": True},
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if self.tags is not None and len(set(self.tags)) < len(self.tags):
+            raise ValueError("a tag is given twice")
+        return self
+
+    def changes(self) -> dict[str, Any]:
+        """Return the members in the request."""
+        return self.model_dump(include=self.model_fields_set)

@@ -5,15 +5,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.audit.result import Audit, Groups, Ranking
-from glle_engine.base.cost import Cost
 from glle_engine.base.spec import Align, Source
+from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
+from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration
 from glle_engine.reliability.movement import Movement, MovementFigures
-from glle_engine.reliability.regions import Regions
 from glle_engine.reliability.statements import Reliability, SpreadReliability
+from service.schemas.analyses import EmbeddingOut, NoteOut
 from service.schemas.derived import CubeOut, FlagsOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
-from service.schemas.embeddings import EmbeddingOut, NoteOut
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 

@@ -24,11 +24,6 @@ class SharedSocket(socket.socket):
         super().listen(max(backlog, BACKLOG))
 
 
-def connectable(host: str) -> str:
-    """Return the address at which this machine reaches what listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
-
-
 def url_of(sock: socket.socket) -> str:
     """Return the URL of the API that listens on a socket."""
     host, port = sock.getsockname()[:2]
@@ -37,7 +32,8 @@ def url_of(sock: socket.socket) -> str:
 
 def answers(host: str, port: int, path: str, seconds: float) -> bool:
     """Return whether a path of the API answers 200 within some seconds."""
-    with contextlib.closing(http.client.HTTPConnection(connectable(host), port, timeout=seconds)) as connection:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=seconds)) as connection:
         try:
             connection.request("GET", path)
             return connection.getresponse().status == http.HTTPStatus.OK

@@ -24,11 +24,11 @@ from prometheus_client.registry import Collector
 import glle_engine
 from worker.base.clock import clock_skew
 from worker.base.problems import ProblemError
-from worker.jobs.rq_types import QUEUES
 from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
-from worker.operations.backup.dump import LATEST_BACKUP
+from worker.operations.backup import LATEST_BACKUP
 from worker.operations.health import queue_states
+from worker.records.job import QUEUES
 from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.results import ObjectIndex
 
@@ -56,6 +56,7 @@ _COUNTERS = {
     "draws": ("Draws, by the solver that passed.", ("solver",)),
     "draws_rejected": ("Results that the acceptance test rejected.", ("solver",)),
     "sampler_draws": ("Draws of the samplers' lane groups: the requested ones, and all that were drawn.", ("what",)),
+    "jobs_entered": ("Jobs that entered a status.", ("kind", "status")),
     "tasks_killed": ("Tasks whose process was killed.", ("queue",)),
 }
 _HISTOGRAMS = {
@@ -149,9 +150,6 @@ class _Deployment(Collector):
         yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
 
     def _queue(self) -> list[Metric]:
-        entered = CounterMetricFamily("glle_jobs_entered", "Jobs that entered a status.", labels=("kind", "status"))
-        for (kind, status), count in sorted(self._stores.jobs.transition_counts().items()):
-            entered.add_metric((kind, status), count)
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
         oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Wait of the oldest of them.", labels=("queue",))
         running = GaugeMetricFamily("glle_queue_running", "Tasks and requests for draws in work.", labels=("queue",))
@@ -162,9 +160,9 @@ class _Deployment(Collector):
         client = self._stores.client
         workers = live_workers(client)
         info, log = client.info("memory"), client.info("persistence")
+        objects, object_bytes = ObjectIndex(client).sums()
         skews = [clock_skew(client), *(worker.skew for worker in workers)]
         return [
-            entered,
             length,
             oldest,
             running,
@@ -180,7 +178,8 @@ class _Deployment(Collector):
                 int(client.get(LATEST_BACKUP) or 0),
             ),
             _gauge("glle_admin_keys", "Valid keys with the scope admin.", self._admin_keys()),
-            *self._object_metrics(),
+            _gauge("glle_stored_objects", "Objects of the object store.", objects),
+            _gauge("glle_stored_object_bytes", "Their bytes.", object_bytes),
             *self._counter_metrics(),
         ]
 
@@ -189,11 +188,6 @@ class _Deployment(Collector):
             return self._stores.keys.count_admins()
         except ProblemError:  # a key of another schema
             return UNKNOWN
-
-    def _object_metrics(self) -> Iterator[Metric]:
-        count, size = ObjectIndex(self._stores.client).sums()
-        yield _gauge("glle_stored_objects", "Objects of the object store.", count)
-        yield _gauge("glle_stored_object_bytes", "Their bytes.", size)
 
     def _counter_metrics(self) -> Iterator[Metric]:
         counters, histograms = self._stores.counts.read()

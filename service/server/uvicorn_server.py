@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from threading import Event
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -39,17 +40,13 @@ TICKS = 10  # of uvicorn, in a second
 class Shutdown:
     """Shutdown state of one API process.
 
-    Once it drains, /readyz is 503 and every response closes its connection, so clients reconnect to another process.
+    While `draining` is set, /readyz is 503 and every response closes its connection, so clients reconnect elsewhere.
     """
 
     def __init__(self, stores: Stores, stream_limiter: StreamLimiter) -> None:
         self._stores = stores
         self._stream_limiter = stream_limiter
-        self.is_draining = False
-
-    def begin(self) -> None:
-        """Start to drain."""
-        self.is_draining = True
+        self.draining = Event()
 
     def end_waits(self) -> None:
         """Answer all requests that wait for a job with the job's current state, and end every stream."""
@@ -59,7 +56,7 @@ class Shutdown:
 
     def require_not_draining(self) -> None:
         """Raise ``draining`` if the process is shutting down."""
-        if self.is_draining:
+        if self.draining.is_set():
             raise refuse(
                 "draining",
                 503,
@@ -87,7 +84,7 @@ class ApiServer(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
-                proxy_headers=False,  # trusts any loopback client; service.middleware.proxies does not
+                proxy_headers=False,  # trusts any loopback client; service.middleware.access_policy does not
                 http=limited_protocol(settings),
                 ws="none",
             )
@@ -110,7 +107,7 @@ class ApiServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the module's order."""
         shutdown = self._app.state.shutdown
-        shutdown.begin()
+        shutdown.draining.set()
         await self._serve_on(self._settings.drain)
         for server in self.servers:
             server.close()

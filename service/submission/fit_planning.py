@@ -1,40 +1,36 @@
 """Plan of a fit and of a summary of its posterior: the expected cost, and the limits on time and memory."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
-from glle_engine.base.cost import Cost
+from fastapi import Query
+
+from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.graph.neighbors import EXPECTED_RECALL
-from glle_engine.graph.search_cost import approximate_seconds
-from glle_engine.posterior.cost.estimate import Estimate
+from glle_engine.graph.neighbors import EXPECTED_RECALL, approximate_seconds
+from glle_engine.posterior.cost.estimate import Cost, Estimate
 from glle_engine.reliability.alignment import FEWEST
 from glle_engine.reliability.calibration import DRAWS, STEPS
 from glle_engine.reliability.ensemble import RESAMPLES
 from glle_engine.reliability.resamples import STREAMS
 from service.schemas.problems import ProblemOut
+from service.schemas.resources import First, Seed, SourceQuery
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job, shards_of
 from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal
-from worker.analyses.posterior_analyses import EstimateSpec, SummarySpec
+from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED, EstimateSpec, SummarySpec
+from worker.analyses.resamples import PART, resamples_bytes
 from worker.base.problems import Problem, ProblemError
+from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.job import Terms
-from worker.records.sharding import PER_BLOCK, resamples_bytes
-
-if TYPE_CHECKING:
-    from glle_engine import FitSpec
-    from glle_engine.base.spec import Source
-    from worker.jobs.store import Job
-    from worker.records.cache_entry import Entry
-    from worker.records.sharding import PartsSharding
-    from worker.storage.datasets import Dataset
-    from worker.storage.posteriors import PosteriorRecord
-    from worker.stores import Stores
+from worker.records.sharding import PartsSharding
+from worker.storage.datasets import Dataset
+from worker.storage.posteriors import PosteriorRecord
+from worker.stores import Stores
 
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
@@ -44,14 +40,29 @@ RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemb
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    """Request for a summary: its draws, and its resamples."""
+    """Query of a summary: its draws, and its resamples."""
 
-    count: int
-    first: int
-    seed: int
-    scale: float | Literal["auto"] | None
-    resamples: int | None
-    source: Source
+    count: Annotated[
+        int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
+    ] = 100
+    first: First = 0
+    seed: Seed = 0
+    scale: Annotated[
+        Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
+        Query(
+            description="auto, the default where resamples can measure the posterior: the ensemble of calibrated draws "
+            "and resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
+        ),
+    ] = None
+    resamples: Annotated[
+        int | None,
+        Query(
+            ge=FEWEST,
+            le=MAX_RESAMPLES,
+            description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
+        ),
+    ] = None
+    source: SourceQuery = "posterior"
 
 
 def estimate_spec(stores: Stores, dataset: Dataset, spec: FitSpec) -> EstimateSpec:
@@ -182,10 +193,9 @@ def require_affordable_summary(
     streams = len(STREAMS)
     embeddings = resamples_bytes(n, p, spec.resamples) * streams
     stores.cache.check_size(embeddings, f"The {streams * spec.resamples:,} resamples")
-    blocks = [block for _, block in spec.blocks()]
-    is_cached = stores.cache.contains([block.cache_key(record.arrays_id) for block in blocks])
-    missing = [block.first for block, is_there in zip(blocks, is_cached, strict=True) if not is_there]
-    block_seconds = RESAMPLE_SHARE * record.seconds * PER_BLOCK
+    resamples, contains = spec.resamples_of(record.arrays_id), stores.cache.contains
+    missing = [indices.start for found in resamples for indices in found.missing(contains, spec.resamples)]
+    part_seconds = RESAMPLE_SHARE * record.seconds * PART
     drawing = spec.count * record.draw_seconds
     if stores.posteriors.calibration(record.id) is None:
         drawing += STEPS * DRAWS * record.draw_seconds
@@ -194,7 +204,7 @@ def require_affordable_summary(
 
     def seconds_of(resamples: int) -> float:
         made = sum(first < resamples for first in missing)
-        return drawing + block_seconds * math.ceil(made / workers)
+        return drawing + part_seconds * math.ceil(made / workers)
 
     seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
     if shared and seconds > allowed.seconds:
@@ -202,8 +212,8 @@ def require_affordable_summary(
         seconds = seconds_of(spec.resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if seconds <= allowed.seconds and nbytes <= allowed.bytes:
-        return shards_of(spec, "resamples", block_seconds * len(missing))
-    affordable = [r for r in range(FEWEST, spec.resamples, PER_BLOCK) if seconds_of(r) <= allowed.seconds]
+        return shards_of(spec, "resamples", part_seconds * len(missing))
+    affordable = [r for r in range(FEWEST, spec.resamples, PART) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
     raise allowed.refusal(
         f"A summary of {streams * spec.resamples:,} resamples and {spec.count:,} draws by {workers} workers",

@@ -1,7 +1,5 @@
 """Create jobs and wait for them and their results, and the responses that report a job."""
 
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
 from service.submission.waiting import wait_for_outcome
@@ -17,7 +14,7 @@ from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord, remove_results
 from worker.analyses.registry import recipes_of
-from worker.analyses.spread import SpreadSpec
+from worker.analyses.resamples import SpreadSpec
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry
@@ -27,10 +24,6 @@ from worker.records.job import ANY_TIME, Terms
 from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
-
-AGAIN_SECONDS = 30.0  # how long a response that has begun waits for an evicted result
-LOOK_SECONDS = 0.05
-_WAITING = threading.BoundedSemaphore(8)  # threads, of some 40: a response that has begun is read by one
 
 
 def accepted_response(job: Job) -> Response:
@@ -103,7 +96,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
 
 def look(stores: Stores, id_: str) -> Job:
     """Return the current state of a job, checked against the queue if the job has been silent."""
-    return stores.recovery.refresh(stores.jobs.fetch(id_))
+    return stores.queue.refresh(stores.jobs.fetch(id_))
 
 
 def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
@@ -181,32 +174,14 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:
-    """Delete an embedding, and cancel its job; a comparison goes on, and removes the embedding at its end."""
+    """Delete an embedding with its results, and cancel its job."""
+    withdraw_embedding(stores, record)
+    remove_results(stores.cache, record.recipe)
+
+
+def withdraw_embedding(stores: Stores, record: EmbeddingRecord) -> None:
+    """Delete a record, and cancel its job; a comparison goes on, and removes the embedding at its end."""
     stores.embeddings.delete(record.id)
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open and job.kind == EmbeddingSpec.kind:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
-    remove_results(stores.cache, record.recipe)
-
-
-def wait_for_evicted(stores: Stores, job: Job) -> None:
-    """Compute the evicted result of a job again, and block until it is complete.
-
-    Raises
-    ------
-    ResponseAbortedError
-        If that fails, takes too long, or too many threads wait already.
-
-    """
-    if not _WAITING.acquire(blocking=False):
-        raise ResponseAbortedError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
-    try:
-        deadline = time.monotonic() + AGAIN_SECONDS
-        job = reopen_job(stores, job)
-        while job.is_open and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)
-            job = look(stores, job.id)
-    finally:
-        _WAITING.release()
-    if job.status != "succeeded":
-        raise ResponseAbortedError(f"The result of job {job.id} was evicted, and its computation is {job.status}.")

@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 import logging
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Response
 from starlette.concurrency import run_in_threadpool
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class Listed(Protocol):
-    """Record of a list."""
-
-    @property
-    def id(self) -> str:
-        """Id of the resource."""
-
-
-R = TypeVar("R", bound=Listed)
-
 log = logging.getLogger(__name__)
 
 MAX_PAGE = 2**22  # bytes of JSON, unless one item has more; a data set may have 10,000 names of features
@@ -43,7 +33,7 @@ Cursor = Annotated[str | None, Query(description="`next` of the previous page.")
 
 
 async def page_response(
-    records: Iterator[tuple[str, R | None]], limit: int, to_item: Callable[[R], BaseModel]
+    records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any], BaseModel]
 ) -> Response:
     """Return the page of a list; a thread reads and encodes it, because a hundred items would block the event loop.
 
@@ -58,7 +48,7 @@ async def page_response(
     return Response(await run_in_threadpool(_page, records, limit, to_item), media_type="application/json")
 
 
-def _page(records: Iterator[tuple[str, R | None]], limit: int, to_item: Callable[[R], BaseModel]) -> str:
+def _page(records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any], BaseModel]) -> str:
     """Return a page as JSON: the members of `service.schemas.resources.Page`, and `items`."""
     texts: list[str] = []
     unreadable: list[str] = []

@@ -1,4 +1,4 @@
-"""Plan of an embedding: its parameters, its feasibility on the data, and the limits on its time and memory."""
+"""Plan of an embedding: parameters, scores, feasibility on the data, and the limits on its time and memory."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from glle_engine.audit.audit import MAX_PAIRS, MORE, WIDER_PAIRS
 from glle_engine.audit.chance import BLOCK, NULLS
-from glle_engine.base.cost import Cost, largest
-from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import METHODS, method
+from glle_engine.metrics.registry import SCORES
+from glle_engine.posterior.cost.estimate import Cost, largest
 from glle_engine.reliability import refits as method_refits
 from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.movement import MAX_CLASSES
 from glle_engine.reliability.resamples import HALF
 from service.schemas.resources import MAX_COUNTER
-from worker.analyses.spread import PART
+from worker.analyses.embedding import ScoreSpec
+from worker.analyses.resamples import PART
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from glle_engine.methods import Method, MethodSpec
-    from service.schemas.embeddings import MethodIn
+    from service.schemas.analyses import ScoredIn
     from worker.base.settings import Settings
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 ALTERNATIVES = 3  # methods that a refusal names
 AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS) + sum(count for _, count in MORE)  # at most, of an audit
+NEIGHBORS = 10
+QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,8 @@ class Plan:
     spec: MethodSpec
 
     @classmethod
-    def of(cls, body: MethodIn) -> Self:
-        """Return the plan of a request.
+    def of(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """Return the plan of a method by its name.
 
         Raises
         ------
@@ -98,11 +105,6 @@ class Plan:
             For an unknown method, and for a parameter outside its domain.
 
         """
-        return cls.of_name(body.method, body.parameters)
-
-    @classmethod
-    def of_name(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
-        """Return the plan of a method by its name; raises as `of`."""
         for parameter, value in parameters.items():
             if isinstance(value, int) and abs(value) > MAX_COUNTER:
                 raise InvalidParameterError(
@@ -125,8 +127,8 @@ class Plan:
         """Raise a problem if the method cannot embed the data set, or the cache cannot hold the embedding."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
-        has_map = self.method.restore is not None
-        shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_map else [])]
+        has_arrays = self.method.restore is not None and self.method.neighbor_map is None
+        shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_arrays else [])]
         stores.cache.check_size(entry_bytes(*shapes), f"The embedding of {n:,} points")
 
     def require_affordable(self, n: int, d: int, allowed: Allowance) -> None:
@@ -247,3 +249,126 @@ def _affordable_methods(n: int, d: int, spec: MethodSpec, allowed: Allowance) ->
 def three_digits(number: float) -> float:
     """Return three digits of an estimate."""
     return float(f"{number:.3g}")
+
+
+def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
+    """Return the scores of a request, with their labels and truth.
+
+    Parameters
+    ----------
+    uses
+        The inputs, of `labels` and `truth`, that the method itself uses.
+
+    """
+    inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
+    if body.labels is not None:
+        _require_classes(stores, stores.datasets.fetch(body.labels), dataset.n)
+    if body.truth is not None:
+        _require_rows("truth", stores.datasets.fetch(body.truth), dataset.n)
+    if body.scores is None:
+        names = {
+            name
+            for name, score in SCORES.items()
+            if score.needs in {"nothing", *inputs} and _is_possible(name, dataset.n, QUICK_SHARE)
+        }
+    else:
+        names = set(body.scores)
+        for name in body.scores:
+            _require_score(name, inputs, dataset.n)
+    for unused in sorted(inputs - uses - {SCORES[name].needs for name in names}):
+        raise InvalidParameterError(
+            f"Neither the method nor a score uses {unused}.",
+            remedy=f"Leave {unused} out, or choose a score that needs it: GET /v1/scores.",
+        )
+    return ScoreSpec(
+        scores=tuple(name for name in SCORES if name in names),
+        n_neighbors=_neighbors(body.n_neighbors, dataset.n) if names else NEIGHBORS,
+        labels=body.labels,
+        truth=body.truth,
+    )
+
+
+def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
+    """Return the data set of the classes of a spread: the given one, the data set itself if it has some, or None.
+
+    Raises
+    ------
+    InvalidShapeError
+        If the given one has no class for each point.
+    InvalidParameterError
+        If it has more classes than are compared.
+
+    """
+    source = dataset if labels is None else stores.datasets.fetch(labels)
+    if labels is None and not dataset.has_labels:
+        return None
+    if labels is not None:
+        _require_classes(stores, source, dataset.n)
+    values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
+    count = len(np.unique(np.asarray(values)))
+    if count <= MAX_CLASSES:
+        return source.id
+    if labels is None:
+        return None
+    raise InvalidParameterError(
+        f"labels={source.id} has {count:,} classes; at most {MAX_CLASSES} are compared.",
+        remedy="Use labels of fewer classes, or leave labels out.",
+        details={"classes": count, "most": MAX_CLASSES},
+    )
+
+
+def _require_score(name: str, inputs: set[str], n: int) -> None:
+    if name not in SCORES:
+        raise InvalidParameterError(f"scores: {name[:50]!r} is unknown.", remedy=f"Choose from {', '.join(SCORES)}.")
+    needs, most = SCORES[name].needs, SCORES[name].most_points
+    if needs != "nothing" and needs not in inputs:
+        raise InvalidParameterError(
+            f"scores: {name} needs {needs}.", remedy=f"Set {needs} to the id of a data set, or leave {name} out."
+        )
+    if not _is_possible(name, n):
+        raise InvalidParameterError(
+            f"scores: {name} takes at most {most:,} points; the data set has {n:,}.",
+            remedy=f"Leave {name} out, or use at most {most:,} points.",
+            details={"n_points": n, "most": most},
+        )
+
+
+def _is_possible(name: str, n: int, share: float = 1) -> bool:
+    most = SCORES[name].most_points
+    return most is None or n <= share * most
+
+
+def _neighbors(n_neighbors: int | None, n: int) -> int:
+    """Return the number of neighbors for the scores, fewer than half of the points."""
+    most = max(1, (n - 1) // 2)
+    if n_neighbors is None:
+        return min(NEIGHBORS, most)
+    if n_neighbors > most:
+        raise InvalidParameterError(
+            f"n_neighbors={n_neighbors} of the scores is not below half of {n} points.",
+            remedy=f"Use n_neighbors <= {most}.",
+            details={"n_points": n, "n_neighbors": n_neighbors},
+        )
+    return n_neighbors
+
+
+def _require_rows(name: str, dataset: Dataset, n: int) -> None:
+    if dataset.n != n:
+        raise InvalidShapeError(
+            f"{name} has {dataset.n:,} rows; the data set has {n:,}.",
+            remedy=f"Use a data set of {n:,} rows as {name}, in the order of the points.",
+            details={"rows": dataset.n, "n_points": n},
+        )
+
+
+def _require_classes(stores: Stores, dataset: Dataset, n: int) -> None:
+    """Raise a problem unless a data set has a class for each of n points."""
+    _require_rows("labels", dataset, n)
+    if dataset.has_labels:
+        return
+    if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
+        raise InvalidShapeError(
+            f"labels={dataset.id} has no labels, and is not one column of integers.",
+            remedy="Use a data set of one column of integers, or one that was uploaded with ?label=.",
+            details={"shape": [dataset.n, dataset.d]},
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from glle_engine.base.columns import column_order
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
@@ -56,19 +57,15 @@ def require_data(stores: Stores, record: PosteriorRecord) -> None:
         raise stores.imports.data_not_found(record)
 
 
-def new_points(stores: Stores, body: PointsIn, d: int) -> tuple[str, tuple[int, int], Array | None]:
+def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
     """Return id and shape of the new points, and the points themselves if they are inline and not a data set.
 
-    Raise a problem unless they have d features.
+    Raise a problem unless they have the features of the training data, in any order if they have names.
     """
-    points: Array | None = None
-    if body.dataset is not None:
-        dataset = stores.datasets.fetch(body.dataset)
-        id_, shape = dataset.id, (dataset.n, dataset.d)
-    else:
-        table = table_of({"data": body.data}, Limits.of(stores.settings))
-        id_, shape, points = stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
-    if shape[1] != d:
+    id_, shape, points, names = _given_points(stores, body.data if body.dataset is None else body.dataset)
+    if points is None:
+        column_order(training.names, names)
+    if shape[1] != (d := training.d):
         raise InvalidShapeError(
             f"The new points have shape {shape}; the training data have {d} features.",
             remedy=f"Send a matrix of {d} columns.",
@@ -82,13 +79,7 @@ def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[
 
     Raise a problem unless there are n rows.
     """
-    points: Array | None = None
-    if isinstance(given, str):
-        dataset = stores.datasets.fetch(given)
-        id_, rows = dataset.id, dataset.n
-    else:
-        table = table_of({"data": given}, Limits.of(stores.settings))
-        id_, rows, points = stores.datasets.id_of(table), len(table.values), table.values
+    id_, (rows, _), points, _ = _given_points(stores, given)
     if rows != n:
         raise InvalidShapeError(
             f"There are {rows:,} rows of coordinates; the data have {n:,} points.",
@@ -96,6 +87,17 @@ def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[
             details={"rows": rows, "n_points": n},
         )
     return id_, points
+
+
+def _given_points(
+    stores: Stores, given: str | list[Any] | None
+) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
+    """Return id and shape of points, the points if they are inline, and the names of a data set."""
+    if isinstance(given, str):
+        dataset = stores.datasets.fetch(given)
+        return dataset.id, (dataset.n, dataset.d), None, dataset.names
+    table = table_of({"data": given}, Limits.of(stores.settings))
+    return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values, None
 
 
 def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:

@@ -1,24 +1,103 @@
-"""Reading of one upload: unpack its layers, then read its table, in any process."""
+"""Reading of one upload: spool its body under a limit, unpack its layers, then read its table, in any process.
+
+A layer is a Content-Encoding, a compressed file, or a form with one file. A reader process unpacks it, because a body
+may be a bomb.
+"""
 
 from __future__ import annotations
 
+import gzip
+import mmap
 import os
 import tempfile
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+import zlib
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from email.message import Message
+from email.parser import BytesHeaderParser
+from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from service.uploads.column_roles import ColumnRoles
-from service.uploads.limits import Limits
-from service.uploads.packing import DIALECT_FIELDS, LIST_FIELDS, MAX_LAYERS, Packing
-from service.uploads.registry import format_of
-from service.uploads.spool import check_size
-from worker.base.problems import refuse
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine import GlleError
+from glle_engine.base.columns import ColumnRoles
+from service.encoding.arrow import REMEDY, has_arrow
+from service.uploads.limits import Limits, check_inflated
+from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
+from worker.base.files import make_folder
+from worker.base.problems import Problem, ProblemError, refuse
+from worker.storage.free_space import require_room
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from fastapi import Request
+
     from worker.base.settings import Settings
     from worker.records.dataset import Table
+
+_BUFFER = 2**20
+_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY."
+MULTIPART = "multipart/form-data"
+MAX_LAYERS = 3
+CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
+DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset")
+LIST_FIELDS = ("features", "id", "ignore", "one_hot")
+FIELDS = ("label", "color", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
+_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
+_CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
+# Types that browsers give to files they do not know, or to every table.
+_VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
+_PIECE = 2**20
+_LINE = b"\r\n"
+_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
+
+
+@asynccontextmanager
+async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _REMEDY) -> AsyncIterator[IO[bytes]]:
+    """Yield the body as a temporary file in `folder`, rewound; keep the reserve of the disk free.
+
+    `remedy` is that of a body of more than `cap` bytes.
+
+    Raises
+    ------
+    ProblemError
+        ``body-too-large`` and ``storage-full``, from the Content-Length or while reading; ``empty-body``.
+
+    """
+    length = request.headers.get("content-length")
+    check_size(int(length or 0), cap, remedy)
+    await run_in_threadpool(require_room, folder, int(length or 0))
+    await run_in_threadpool(make_folder, folder)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        size = 0
+        buffer = bytearray()
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > cap:
+                raise _too_large(f"The body has more than {cap:,} bytes", cap, remedy)
+            buffer += chunk
+            if len(buffer) >= _BUFFER:
+                require_room(folder, len(buffer))
+                await run_in_threadpool(file.write, bytes(buffer))
+                buffer.clear()
+        await run_in_threadpool(file.write, bytes(buffer))
+        if size == 0:
+            remedy = "Send the data as the body, for example with curl --data-binary @data.npy."
+            raise refuse("empty-body", 422, "The request has no body.", remedy)
+        await run_in_threadpool(file.seek, 0)
+        yield file
+
+
+def check_size(size: int, cap: int, remedy: str = _REMEDY) -> None:
+    """Raise ``body-too-large`` for a body of more than `cap` bytes."""
+    if size > cap:
+        raise _too_large(f"The body has {size:,} bytes", cap, remedy)
+
+
+def _too_large(detail: str, cap: int, remedy: str) -> ProblemError:
+    return refuse("body-too-large", 413, f"{detail}; {cap:,} are allowed.", remedy, allowed=cap)
 
 
 @dataclass(frozen=True)
@@ -30,7 +109,7 @@ class Upload:
     content_type, encoding
         Headers of the request.
     options
-        Roles of the columns and dialect of a text, by the query.
+        Roles of the columns and dialect of a text, by the query and the fields of a form.
     limits
         Limits of the service.
     folder
@@ -49,7 +128,7 @@ class Upload:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
         upload = cls(content_type, encoding, options, Limits.of(settings), folder)
-        upload._packing.check()
+        upload._check()
         return upload
 
     @classmethod
@@ -58,23 +137,18 @@ class Upload:
         return cls(**{**fields, "limits": Limits(**fields["limits"])})
 
     @property
-    def _packing(self) -> Packing:
-        return Packing(self.content_type, self.encoding)
-
-    @property
     def cap(self) -> int:
         """Most bytes of the body."""
-        max_body = self.limits.body
-        return max_body if self._packing.is_packed else format_of(self.content_type).max_bytes(max_body)
+        return self.limits.body if self._is_packed else format_of(self.content_type).max_bytes(self.limits.body)
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body, because it is small and simple."""
-        if self._packing.is_packed:
+        if self._is_packed or self.options.get("missing"):  # which may need memory
             return False
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
-    def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table of a spooled body, with its values in that or in the empty file `out`.
+    def read(self, file: IO[bytes], out: IO[bytes], layers: int = MAX_LAYERS) -> Table:
+        """Return the table of a body of at most so many layers, with its values in that or in the empty file `out`.
 
         Raises
         ------
@@ -82,37 +156,217 @@ class Upload:
             Those of the formats, ``unsupported-media-type``, ``body-too-large``.
 
         """
-        packing = self._packing
-        with ExitStack() as stack:
-            for _ in range(MAX_LAYERS):
-                if not packing.is_packed:
-                    break
-                packing.check()
-                unpacked = stack.enter_context(tempfile.TemporaryFile(dir=self.folder))
-                packing = packing.unpack(file, unpacked, self.limits.body)
-                unpacked.seek(0)
-                file = unpacked
-            if packing.is_packed:
-                detail = f"The body is packed more than {MAX_LAYERS} times."
-                raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
-            options = _merge_options(self.options, packing.fields)
-            found = format_of(_content_type_with_dialect(packing, options))
+        if not self._is_packed:
+            found = format_of(self._content_type_with_dialect())
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
-            return found.read(file, out, self.limits, ColumnRoles.of(options))
+            try:
+                return found.read(file, out, self.limits, ColumnRoles.of(self.options))
+            except GlleError as error:
+                raise ProblemError(Problem.from_engine(error)) from None
+        if not layers:
+            detail = f"The body is packed more than {MAX_LAYERS} times."
+            raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
+        with tempfile.TemporaryFile(dir=self.folder) as unpacked:
+            upload = self.unpack(file, unpacked)
+            unpacked.seek(0)
+            return upload.read(unpacked, out, layers - 1)
+
+    def unpack(self, file: IO[bytes], out: IO[bytes]) -> Upload:
+        """Write the outermost layer's content to `out`; return the upload of the content.
+
+        Raises
+        ------
+        ProblemError
+            ``inflated-too-large``, ``malformed-gzip``, ``malformed-zstd``, ``malformed-multipart``, and for an unknown
+            coding ``unsupported-media-type``.
+
+        """
+        self._check()
+        if coding := self._coding:
+            file.seek(0)
+            pieces = _inflate(file) if _CODINGS[coding] == "gzip" else _decompress(file)
+            head = _write(pieces, out, self.limits.body)
+            if self._codings:
+                return replace(self, encoding=", ".join(self._codings[:-1]))
+            return replace(self, content_type=_media_of(head))
+        body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        start, end, part, fields = _file_of(body, _boundary(self.content_type))
+        pieces = (body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE))
+        head = _write(pieces, out, self.limits.body)
+        content_type, encoding = _packing_of(part)
+        lists = {name: [*self.options.get(name, ()), *fields[name]] for name in LIST_FIELDS if name in fields}
+        options = {**self.options, **fields, **lists}
+        return replace(self, content_type=content_type or _media_of(head), encoding=encoding, options=options)
+
+    @property
+    def _kind(self) -> str:
+        """Media type without its parameters."""
+        return self.content_type.partition(";")[0].strip().lower()
+
+    @property
+    def _codings(self) -> list[str]:
+        """Codings in the order in which they were applied."""
+        codings = [word.strip().lower() for word in self.encoding.split(",")]
+        return [word for word in codings if word not in {"", "identity"}]
+
+    @property
+    def _coding(self) -> str:
+        """Coding of the outermost layer, or an empty string."""
+        return self._codings[-1] if self._codings else _CODING_OF_TYPE.get(self._kind, "")
+
+    @property
+    def _is_packed(self) -> bool:
+        """Return whether a layer is left to unpack."""
+        return bool(self._coding) or self._kind == MULTIPART
+
+    def _check(self) -> None:
+        """Raise ``unsupported-media-type`` for an unknown coding or format, or one without its library."""
+        if not self._is_packed:
+            format_of(self.content_type)
+        coding = self._coding
+        if coding and coding not in _CODINGS:
+            detail = f"The body has Content-Encoding {self.encoding[:100]}."
+            raise refuse("unsupported-media-type", 415, detail, "Send it uncompressed, or compressed by gzip or zstd.")
+        if coding and _CODINGS[coding] == "zstd" and not has_arrow():
+            detail = "A body compressed by zstd needs pyarrow, which is not installed."
+            remedy = f"Install it for the API, {REMEDY}, or compress by gzip."
+            raise refuse("unsupported-media-type", 415, detail, remedy)
+
+    def _content_type_with_dialect(self) -> str:
+        """Return the Content-Type with the options of the dialect as its parameters."""
+        chosen = {name: self.options[name] for name in DIALECT_FIELDS if self.options.get(name)}
+        if chosen and not format_of(self.content_type).is_text:
+            name = next(iter(chosen))
+            remedy = "Leave it out, or send a table of text."
+            detail = f"?{name}= cannot be used: {self._kind} is no text."
+            raise refuse(f"{name}-not-here", 422, detail, remedy)
+        return self.content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
 
 
-def _content_type_with_dialect(packing: Packing, options: dict[str, Any]) -> str:
-    """Return the Content-Type with the options of the dialect as its parameters."""
-    chosen = {name: options[name] for name in DIALECT_FIELDS if options.get(name)}
-    if chosen and not format_of(packing.content_type).is_text:
-        name = next(iter(chosen))
-        remedy = "Leave it out, or send a table of text."
-        detail = f"?{name}= cannot be used: {packing.kind} is no text."
-        raise refuse(f"{name}-not-here", 422, detail, remedy)
-    return packing.content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
+def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
+    """Write pieces under the limit; return the first bytes."""
+    head, size = b"", 0
+    for piece in pieces:
+        size += len(piece)
+        check_inflated("The body", size, cap)
+        head = head or piece[:_MAX_HEAD]
+        out.write(piece)
+    if not size:
+        raise refuse("empty-body", 422, "The file is empty.", "Send a table with at least one row.")
+    return head
 
 
-def _merge_options(query: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of the query and of the form; lists are joined, others are the form's."""
-    lists = {name: [*query.get(name, ()), *fields.get(name, ())] for name in LIST_FIELDS}
-    return {**query, **fields, **lists}
+def _inflate(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the content of a gzip file of one or more members, in pieces."""
+    try:
+        with gzip.GzipFile(fileobj=file) as stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _bad_coding("gzip", error) from None
+
+
+def _decompress(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the content of a zstd file, in pieces."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
+            raise
+        raise _bad_coding("zstd", error) from None
+
+
+def _bad_coding(name: str, error: Exception) -> ProblemError:
+    detail = f"The body is not a {name} file: {str(error)[:200].rstrip('.')}."
+    return refuse(f"malformed-{name}", 422, detail, f"Write it again with {name}, and send the whole file.")
+
+
+def _boundary(content_type: str) -> bytes:
+    """Return the delimiter of the parts."""
+    head = Message()
+    head["content-type"] = content_type
+    boundary = head.get_param("boundary")
+    if not isinstance(boundary, str) or not 0 < len(boundary) <= 70 or not boundary.isascii():
+        raise _malformed_form("its Content-Type has no boundary")
+    return b"--" + boundary.encode()
+
+
+def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict[str, Any]]:
+    """Return start, end and head of the form's file, and the other fields."""
+    fields: dict[str, Any] = {}
+    files: list[tuple[int, int, Message]] = []
+    for start, end, head in _parts(body, delimiter):
+        name = _parameter(head, "name")
+        if _parameter(head, "filename") or name in {"file", "data"}:
+            files.append((start, end, head))
+        elif name not in FIELDS:
+            detail = f"The form has a field {name[:50]!r}."
+            remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
+            raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
+        elif end - start > _MAX_FIELD:
+            raise _malformed_form(f"its field {name!r} has {end - start:,} bytes")
+        elif value := body[start:end].decode("utf-8", "replace").strip():
+            if name in LIST_FIELDS:
+                fields.setdefault(name, []).append(value)
+            else:
+                fields[name] = value
+    if len(files) != 1:
+        detail = f"The form has {len(files)} files."
+        raise refuse("invalid-form", 422, detail, "Send one file in a field named file, as by curl -F file=@data.csv.")
+    return *files[0], fields
+
+
+def _packing_of(head: Message) -> tuple[str, str]:
+    """Return Content-Type and Content-Encoding of a form's file; no type means to look at its bytes."""
+    path = PurePath(_parameter(head, "filename").lower())
+    encoding = CODING_OF_SUFFIX.get(path.suffix, "")
+    kind = head.get_content_type() if head["content-type"] else ""
+    if not encoding and kind not in _VAGUE:
+        return head["content-type"], ""
+    found = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
+    return (found, encoding) if found or not encoding else (f"application/{encoding}", "")
+
+
+def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Message]]:
+    """Yield start, end and head of each part of a form."""
+    if body[: len(delimiter)] == delimiter:
+        place = len(delimiter)
+    elif (place := body.find(_LINE + delimiter)) >= 0:
+        place += len(_LINE + delimiter)
+    else:
+        raise _malformed_form("its boundary is not in the body")
+    for _ in range(_MAX_PARTS):
+        if body[place : place + 2] == b"--":
+            return
+        line = body.find(_LINE, place, place + 80)
+        start = body.find(_LINE + _LINE, line, line + _MAX_HEAD) if line >= 0 else -1
+        end = body.find(_LINE + delimiter, start + 2) if start >= 0 else -1
+        if end < 0:
+            raise _malformed_form("a part is cut")
+        head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
+        yield min(start + 4, end), end, head
+        place = end + len(_LINE + delimiter)
+    raise _malformed_form(f"it has more than {_MAX_PARTS:,} parts")
+
+
+def _parameter(head: Message, name: str) -> str:
+    """Return a parameter of a part's Content-Disposition, or an empty string."""
+    value = head.get_param(name, "", header="content-disposition")
+    return value if isinstance(value, str) else str(value[-1])
+
+
+def _media_of(head: bytes) -> str:
+    """Return the media type of a file by its first bytes; text that is no JSON is a table of text."""
+    for magic, kind in MEDIA_OF_MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"
+
+
+def _malformed_form(reason: str) -> ProblemError:
+    remedy = "Send it as multipart/form-data with one file, as by curl -F file=@data.csv."
+    return refuse("malformed-multipart", 422, f"The body is not a form: {reason}.", remedy)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
-from service.uploads.formats.npy import read_npy
-from service.uploads.formats.npz import read_npz
+from service.uploads.formats.npy import read_npy, read_npz
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.uploads.column_roles import ColumnRoles
+    from glle_engine.base.columns import ColumnRoles
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
+
+    Reader = Callable[[IO[bytes], IO[bytes], Limits, ColumnRoles], Table]
 
 SAFE_TEXT = 2**16  # bytes that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork
 
@@ -44,7 +47,7 @@ class Format:
 
     """
 
-    read: Callable[[IO[bytes], IO[bytes], Limits, ColumnRoles], Table]
+    read: Reader
     media: tuple[str, ...]
     suffixes: tuple[str, ...] = ()
     magic: bytes = b""
@@ -52,24 +55,25 @@ class Format:
     share: int = 1
     is_text: bool = False
     needs_arrow: bool = False
+    needs_calamine: bool = False
 
     def max_bytes(self, max_body: int) -> int:
         """Return the most bytes of a body; text that the API process may read is always allowed."""
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
-def _read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    from service.uploads.formats.arrow_table import read_arrow  # noqa: PLC0415 # pyarrow is an extra
+def _lazy(module: str, name: str) -> Reader:
+    """Return a reader whose file is imported at its first body, because its library is an extra."""
 
-    return read_arrow(file, out, limits, roles)
+    def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+        reader: Reader = getattr(import_module(f"service.uploads.formats.{module}"), name)
+        return reader(file, out, limits, roles)
 
-
-def _read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    from service.uploads.formats.arrow_table import read_parquet  # noqa: PLC0415 # pyarrow is an extra
-
-    return read_parquet(file, out, limits, roles)
+    return read
 
 
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_read_arrow = _lazy("arrow_table", "read_arrow")
 _TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=SAFE_TEXT, is_text=True)
 FORMATS = (
     # npy: numpy parses the header alone, and the rest is mapped.
@@ -80,7 +84,8 @@ FORMATS = (
     replace(_TEXT, media=("text/plain",), suffixes=(".txt",)),
     Format(_read_arrow, (ARROW,), (".arrows",), needs_arrow=True),
     Format(_read_arrow, (ARROW_FILE,), (".arrow", ".feather"), b"ARROW1", needs_arrow=True),
-    Format(_read_parquet, (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
+    Format(_lazy("arrow_table", "read_parquet"), (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
+    Format(_lazy("sheet_table", "read_sheet"), (XLSX,), (".xlsx",), needs_calamine=True),
     Format(read_json, ("application/json",), (".json",), safe=SAFE_TEXT, share=128),
 )
 _BY_MEDIA = {media: each for each in FORMATS for media in each.media}
@@ -106,11 +111,15 @@ def format_of(content_type: str) -> Format:
         remedy = f"Send one of {', '.join(_BY_MEDIA)}, with its Content-Type."
         if "spreadsheet" in kind or "ms-excel" in kind:
             detail = f"Content-Type {kind!r} is that of a workbook."
-            remedy = "Save the sheet as CSV UTF-8, and send it as text/csv."
+            remedy = "Save it as .xlsx, or the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
     if found.needs_arrow and not has_arrow():
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
         remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
+        raise refuse("unsupported-media-type", 415, detail, remedy)
+    if found.needs_calamine and find_spec("python_calamine") is None:
+        detail = "Excel workbooks need python-calamine, which is not installed."
+        remedy = "Install it for the API, pip install 'glle-server[excel]', or save the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy)
     if not found.is_text:
         return found

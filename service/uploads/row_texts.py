@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.validation import resolve_missing
 from service.uploads.limits import is_text
 from worker.base.problems import refuse
 from worker.records.dataset import Table
-from worker.storage.validation import EXACT
+from worker.storage.validation import BLOCK, EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from glle_engine.base.validation import Missing
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,18 +55,52 @@ def build_table(
     ids: Ids | None = None,
     source: dict[str, Any] | None = None,
     notices: Sequence[str] = (),
+    missing: Missing | None = None,
 ) -> Table:
-    """Return the table of an upload, with the notices of missing labels and ids in its source."""
+    """Return the table of an upload, with the notices of missing values, labels and ids in its source."""
     found = [*notices, *_missing_labels(labels), *(ids.notices() if ids else ())]
+    extras = {"labels": labels, "color": color, "coordinates": coordinates, "ids": ids.array() if ids else None}
+    if missing is not None:
+        values, extras, changes = _without_missing(values, extras, missing, names)
+        found += changes
     return Table(
         values=values,
         names=names,
-        labels=labels,
-        color=color,
-        coordinates=coordinates,
-        ids=ids.array() if ids else None,
+        **extras,
         source={"kind": "upload", "format": format_, **(source or {}), **({"notices": found} if found else {})},
     )
+
+
+def _without_missing(
+    values: Array, extras: dict[str, Array | None], missing: Missing, names: list[str] | None
+) -> tuple[Array, dict[str, Array | None], list[str]]:
+    """Return values, arrays beside them and notices, without missing values in the features and the color."""
+    values = values if values.flags.writeable or values.dtype.kind != "f" else np.array(values)
+    kept, change = resolve_missing(values, missing, names)
+    changes = [change] if change else []
+    color = extras["color"]
+    if color is not None:
+        of_color, change = resolve_missing(color[:, None], missing, ["the color"])
+        changes += [change] if change else []
+        kept = of_color if kept is None else kept if of_color is None else kept & of_color
+    if kept is None:
+        return values, extras, changes
+    if not kept.any():
+        raise refuse("empty-data", 422, "Every row has a missing value.", "Leave columns out, or use ?missing=median.")
+    extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
+    return _keep_rows(values, kept), extras, changes
+
+
+def _keep_rows(values: Array, kept: Array) -> Array:
+    """Return the rows to keep; those of a file that is mapped in C order move within it."""
+    if not values.flags.c_contiguous:
+        return np.ascontiguousarray(values[kept])
+    end, size = 0, max(1, BLOCK // values.shape[1])
+    for start in range(0, len(values), size):
+        block = values[start : start + size][kept[start : start + size]]
+        values[end : end + len(block)] = block
+        end += len(block)
+    return values[:end]
 
 
 def _missing_labels(labels: Array | None) -> list[str]:

@@ -26,8 +26,9 @@ from service.uploads.sandbox import processes
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.base.settings import Settings
+from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
-from worker.jobs.rq_types import fetch_tasks
+from worker.jobs.queue import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
@@ -156,9 +157,10 @@ def _served(
 
 
 @pytest.fixture
-def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
-    """The app's stores, emptied."""
+def stores(_served: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.MonkeyPatch) -> Stores:
+    """The app's stores, emptied, which tasks use that run in the process of a test."""
     stores, app, _ = _served
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     app.state.answer_cache.clear()
     app.state.recent_posteriors.clear()
     app.state.metrics.take()
@@ -207,26 +209,35 @@ def fitted() -> tuple[NDArray[np.float64], Posterior]:
     return X, glle_engine.fit(X)
 
 
+def posterior_record(sha256: str = "0" * 64, **members: Any) -> PosteriorRecord:
+    """Return the record of a posterior in three dimensions, as a worker makes it, with the digest of its arrays."""
+    record: dict[str, Any] = {
+        "id": "post_1", "d": 3, "spec": FitSpec(n_neighbors=10).to_dict(), "diagnostics": {"notes": []},
+        "draw_cost": {"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7}, "seconds": 0.1, "eigenvalues": [],
+        "arrays": {}, "nbytes": 0, "job": "job_1", "created": "now",
+        "provenance": {"numbers": glle_engine.NUMBERS, ARRAYS: sha256},
+    }  # fmt: skip
+    return PosteriorRecord(**record | members)
+
+
+def store_posterior(stores: Stores, dataset: str, posterior: Posterior, draws: int, **members: Any) -> str:
+    """Store a posterior and its first draws as a worker does; return its id."""
+    id_ = posterior_id(dataset, FitSpec(n_neighbors=10).to_dict(), glle_engine.NUMBERS)
+    shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
+    members = {"arrays": shapes, "diagnostics": posterior.diagnostics.to_dict(), **members}
+    members |= {"dataset": dataset, "n": posterior.n_points, "eigenvalues": posterior.eigenvalues.tolist()}
+    stores.posteriors.record(posterior_record(stores.posteriors.cache(id_, posterior), id=id_, **members))
+    keys = [DrawAddress(0, i, 1.0, "posterior", "procrustes") for i in range(draws)]
+    draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
+    return id_
+
+
 @pytest.fixture
 def drawn(stores: Stores) -> str:
     """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
     X, posterior = fitted()
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = FitSpec(n_neighbors=10).to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)
-    shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
-    sha256 = stores.posteriors.cache(id_, posterior)
-    stores.posteriors.record(
-        PosteriorRecord(
-            draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id=id_, dataset=dataset.id, n=150, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=posterior.eigenvalues.tolist(), arrays=shapes, nbytes=0, job="job_1",
-            created="now", provenance={"numbers": glle_engine.NUMBERS, ARRAYS: sha256},
-        )
-    )  # fmt: skip
-    keys = [DrawAddress(0, i, 1.0, "posterior", "procrustes") for i in range(4)]
-    draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
-    return f"/v1/posteriors/{id_}"
+    return f"/v1/posteriors/{store_posterior(stores, dataset.id, posterior, 4)}"
 
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -242,3 +253,11 @@ def upload(client: httpx.Client, values: Any = X) -> str:
     id_ = answer.json()["id"]
     assert isinstance(id_, str)
     return id_
+
+
+def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a response is this problem, and return it."""
+    assert answer.status_code == status, answer.text
+    problem: dict[str, Any] = answer.json()
+    assert problem["type"] == "urn:glle:problem:" + code
+    return problem

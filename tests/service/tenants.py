@@ -13,14 +13,11 @@ import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
-from tests.service.conftest import connected_app, serving
+from tests.service.conftest import connected_app, serving, store_posterior
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
-from worker.execution.draws import draw_and_cache
-from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -44,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/calibration": {},
     "/v1/datasets/{id}": {"name": "mine"},
     "/v1/posteriors/{id}": {"name": "mine"},
+    "/v1/embeddings/{id}": {"name": "mine"},
 }
 
 
@@ -92,25 +90,14 @@ class TenantResources:
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
     resources = stores.of(tenant)
-    posterior = fitted()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec(n_neighbors=10).to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
-    sha256 = stores.posteriors.cache(id_, posterior)
-    stores.posteriors.record(
-        PosteriorRecord(
-            draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=posterior.eigenvalues.tolist(), arrays={}, nbytes=0, job=job.id, created="now",
-            tenant=job.tenant, provenance={"numbers": NUMBERS, ARRAYS: sha256},
-        )
-    )  # fmt: skip
+    store_posterior(stores, dataset.id, fitted(), 1, job=job.id, tenant=job.tenant)
     stores.jobs.succeed(job.id)
-    arrays_id = stores.posteriors.arrays_id(id_)
-    draw_and_cache(stores.draws, arrays_id, posterior, [DrawAddress(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, recipe.cache_key)
     recipe.load_or_compute(TaskContext(stores, job), silent)

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from service.uploads.column_roles import MAX_LISTED, no_features
+from glle_engine import GlleError
+from glle_engine.base.columns import MAX_LISTED, no_features
 from service.uploads.column_table import Columns, read_columns
 from service.uploads.limits import BAD_ALLOC
 from worker.base.problems import refuse
@@ -20,7 +21,7 @@ from worker.storage.validation import EXACT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from service.uploads.column_roles import ColumnRoles, Layout
+    from glle_engine.base.columns import ColumnRoles, Kind, Layout
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list
+_KINDS: dict[str, Kind] = {"s": "text", "t": "date", "": "other"}
 _FILE_MARK, _OLD_MARK = b"ARROW1\0\0", b"FEA1"
 
 
@@ -68,7 +70,7 @@ def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
     """Raise the errors of pyarrow about an invalid body as a problem."""
     try:
         yield
-    except MemoryError:  # pyarrow's is also an ArrowException
+    except (GlleError, MemoryError):  # also a ValueError, and an ArrowException
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
@@ -93,15 +95,17 @@ class _ArrowColumns(Columns[pa.RecordBatch]):
     def __init__(self, schema: pa.Schema, batches: Callable[[int], Iterator[pa.RecordBatch]], source: str) -> None:
         self.names, self.width, self.format = list(schema.names), len(schema.names), source
         self._types = list(schema.types)
+        self.categories = frozenset(at for at, each in enumerate(self._types) if pa.types.is_dictionary(each))
         self._kinds = [_kind(each) for each in self._types]
+        self.kinds = [_KINDS.get(kind, "number") for kind in self._kinds]
         self._batches = batches
 
     def check(self, layout: Layout) -> np.dtype[Any]:
         """Return the dtype of the features; refuse columns whose type does not suit their role."""
         _require_features(layout, self._types, self._kinds)
         for at, role, values, others in (
-            (layout.color, "color", "numbers", {"", "s"}),
-            (layout.label, "label", "texts or numbers", {""}),
+            (layout.color, "color", "numbers or dates", {"", "s"}),
+            (layout.label, "label", "texts or numbers", {"", "t"}),
         ):
             if at is not None and self._kinds[at] in others:
                 name, kind = layout.name(at), str(self._types[at])
@@ -126,12 +130,22 @@ class _ArrowColumns(Columns[pa.RecordBatch]):
     def numbers(self, block: pa.RecordBatch, column: int) -> tuple[Array, Array]:
         """Return a column of numbers, and the mask of nulls and of values that are not finite or not exact."""
         array = block.column(column)
+        if self._kinds[column] == "t":
+            array = array.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())
         null = array.is_null().to_numpy(zero_copy_only=False)
         if array.null_count:
             array = array.fill_null(False if self._kinds[column] == "b" else 0)  # the value of a null
         values: Array = array.to_numpy(zero_copy_only=False)
+        if self._kinds[column] == "t":
+            values = values / 1e6  # seconds since 1970
         inexact = (values > EXACT) | (values < -EXACT) if values.dtype.kind in "iu" else ~np.isfinite(values)
         return values, null | inexact
+
+    def gaps(self, block: pa.RecordBatch, column: int) -> Array:
+        """Return the mask of nulls and NaN."""
+        array = block.column(column)
+        null: Array = array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+        return null
 
     def fault(self, value: Any, column: int) -> str:
         """Return the problem code of a bad value."""
@@ -149,20 +163,22 @@ def _decode(array: pa.Array) -> pa.Array:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return numpy's kind f, i, u or b, or s for text, or an empty string."""
+    """Return numpy's kind f, i, u or b, s for text, t for dates with or without a time, or an empty string."""
     if pa.types.is_floating(kind):
         return "f"
     if pa.types.is_integer(kind):
         return "i" if pa.types.is_signed_integer(kind) else "u"
     if pa.types.is_boolean(kind):
         return "b"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "t"
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return "s" if pa.types.is_string(value) or pa.types.is_large_string(value) else ""
 
 
 def _require_features(layout: Layout, types: list[Any], kinds: list[str]) -> None:
     """Raise a problem that names all features whose values are no numbers, with the options for their kinds."""
-    others = [at for at in layout.features if not kinds[at]]
+    others = [at for at in layout.features if kinds[at] in {"", "t"}]
     one_hot = set(layout.roles["one_hot"])
     texts = [at for at in layout.features if kinds[at] == "s" and at not in one_hot]
     if not (refused := sorted([*others, *texts])):

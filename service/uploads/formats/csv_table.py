@@ -12,19 +12,30 @@ import dataclasses
 import itertools
 import math
 import os
+from abc import abstractmethod
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import Layout, no_features, option
+from glle_engine.base.columns import MISSING, Layout, header_notice, no_features, option
 from service.uploads.column_table import Columns, read_columns
-from service.uploads.formats.dialect import BOOLEANS, HEAD, MAX_CELL, Declared, Dialect, is_number, kind_of, sniff
+from service.uploads.formats.dialect import (
+    BOOLEANS,
+    HEAD,
+    MAX_CELL,
+    Declared,
+    Dialect,
+    is_number,
+    kind_of,
+    seconds_of,
+    sniff,
+)
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from service.uploads.column_roles import ColumnRoles
+    from glle_engine.base.columns import ColumnRoles, Kind
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
@@ -34,6 +45,7 @@ BLOCK_CELLS = 2**15  # in memory as text: a cell takes some 60 bytes
 _COUNTED = 10  # rows from which a column that counts them is noticed
 _EXACT = 10**15  # every integer of 15 digits is an exact float64
 _USUAL = Declared()
+_KINDS: dict[str, Kind] = {"text": "text", "date": "date"}
 
 
 def read_csv(
@@ -53,16 +65,16 @@ def read_csv(
     head = os.pread(file.fileno(), HEAD, 0)
     labels = (roles.label is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
     dialect = sniff(head, declared, is_whole=len(head) == os.fstat(file.fileno()).st_size, labels=labels)
-    return read_columns(_CsvColumns(file, dialect, declared), out, limits, roles)
+    return read_columns(_TextColumns(file, dialect, declared), out, limits, roles)
 
 
-class _CsvColumns(Columns[list[list[str]]]):
-    """Columns of the cells of a text."""
+class CsvColumns(Columns[list[list[str]]]):
+    """Columns of cells of text; subclasses yield the rows."""
 
     format = "csv"
 
-    def __init__(self, file: IO[bytes], dialect: Dialect, declared: Declared) -> None:
-        self._file, self._dialect = file, dialect
+    def __init__(self, dialect: Dialect, declared: Declared) -> None:
+        self._dialect = dialect
         first = next(self._rows(), [])
         has_header = declared.header
         if has_header is None:
@@ -71,14 +83,17 @@ class _CsvColumns(Columns[list[list[str]]]):
         self.names = [cell.strip() for cell in first] if has_header else None
         if self.names is not None and sample and all(len(row) == len(first) + 1 for row in sample):
             self.names = ["", *self.names]  # R's write.table has no name for the rows
+        is_sniffed = declared.header is None and not has_header
+        self._header_notice = header_notice(sample) if is_sniffed else ""
         self.width = len(first if self.names is None else self.names)
         self._sample = [row for row in sample if len(row) == self.width]
         self._kinds = [kind_of(list(cells), dialect) for cells in zip(*self._sample, strict=True)]
+        self.kinds = [_KINDS.get(kind, "number") for kind in self._kinds] or ["number"] * self.width
 
     def check(self, layout: Layout) -> np.dtype[Any]:
         """Return the dtype of the features; refuse columns of text without a role."""
         one_hot = set(layout.roles["one_hot"])
-        texts = [at for at in layout.features if self._kinds and self._kinds[at] == "text" and at not in one_hot]
+        texts = [at for at in layout.features if self.kinds[at] != "number" and at not in one_hot]
         if not texts:
             return np.dtype(np.float64)
         first, others = texts[0], ", ".join(repr(layout.name(column)) for column in texts[1:6])
@@ -108,26 +123,9 @@ class _CsvColumns(Columns[list[list[str]]]):
                 raise refuse("ragged-row", 422, detail, remedy, row=number)
             yield row
 
+    @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
-        """Yield the rows, without blank lines and without the lines before the table."""
-        dialect = self._dialect
-        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
-        with open(self._file.fileno(), encoding=dialect.encoding, newline="", closefd=False) as text:  # a descriptor
-            try:
-                lines = itertools.islice(text, dialect.skipped, None)
-                rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote, strict=True)
-                yield from filter(None, rows)
-            except UnicodeError as error:
-                noun = "UTF-8" if dialect.encoding == "utf-8-sig" else dialect.encoding
-                reason = getattr(error, "reason", error)
-                remedy = (
-                    "Save it as UTF-8, or declare the encoding of older versions of Excel with ?charset=windows-1252"
-                    " (on a Mac ?charset=macintosh). Send an npy file as application/x-npy."
-                )
-                raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
-            except csv.Error as error:
-                remedy = "Check the quotes of that line."
-                raise refuse("malformed-csv", 422, f"The body is not CSV: {error}.", remedy) from None
+        """Yield the rows, with the header."""
 
     def values(self, block: list[list[str]], column: int) -> list[Any]:
         """Return the cells of a column."""
@@ -140,6 +138,11 @@ class _CsvColumns(Columns[list[list[str]]]):
     def numbers(self, block: list[list[str]], column: int) -> tuple[Array, Array]:
         """Return the numbers of a column, and the mask of the cells that are none, not finite or not exact."""
         cells = [row[column] for row in block]
+        if self.kinds[column] == "date":
+            found = [seconds_of(cell) for cell in cells]
+            return np.array([math.nan if value is None else value for value in found]), np.array(
+                [value is None for value in found]
+            )
         if self._dialect.decimal != "." or (self._kinds and self._kinds[column] == "bool"):
             cells = [self._plain(cell, column) for cell in cells]
         try:
@@ -157,8 +160,14 @@ class _CsvColumns(Columns[list[list[str]]]):
             return BOOLEANS.get(cell.strip().lower(), "")
         return self._dialect.plain(cell)
 
+    def gaps(self, block: list[list[str]], column: int) -> Array:
+        """Return the mask of the cells that are empty or a word for a missing value."""
+        return np.array([row[column].strip().lower() in MISSING for row in block])
+
     def fault(self, value: str | None, column: int) -> str:
         """Return the problem code of a bad cell, or an empty string."""
+        if self.kinds[column] == "date":
+            return "" if seconds_of(value or "") is not None else "bad-cell"
         plain = self._plain(value or "", column)
         digits = plain.strip().lstrip("+-")
         if not is_number(plain):
@@ -179,10 +188,10 @@ class _CsvColumns(Columns[list[list[str]]]):
             return np.array([float(cell) for cell in values])
         return super().labels(values)
 
-    def source(self, layout: Layout, kept: Iterable[int], values: Array) -> tuple[dict[str, Any], list[str]]:
+    def source(self, layout: Layout, values: Array) -> tuple[dict[str, Any], list[str]]:
         """Return the dialect, and the notice of a first column that counts the rows."""
-        words, notices = self._dialect.source(), []
-        is_counted = layout.features[:1] == [0] and 0 not in {*layout.roles["one_hot"], *kept} and values.shape[1] > 1
+        words, notices = self._dialect.source(), list(filter(None, [self._header_notice]))
+        is_counted = layout.features[:1] == [0] and 0 not in layout.roles["one_hot"] and values.shape[1] > 1
         if is_counted and len(values) >= _COUNTED and (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             name = layout.name(0)
             notices.append(
@@ -191,10 +200,41 @@ class _CsvColumns(Columns[list[list[str]]]):
             )
         return {"dialect": words} if words else {}, notices
 
-    def bad_value(self, code: str, value: Any, row: int, column: int, layout: Layout) -> ProblemError:
+    def bad_value(
+        self, code: str, value: Any, row: int, column: int, layout: Layout, *, is_missing: bool = False
+    ) -> ProblemError:
         """Return the problem of a cell."""
-        error = super().bad_value(code, value, row, column, layout)
+        error = super().bad_value(code, value, row, column, layout, is_missing=is_missing)
         if code == "bad-cell" and self._dialect.decimal == "," and "." in (value or ""):
             more = "The decimal mark is a comma: write numbers without marks of thousands. "
             error = ProblemError(dataclasses.replace(error.problem, remedy=more + error.problem.remedy))
         return error
+
+
+class _TextColumns(CsvColumns):
+    """Columns of the cells of a CSV file."""
+
+    def __init__(self, file: IO[bytes], dialect: Dialect, declared: Declared) -> None:
+        self._file = file
+        super().__init__(dialect, declared)
+
+    def _rows(self) -> Iterator[list[str]]:
+        """Yield the rows, without blank lines and without the lines before the table."""
+        dialect = self._dialect
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+        with open(self._file.fileno(), encoding=dialect.encoding, newline="", closefd=False) as text:  # a descriptor
+            try:
+                lines = itertools.islice(text, dialect.skipped, None)
+                rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote, strict=True)
+                yield from filter(None, rows)
+            except UnicodeError as error:
+                noun = "UTF-8" if dialect.encoding == "utf-8-sig" else dialect.encoding
+                reason = getattr(error, "reason", error)
+                remedy = (
+                    "Save it as UTF-8, or declare the encoding of older versions of Excel with ?charset=windows-1252"
+                    " (on a Mac ?charset=macintosh). Send an npy file as application/x-npy."
+                )
+                raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
+            except csv.Error as error:
+                remedy = "Check the quotes of that line."
+                raise refuse("malformed-csv", 422, f"The body is not CSV: {error}.", remedy) from None

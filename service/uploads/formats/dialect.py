@@ -7,12 +7,14 @@ bodies that would be refused.
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from glle_engine.base.columns import MISSING
 from worker.base.problems import refuse
 
 HEAD = 2**16  # bytes that are sniffed
@@ -44,7 +46,6 @@ _CHOICES: dict[str, dict[str, Any]] = {
 }
 BOOLEANS = {"true": "1", "false": "0"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "#n/a"})
 _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 
@@ -163,13 +164,25 @@ def is_number(cell: str) -> bool:
 
 
 def kind_of(cells: list[str], dialect: Dialect) -> str:
-    """Return the kind of a column by a sample of its cells: number, bool or text; most of its cells have it."""
+    """Return the kind of a column by a sample of its cells: number, bool, date or text; most of its cells have it."""
     found = [cell.strip().lower() for cell in cells]
-    found = [cell for cell in found if cell not in _MISSING]
+    found = [cell for cell in found if cell not in MISSING]
     if found and all(cell in BOOLEANS for cell in found):
         return "bool"
-    words = sum(not dialect.is_number(cell) for cell in found)
-    return "text" if words > len(found) / 2 else "number"
+    words = [cell for cell in found if not dialect.is_number(cell)]
+    if len(words) <= len(found) / 2:
+        return "number"
+    are_dates = len(words) == len(found) and None not in map(seconds_of, words)
+    return "date" if are_dates else "text"
+
+
+def seconds_of(cell: str) -> float | None:
+    """Return a date of ISO 8601, with or without a time, in seconds since 1970, or None; without a zone it is UTC."""
+    try:
+        when = dt.datetime.fromisoformat(cell.strip().upper())
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def _encoding(head: bytes, declared: Declared) -> str:

@@ -8,14 +8,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.column_roles import MAX_IDS
+from glle_engine.base.columns import MAX_IDS
 from service.uploads.limits import check_names
 from service.uploads.row_texts import Ids, build_table, label_array
 from worker.base.problems import ProblemError, refuse
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
-    from service.uploads.column_roles import ColumnRoles
+    from glle_engine.base.columns import ColumnRoles
+    from glle_engine.base.validation import Missing
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
@@ -41,7 +42,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
         raise _malformed_json(f"The member {unknown[0][:50]!r} is unknown.")
-    return table_of(members, limits)
+    return table_of(members, limits, roles.missing)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def table_of(members: dict[str, Any], limits: Limits) -> Table:
+def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = None) -> Table:
     """Return the table of parsed members ``{"data", "names", "labels", "color", "ids"}``; problems as `read_json`."""
     rows, names, labels, color, ids = map(members.get, ("data", "names", "labels", "color", "ids"))
     if not isinstance(rows, list):
@@ -62,7 +63,7 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     limits.check(_shape(rows))
     features = len(rows[0])
     check_names(names, features)
-    values = np.array(_rows(rows, features, names), np.float64)
+    values = np.array(_rows(rows, features, names, missing), np.float64)
     return build_table(
         "json",
         values,
@@ -70,6 +71,7 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
         labels=None if labels is None else _labels(labels, len(rows)),
         ids=None if ids is None else Ids(_id_columns(ids, len(rows))),
         color=None if color is None else _color(color, len(rows)),
+        missing=missing,
     )
 
 
@@ -82,7 +84,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[float]]:
+def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Missing | None) -> list[list[float | None]]:
     """Return the rows, or raise the problem of the first bad value with the number of bad rows."""
     first: ProblemError | None = None
     bad = BadRows()
@@ -93,7 +95,7 @@ def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[
             ragged = refuse("ragged-row", 422, detail, "Send rows with the same number of values.", row=number + 1)
             raise bad.annotate(first) if first else ragged
         for column, value in enumerate(row):
-            if not _is_exact(value):
+            if not _is_exact(value) and (missing is None or not _is_missing(value)):
                 first = first or _bad_value(value, number, column, names)
                 bad.add([number])
                 break
@@ -109,6 +111,8 @@ def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> Pr
     if isinstance(value, list | dict):
         shown = "an array" if isinstance(value, list) else "an object"
     remedy = REMEDIES.get(code, "Send a number, or remove the row.")
+    if _is_missing(value):
+        remedy = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median."
     return bad_value(code, shown, row, column, names=names, remedy=remedy)
 
 
@@ -143,6 +147,11 @@ def _id_columns(ids: Any, points: int) -> list[list[Any]]:
 def _is_exact(value: Any) -> bool:
     """Return whether a value is a number that float64 represents exactly."""
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is null or NaN."""
+    return value is None or value != value  # noqa: PLR0124 # NaN
 
 
 def _malformed_json(detail: str) -> ProblemError:

@@ -1,24 +1,40 @@
-"""npy bodies: check the header against the length before any allocation; never unpickle."""
+"""npy and npz bodies: check the sizes of their headers before any allocation; never unpickle."""
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
+import shutil
+import struct
+import sys
+import zipfile
+import zlib
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 from numpy.lib import format as npy
 
-from service.uploads.row_texts import build_table
+from glle_engine import GlleError
+from glle_engine.base.columns import MAX_IDS
+from service.uploads.column_table import map_rows
+from service.uploads.limits import check_inflated, check_names
+from service.uploads.row_texts import Ids, build_table, label_array
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.uploads.column_roles import ColumnRoles
+    from glle_engine.base.columns import ColumnRoles
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
+    Array = np.ndarray[Any, np.dtype[Any]]
+    Members = dict[str, zipfile.ZipInfo]
+
+_DATA = ("data", "X")
+_SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # of scipy.sparse.save_npz
 _NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
 _MAX_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
@@ -41,7 +57,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     check_length(shape, dtype, os.fstat(file.fileno()).st_size - offset)
     order = "F" if fortran else "C"
     values = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload] # IO[bytes] will do
-    return build_table("npy", values)
+    return build_table("npy", values, missing=roles.missing)
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
@@ -83,3 +99,165 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def _malformed_array(reason: str) -> ProblemError:
     remedy = "Write it with numpy.save and send it as application/x-npy; send text as text/csv."
     return refuse("malformed-npy", 422, f"The body is not an npy file: {reason[:200]}.", remedy)
+
+
+def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions, or a sparse one.
+
+    It may also have `labels`, `color`, `ids` and `coordinates`, one row for each point, and `names` of the features;
+    `roles` names other members for the first two.
+
+    Raises
+    ------
+    ProblemError
+        ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and those of `read_npy`.
+
+    """
+    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _table(archive, file, out, limits, roles)
+    except GlleError:  # also a ValueError
+        raise
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of the disk; EINVAL: an offset before the body
+            raise
+        reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
+        remedy = "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip."
+        raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
+
+
+def _table(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    members = checked_members(archive, limits)
+    label, color = roles.label or "labels", roles.color or "color"
+    extras = {"names", "coordinates", "ids", label, color}
+    for name in filter(None, (roles.label, roles.color)):
+        if name not in members:
+            raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
+    is_sparse = members.keys() >= _SPARSE
+    extras |= {*_SPARSE, "format", "_is_array"} - {"data"} if is_sparse else set()
+    data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
+    if unknown := sorted(set(members) - extras - {data}):
+        detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
+        remedy = "Remove it, or use ?label= or ?color=; known are data, labels, color, ids, coordinates and names."
+        raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
+    values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)
+    n, d = values.shape
+    names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
+    check_names(names, d)
+    return build_table(
+        "npz",
+        values,
+        names,
+        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        ids=Ids(_id_columns(archive, members["ids"], n)) if "ids" in members else None,
+        color=_numbers(archive, members[color], (n,)) if color in members else None,
+        coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
+        missing=roles.missing,
+    )
+
+
+def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[Any]]:
+    """Return the columns of ids (n,) or (n, columns)."""
+    with archive.open(info) as stream:
+        shape = read_header(stream)[0]
+    is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_IDS
+    ids = _array(archive, info, "iuU", (n, shape[1]) if is_matrix else (n,)).reshape(n, -1)
+    columns: list[list[Any]] = ids.T.tolist()
+    return columns
+
+
+def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
+    """Return the members by name, after a check of their sizes."""
+    members: Members = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in members or name == info.filename:
+            raise ValueError(f"its member {info.filename!r} is not an array, or is repeated")
+        if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError(f"its member {info.filename!r} is encrypted, or not deflated")
+        members[name] = info
+    check_inflated("The npz file", sum(info.file_size for info in members.values()), limits.inflated)
+    return members
+
+
+def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
+    for name in _DATA:
+        if name in members:
+            return name
+    matrices = []
+    for name, info in members.items():
+        with archive.open(info) as stream:
+            if len(read_header(stream)[0]) == 2:
+                matrices.append(name)
+    if len(matrices) == 1:
+        return matrices[0]
+    detail = f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices."
+    remedy = 'Save the points under the name data: numpy.savez("data.npz", data=X).'
+    raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
+
+
+def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], limits: Limits) -> Array:
+    """Return the points, inflated to a file."""
+    with archive.open(info) as stream:
+        shape, fortran, dtype = read_header(stream)
+        check_matrix(shape, dtype, limits)
+        check_length(shape, dtype, info.file_size - stream.tell())
+        stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
+        check_inflated("The matrix", math.prod(shape) * stored, limits.inflated)
+        shutil.copyfileobj(stream, out)
+    return map_rows(out, 0, dtype, shape[1], "F" if fortran else "C")
+
+
+def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Limits) -> Array:
+    """Return the points of scipy.sparse.save_npz as a dense matrix in a file."""
+    shape = tuple(map(int, _array(archive, archive.getinfo("shape.npy"), "iu", (2,))))
+    with archive.open("data.npy") as stream:
+        dtype = read_header(stream)[2]
+    check_matrix(shape, dtype, limits)
+    dtype = np.dtype(np.float32 if dtype == np.float32 else np.float64)
+    check_inflated("The dense matrix", math.prod(shape) * dtype.itemsize, limits.inflated)
+    file.seek(0)
+    try:
+        matrix = scipy.sparse.load_npz(file)
+    except (KeyError, AttributeError) as error:  # a format without these members, or that is no text
+        raise ValueError(f"its sparse matrix is inconsistent: {error}") from None
+    if matrix.format not in {"csr", "csc"}:
+        detail = f"The sparse matrix is in the format {matrix.format}."
+        raise refuse("invalid-member", 422, detail, "Save X.tocsr().", member="format.npy")
+    matrix.check_format(full_check=True)
+    out.truncate(math.prod(shape) * dtype.itemsize)
+    values = map_rows(out, 0, dtype, shape[1])
+    matrix.astype(dtype).toarray(out=values)
+    return values
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
+    """Return a small member, which must have this shape."""
+    with archive.open(info) as stream:
+        actual, fortran, dtype = read_header(stream)
+        if not dtype.itemsize or dtype.kind not in kinds or 0 in actual or actual != shape:
+            detail = f"The member {info.filename!r} has shape {actual} and dtype {dtype}."
+            remedy = f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}."
+            raise refuse("invalid-member", 422, detail, remedy, member=info.filename)
+        check_length(actual, dtype, info.file_size - stream.tell())
+        flat = np.frombuffer(stream.read(), dtype)
+        if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
+            detail = f"The member {info.filename!r} has invalid characters."
+            raise refuse("invalid-label", 422, detail, "Write texts with numpy.str_.", member=info.filename)
+    return flat.reshape(actual, order="F" if fortran else "C")
+
+
+def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
+    """Return a member of finite numbers, or with `text` also of labels."""
+    array = _array(archive, info, "fiuU" if text else "fiu", shape)
+    if array.dtype.kind == "U":
+        return label_array(array.tolist())
+    numbers = np.ascontiguousarray(array, np.float64)
+    if text and np.isnan(numbers).any() and not np.isinf(numbers).any():
+        return label_array(numbers.tolist())  # NaN is a missing label
+    if len(bad := np.argwhere(~np.isfinite(numbers))):
+        row = int(bad[0][0]) + 1
+        detail = f"The member {info.filename!r} is not finite in row {row}."
+        raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
+    return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import re
 import zipfile
 import zlib
@@ -13,18 +14,23 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 import glle_engine
-from service.uploads.formats.npy import read_header
-from service.uploads.formats.npz import checked_members
-from service.uploads.formats.statements import checked_diagnostics, checked_provenance, is_line
+from service.uploads.formats.npy import checked_members, read_header
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_numbers
 from worker.records.ids import content_sha256
 from worker.records.quotas import MAX_RECORD
-from worker.storage.imported_posteriors import posterior_sha256, write_posterior
-from worker.storage.posteriors import ARRAYS, IMPORTED, neighbors_of, recorded_parameters
+from worker.storage.posteriors import (
+    ARRAYS,
+    IMPORTED,
+    neighbors_of,
+    posterior_sha256,
+    recorded_parameters,
+    write_posterior,
+)
 
 if TYPE_CHECKING:
+    from glle_engine.base.results import Diagnostics
     from service.uploads.limits import Limits
 
     Facts = dict[str, Any]
@@ -38,6 +44,11 @@ MAX_HEAD = 2**20  # bytes of head.json; closed classes and constant features may
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NUMBERS = re.compile(r"[0-9A-Za-z.]{1,40}(\+[0-9a-f]{1,64})?")
 _DATASET = re.compile(r"ds_[0-9a-f]{32}")
+# The whole file is stored and exported again; the record is stored in the queue's Redis and is part of each list.
+MAX_LIST = 100  # numbers of a figure in a record; constant features and closed classes may be more
+MAX_TEXT = 2000  # characters; the messages of fits have some hundred
+MAX_DEPTH = 10  # of lists and objects; fits have 4, and pydantic writes no JSON of more than 255
+_NOT_TEXT = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and surrogates, which are no UTF-8
 _ERRORS = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, KeyError, TypeError, AttributeError,
     OverflowError, RecursionError, OSError,
@@ -47,7 +58,7 @@ _ERRORS = (
 def load_engine() -> None:
     """Load the engine and its compiled code, of which each reader would otherwise need half a second."""
     from glle_engine.eigen.pattern import Pattern  # noqa: PLC0415 -- takes half a second, only for posteriors
-    from glle_engine.posterior.cost.factorization import count_work  # noqa: PLC0415
+    from glle_engine.posterior.cost.rates import count_work  # noqa: PLC0415
 
     ring = (np.arange(100)[:, None] + np.arange(1, 3)) % 100
     count_work(Pattern.of(np.sort(ring, axis=1).astype(np.int32)))
@@ -122,7 +133,7 @@ def _require_numbers(numbers: object, own: str) -> None:
 
 def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Facts:
     """Return the facts of a posterior; raise ValueError or a problem unless they belong together."""
-    from glle_engine.posterior.cost.drawing import draw_cost, refit_seconds  # noqa: PLC0415 -- see `load_engine`
+    from glle_engine.posterior.cost.estimate import draw_cost, refit_seconds  # noqa: PLC0415 -- see `load_engine`
 
     arrays, dataset, saved = posterior.arrays(), about["dataset"], about["posterior"]
     n, d = posterior.n_points, dataset["d"]
@@ -139,16 +150,16 @@ def _facts(posterior: glle_engine.Posterior, about: Facts, limits: Limits) -> Fa
     _require(about["arrays_sha256"] == sha256, "its arrays do not have the digest that it names")
     neighbors = neighbors_of(saved["spec"]) if posterior.diagnostics.figures.get("given_neighbors") else None
     _require(neighbors is None or _is(_DATASET, neighbors), "its neighbors have no id")
-    _require(is_line(posterior.version) and is_line(saved["job"]), "its version or its job is no line of text")
-    diagnostics = checked_diagnostics(posterior.diagnostics)
-    own = {name: value for name, value in saved["provenance"].items() if name not in {ARRAYS, IMPORTED}}
-    provenance = checked_provenance(own)
+    provenance = {name: value for name, value in saved["provenance"].items() if name not in {ARRAYS, IMPORTED}}
+    texts = [posterior.version, saved["job"], *provenance.values()]
+    _require(all(isinstance(text, str) for text in texts), "its version, its job or its provenance is no text")
+    _require_plain([texts, provenance])
     content = posterior_sha256(posterior)
     record = {
         "n": n,
         "d": d,
         "spec": recorded_parameters(posterior.spec, neighbors),
-        "diagnostics": diagnostics,
+        "diagnostics": _checked_diagnostics(posterior.diagnostics),
         "eigenvalues": [float(value) for value in posterior.eigenvalues],
         "seconds": float(f"{refit_seconds(posterior, d):.3g}"),  # not that of the file, which plans work here
         "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()},
@@ -179,3 +190,33 @@ def _malformed_posterior(reason: str) -> ProblemError:
     return refuse(
         "malformed-posterior", 422, f"The body is not an exported posterior: {reason[:300].rstrip('.')}.", _REMEDY
     )
+
+
+def _checked_diagnostics(diagnostics: Diagnostics) -> dict[str, Any]:
+    """Return the figures and notes for a record, without long lists; raise ValueError unless they are plain."""
+    notes = [{"code": note.code, "message": note.message} for note in diagnostics.notes]
+    _require(all(isinstance(text, str) for note in notes for text in note.values()), "a note is no text")
+    _require_plain([diagnostics.figures, notes])
+    return {
+        "figures": {name: value for name, value in diagnostics.figures.items() if not _is_long(value)},
+        "notes": notes,
+    }
+
+
+def _require_plain(value: object, depth: int = MAX_DEPTH) -> None:
+    """Raise ValueError unless a value of a file consists of finite numbers and lines of text, `depth` deep at most."""
+    if isinstance(value, list | dict):
+        _require(depth, f"its figures are nested more than {MAX_DEPTH} times")
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _require_plain(part, depth - 1)
+        return
+    is_line = isinstance(value, str) and len(value) <= MAX_TEXT and _NOT_TEXT.search(value) is None
+    is_number = value is None or (isinstance(value, int | float) and math.isfinite(value))
+    _require(is_line or is_number, f"{str(value)[:50]!r} is no finite number, and no line of {MAX_TEXT:,} characters")
+
+
+def _is_long(value: object) -> bool:
+    """Return whether a figure has a list, or an object, that is too long for a record."""
+    if not isinstance(value, list | dict):
+        return False
+    return len(value) > MAX_LIST or any(map(_is_long, value.values() if isinstance(value, dict) else value))

@@ -2,5 +2,5 @@
 
     API process --(body, output, messages, reply)--> fork server --fork--> watcher --fork--> reader of one body
 
-May import the files of `uploads`. Start with `processes` (the API's side), then `forkserver`, `transfer`, `turns`.
+May import the files of `uploads`. Start with `processes` (the API's side), then `forkserver`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -13,7 +14,8 @@ import sys
 import tempfile
 import threading
 import weakref
-from contextlib import asynccontextmanager
+from collections import defaultdict
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 from service.uploads.limits import BAD_ALLOC, Limits
 from service.uploads.sandbox import forkserver
-from service.uploads.sandbox.transfer import table_of
-from service.uploads.sandbox.turns import FairSemaphore
+from service.uploads.sandbox.forkserver import table_of
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
 from worker.base.versions import numbers_of
@@ -118,7 +119,8 @@ class ReaderProcesses:
         self._budget = budget or ReaderBudget.of(settings)
         self._folder = Path(settings.data_dir) / "incoming"
         self._on_end = on_end
-        self._slots = FairSemaphore(self._budget.readers)
+        self._slots = asyncio.Semaphore(self._budget.readers)  # first in, first out
+        self._of_tenant = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self._budget.readers))
         self._server = _ForkServer()
         weakref.finalize(self, self._server.close)
 
@@ -132,7 +134,10 @@ class ReaderProcesses:
 
     @asynccontextmanager
     async def slot(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for the tenant's turn at a free reader, without a thread.
+        """Wait for a free reader, without a thread.
+
+        Bodies of a tenant beyond the number of readers wait for that tenant's others, so that those of another tenant
+        do not wait behind them.
 
         Raises
         ------
@@ -140,16 +145,16 @@ class ReaderProcesses:
             ``readers-busy``.
 
         """
-        try:
-            await self._slots.acquire(tenant, SECONDS)
-        except TimeoutError:
-            detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
-            remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
-            raise refuse("readers-busy", 503, detail, remedy) from None
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(SECONDS):
+                    await stack.enter_async_context(self._of_tenant[tenant])
+                    await stack.enter_async_context(self._slots)
+            except TimeoutError:
+                detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
+                remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
+                raise refuse("readers-busy", 503, detail, remedy) from None
             yield
-        finally:
-            self._slots.release(tenant)
 
     def read_table(self, upload: Upload, body: IO[bytes]) -> Table:
         """Return the table of a body, read in this process if it is safe.

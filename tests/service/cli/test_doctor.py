@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,20 +14,24 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 from rq import Worker as RqWorker
 
 from service.app import create_app
 from service.cli import doctor, main
 from tests.conftest import until
 from tests.service.conftest import register_worker, serving
+from tests.system.conftest import ROOT
 from worker.base.problems import worker_lost
 from worker.base.settings import Settings, shared_values
-from worker.jobs.rq_types import BATCH, INTERACTIVE, QUEUES, open_queue
-from worker.operations import doctor as inside
+from worker.jobs.queue import open_queue
+from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
+from worker.records.job import BATCH, INTERACTIVE, QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -55,9 +60,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module", autouse=True)
 def _engine() -> Iterator[None]:
     """Check the engine once: its fits and draws are the same in each report."""
-    checks = list(inside.engine(Settings()))
+    checks = list(doctor.engine(Settings()))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(inside, "engine", lambda _: iter(checks))
+        patched.setattr(doctor, "engine", lambda _: iter(checks))
         yield
 
 
@@ -71,7 +76,7 @@ def register_complete_worker(stores: Stores) -> None:
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     """Correct servers, a live worker and free space: every check passes, and the exit code is 0."""
     register_complete_worker(stores)
-    checks = checks_by_name(inside.deployment(stores.settings))
+    checks = checks_by_name(doctor.deployment(stores.settings))
     bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
     assert bad == {}
     assert {
@@ -85,51 +90,47 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
 
 
 def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
-    """Eviction in the queue is a problem; no persistence and an unlimited cache are warnings."""
-    checks = checks_by_name(inside.deployment(replace(stores.settings, redis_url=broken)))
+    """Eviction in the queue, and one server for both, are problems; no persistence and an unlimited cache warnings."""
+    other_database = stores.settings.redis_url.removesuffix("/0") + "/1"
+    checks = checks_by_name(doctor.deployment(replace(stores.settings, redis_url=broken)))
     assert (checks["queue server"].state, checks["queue persistence"].state) == ("problem", "warning")
     assert "noeviction" in checks["queue server"].remedy
     assert "appendonly" in checks["queue persistence"].remedy
     assert checks["two servers"].state == "ok"
-    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=broken)))
-    assert (checks["cache policy"].state, checks["cache memory"].state) == ("warning", "warning")
-
-
-def test_queue_and_cache_on_one_server_is_a_problem(stores: Stores) -> None:
-    """Two databases of one server are one server, and a cache under noeviction fills up."""
-    queue_url = stores.settings.redis_url
-    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_url=queue_url.removesuffix("/0") + "/1")))
-    assert (checks["two servers"].state, checks["cache policy"].state) == ("problem", "problem")
-
-
-def test_budget_beyond_the_server_is_a_warning(stores: Stores) -> None:
-    """GLLE_CACHE_BYTES may not exceed the memory of the cache server."""
-    checks = checks_by_name(inside.deployment(replace(stores.settings, cache_bytes=2**40)))
-    assert checks["cache memory"].state == "warning"
-    assert "GLLE_CACHE_BYTES" in checks["cache memory"].remedy
+    for changes, names, states in (
+        ({"cache_url": broken}, ("cache policy", "cache memory"), ("warning", "warning")),
+        ({"cache_bytes": 2**40}, ("cache memory",), ("warning",)),  # beyond the memory of the server
+        ({"cache_url": other_database}, ("two servers", "cache policy"), ("problem", "problem")),
+    ):
+        checks = checks_by_name(doctor.deployment(replace(stores.settings, **changes)))
+        assert tuple(checks[name].state for name in names) == states
 
 
 def test_an_unreachable_server_is_one_problem(stores: Stores) -> None:
     """Checks that depend on it are skipped; the password is hidden."""
     nowhere = "redis://:hidden@127.0.0.1:1/0"
-    checks = checks_by_name(inside.deployment(replace(stores.settings, redis_url=nowhere)))
+    checks = checks_by_name(doctor.deployment(replace(stores.settings, redis_url=nowhere)))
     assert checks["queue connection"].state == "problem"
     assert "GLLE_REDIS_URL" in checks["queue connection"].remedy
     assert "hidden" not in str(checks)
+    assert checks["queue connection"].detail.endswith("refused.")
     assert checks["cache connection"].state == "ok"
+    without = re.sub("//.*@", "//", stores.settings.redis_url)
+    checks = checks_by_name(doctor.deployment(replace(stores.settings, redis_url=without)))
+    assert checks["queue connection"].remedy == "Correct the user or the password of GLLE_REDIS_URL."
     assert not {"workers", "two servers", "queue server"} & set(checks)
 
 
 def test_missing_urls(settings: Settings) -> None:
     """One URL alone is a mistake; no URL means the embedded servers of a running service."""
     for redis_url, cache_url, state in (("", "", "warning"), ("redis://x", "", "problem")):
-        checks = checks_by_name(inside.deployment(replace(settings, redis_url=redis_url, cache_url=cache_url)))
+        checks = checks_by_name(doctor.deployment(replace(settings, redis_url=redis_url, cache_url=cache_url)))
         assert checks["servers"].state == state
 
 
 def test_mismatched_workers_are_reported(stores: Stores) -> None:
     """Another engine version, unpinned threads, a waiting queue, and no worker are each reported."""
-    assert checks_by_name(inside.deployment(stores.settings))["workers"].state == "problem"
+    assert checks_by_name(doctor.deployment(stores.settings))["workers"].state == "problem"
     register_worker(stores)
     differing = {"GLLE_JOB_TIMEOUT": "5"}
     register_worker(stores, "old", engine="0.0.1", threads="", skew=-90.0, memory=2**30, settings=differing)
@@ -137,7 +138,7 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     open_queue(BATCH, stores.client).enqueue_call("fit", job_id="waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-    checks = checks_by_name(inside.deployment(stores.settings))
+    checks = checks_by_name(doctor.deployment(stores.settings))
     assert checks["workers"].state == "ok"
     assert (checks["engine versions"].state, checks["worker threads"].state) == ("warning", "warning")
     assert "0.0.1" in checks["engine versions"].detail
@@ -148,15 +149,6 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert "old (1GiB)" in checks["worker memory"].detail
     takers = [checks[f"takers of {queue}"].state for queue in QUEUES]
     assert takers == ["warning", "problem"], "no worker runs long tasks"
-
-
-def test_port_is_free_ours_or_in_use(client: httpx.Client) -> None:
-    """A free port, a port of glle, and a port of another program have separate results."""
-    assert doctor.port("127.0.0.1", 0).state == "ok"
-    assert "glle answers" in doctor.port("127.0.0.1", int(client.base_url.port or 0)).detail
-    with foreign_server() as other:
-        assert doctor.port("127.0.0.1", other).state == "problem"
-    assert "Nothing listens" in doctor.port("127.0.0.1", other).detail
 
 
 @contextmanager
@@ -252,10 +244,40 @@ def test_report_as_text_and_as_json(
 
 
 def test_a_service_with_keys(guarded: httpx.Client, stores: Stores) -> None:
-    """Without a key the check has the service's remedy; with a key it succeeds."""
+    """Without a key the remedy is the variable of the doctor's key; with a key the check succeeds."""
     url = str(guarded.base_url)
-    without = checks_by_name(doctor.service(url))["version"]
-    assert (without.state, "key" in without.remedy) == ("problem", True)
+    without = checks_by_name(doctor.service(url))["key"]
+    assert (without.state, "Set GLLE_KEY" in without.remedy) == ("problem", True)
     key = stores.keys.create("default", ("write",), "doctor", None)[1]
     version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
     assert version.state == "ok"
+
+
+def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
+    """The documented rules are complete; of fewer, the doctor names each missing one and goes no further."""
+    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    scripts = (path.read_text(encoding="utf-8") for path in (ROOT / "worker").rglob("*.py"))
+    called = {name.lower() for text in scripts for name in re.findall(r"redis\.call\('(\w+)'", text)}
+    assert {"incrby", "hset"} <= called <= {*permissions.QUEUE.commands.split(), *permissions.CACHE.commands.split()}
+    server = EmbeddedRedis(tmp_path, ())
+    server.spawn()
+    server.wait()
+    try:
+        admin = redis.Redis.from_url(server.url)
+        for name, needed in (("queue", permissions.QUEUE), ("cache", permissions.CACHE)):
+            (line,) = re.findall(rf"user glle-{name} on >PASSWORD (.*)", page)
+            assert {f"+{command}" for command in needed.commands.split()} == {w for w in line.split() if w[0] == "+"}
+            with redis.Redis.from_url(re.sub("//[^@]*@", f"//{name}:secret@", server.url)) as client:
+                for rules, missing in (
+                    (line.split(), []),
+                    (["-set", "-eval", "-client|setinfo"], ["+client|setinfo", "+eval", "+set"]),
+                    (["resetchannels"], [f"&{prefix}*" for prefix in needed.channels]),
+                    (["resetkeys", *(f"&{p}*" for p in needed.channels)], [f"~{prefix}*" for prefix in needed.keys]),
+                    (["reset", "on", ">secret", "~*", "&*", "+@all", "-multi"], ["+multi"]),
+                ):
+                    admin.execute_command("ACL", "SETUSER", name, "on", ">secret", *rules)  # type: ignore[no-untyped-call]
+                    assert needed.missing(client) == missing
+                (check,) = doctor._connection(name, client, "GLLE_X_URL", needed)
+        assert (check.state, "+multi" in check.detail) == ("problem", True)
+    finally:
+        server.stop()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from qa.faults.redis.nodes import free_port
+from service.cli import supervisor
 from service.cli.main import listen
 from service.cli.options import CANNOT_START, StartError
 from service.cli.supervisor import ServeHead
@@ -24,6 +24,7 @@ from tests.conftest import until
 from tests.system.conftest import children as child_processes
 from tests.system.conftest import command_line, name_of
 from worker.execution import process_guard
+from worker.operations.embedded_redis import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,17 +92,19 @@ def test_two_heads_share_a_port(settings: Settings, tmp_path: Path) -> None:
     shared = replace(settings, share_port="on", port=free_port())
     first, second = (replace(shared, alive_file=str(tmp_path / name)) for name in ("first", "second"))
     with served(first, tmp_path) as (head, url), served(second, tmp_path) as (other, _):
-        until(lambda: all(Path(each.alive_file).exists() for each in (first, second)))
-        assert Path(first.alive_file).stat().st_mtime > time.time()
+        until(lambda: all(Path(each.alive_file).stat().st_mtime > time.time() for each in (first, second)))
         head.send_signal(signal.SIGTERM)
         while head.poll() is None:
             assert httpx.get(f"{url}/livez").status_code == 200
         assert head.returncode == 0
         assert other.poll() is None
+    lines = (tmp_path / "serve-first.log").read_text().splitlines()
+    assert lines[-2:] == ["glle API drains for 0 s; requests in progress have 8 s more", "glle API stopped"]
 
 
-def test_a_process_that_cannot_start_stops_the_head(settings: Settings) -> None:
+def test_a_process_that_cannot_start_stops_the_head(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the settings prevent the start of an API process, the head stops."""
+    monkeypatch.setattr(supervisor, "PROBE_SECONDS", 0.2)  # the head's own socket takes the connection of a probe
     signums = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
     handlers = {signum: signal.getsignal(signum) for signum in signums}
     try:

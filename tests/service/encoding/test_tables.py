@@ -1,21 +1,24 @@
-"""Tables in responses, CSV and Arrow, and slices of points and draws."""
+"""Arrays and tables in responses, and slices of points and draws."""
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastapi import Request
 
-from service.encoding import arrow, tables
-from service.encoding.arrays import CSV, JSON
+from service.encoding import arrays, arrow
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, ResultTable, Stack, matrix_columns
 from service.encoding.arrow import ARROW
-from service.encoding.selection import MAX_LISTED, Selection
-from service.encoding.tables import ResultTable, matrix_columns
-from tests.service.conftest import upload
+from service.encoding.result import MAX_LISTED, ArraysResult, Selection, negotiate
+from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
@@ -50,9 +53,8 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture
-def result(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def result(client: httpx.Client, stores: Stores, drawn: str) -> str:
     """The path of the result of a job with 4 draws at 2 scales."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     answer = client.post(f"{drawn}/draws", json={"count": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
@@ -63,55 +65,40 @@ def result(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a table join to the table."""
-    monkeypatch.setattr(tables, "_CSV_VALUES", 6)
-    monkeypatch.setattr(tables, "_ARROW_VALUES", 8)
+    monkeypatch.setattr(arrays, "_CSV_VALUES", 6)
+    monkeypatch.setattr(arrays, "_ARROW_VALUES", 8)
     values = np.random.default_rng(0).normal(size=(7, 3))
     table = ResultTable.of({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
     expected = values.astype(dtype or float)
-    lines = list(csv.reader(io.StringIO("".join(tables._csv(table)), newline="")))
+    lines = list(csv.reader(io.StringIO("".join(arrays._csv(table)), newline="")))
     assert lines[0] == ["y1", "y2", "y3", "label"]
     np.testing.assert_array_equal(np.array([line[:3] for line in lines[1:]], float), expected)
-    read = pa.ipc.open_stream(b"".join(tables._arrow(table))).read_all()
+    read = pa.ipc.open_stream(b"".join(arrays._arrow(table))).read_all()
     np.testing.assert_array_equal(np.column_stack([read[f"y{i}"] for i in (1, 2, 3)]), expected)
     assert read["label"].to_pylist() == list("abcdefg")
 
 
-def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
-    """A data set exported as CSV with its label has the same content."""
-    body = 'x,"y, z",label\n' + "".join(f"{float(a)!r},{float(b)!r},k{i % 2}\n" for i, (a, b, _) in enumerate(X))
+def test_label_columns_get_unused_names(client: httpx.Client) -> None:
+    """A feature may be called label without a clash; what was sent is the same data set."""
+    body = 'label,"y, z",kind,c\n1.5,2,a,7\n3,4,b,8\n'
     headers = {"content-type": "text/csv"}
-    first = client.post("/v1/datasets?label=label", content=body, headers=headers).json()
+    first = client.post("/v1/datasets?label=kind&color=c", content=body, headers=headers).json()
     sent = get(client, first["links"]["data"], CSV)
-    assert sent.text.splitlines()[0] == 'x,"y, z",label'
-    again = client.post("/v1/datasets?label=label", content=sent.content, headers=headers)
+    assert sent.text.splitlines()[:2] == ['label,"y, z",label_,color', "1.5,2.0,a,7.0"]
+    again = client.post("/v1/datasets?label=label_&color=color", content=sent.content, headers=headers)
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
-def test_label_columns_get_unused_names(client: httpx.Client) -> None:
-    """A feature may be called label without a clash."""
-    body = "label,label_,kind,c\n1.5,2,a,7\n3,4,b,8\n"
-    response = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
-    lines = get(client, response["links"]["data"], CSV).text.splitlines()
-    assert lines[:2] == ["label,label_,label__,color", "1.5,2.0,a,7.0"]
-
-
-def test_dtype_is_of_the_values_alone(client: httpx.Client) -> None:
-    """Numeric labels and colors keep every bit beside float32 values."""
+def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
+    """Columns are x1 to xd without names; float32 is of the values, while labels and colors keep every bit."""
+    table = arrow_of(get(client, f"/v1/datasets/{upload(client, X)}/data", ARROW))
+    assert table.column_names == ["x1", "x2", "x3"]
+    np.testing.assert_array_equal(np.column_stack(table.columns), X)
     body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "color": [0.1, 0.2]}
     path = client.post("/v1/datasets", json=body).json()["links"]["data"] + "?dtype=float32"
     table = arrow_of(get(client, path, ARROW))
     assert [str(column.type) for column in table.columns] == ["float", "double", "double"]
     assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["color"]}
-
-
-def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
-    """Columns are x1 to xd without names; float32 on request."""
-    path = f"/v1/datasets/{upload(client, X)}/data"
-    table = arrow_of(get(client, path, ARROW))
-    assert table.column_names == ["x1", "x2", "x3"]
-    np.testing.assert_array_equal(np.column_stack(table.columns), X)
-    path = f"/v1/datasets/{upload(client, X[:, :2])}/data?dtype=float32"
-    assert {str(column.type) for column in arrow_of(get(client, path, ARROW)).columns} == {"float"}
 
 
 def test_one_draw_as_a_table(client: httpx.Client, drawn: str) -> None:
@@ -152,11 +139,8 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
     assert [draw["index"] for draw in body["draws"]] == [3, 1, 3, 1]
 
 
-def test_summary_and_generated_data_as_tables(
-    client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = client.get(f"{drawn}/summary?count=4&resamples=4&wait=0").json()
     tasks.analyse(job["id"], 0)
     path = f"{drawn}/summary?count=4&resamples=4&points=20:23"
@@ -225,8 +209,7 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
 def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn: str) -> None:
     """A slice out of range, or of a missing axis, is refused over HTTP, too."""
     for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn}/draws/0?points=150"):
-        answer = client.get(path)
-        assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:slice-out-of-range")
+        check_problem(client.get(path), 422, "slice-out-of-range")
 
 
 def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,3 +222,118 @@ def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monk
     assert get(client, path, CSV).text.startswith("x1,x2,x3")
     answer = client.get(path, headers={"accept": f"{ARROW}, application/json;q=0.5"})
     assert answer.headers["content-type"] == JSON
+
+
+def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> Stack:
+    """Return an array as a stack with `axes` leading axes."""
+    lead, trail = whole.shape[:axes], whole.shape[axes:]
+    return Stack(lead, trail, np.dtype(dtype), list(whole.reshape(math.prod(lead), *trail)))
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(2, 3, 7, 2), (1, 1, 1, 1), (2, 1, 5, 3), (3, 2, 0, 2)])
+def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """npy, npz and JSON of a stack equal those of the array, for any size of pieces."""
+    monkeypatch.setattr(arrays, "_PIECE_BYTES", 40)
+    monkeypatch.setattr(arrays, "_JSON_VALUES", 5)
+    whole = np.random.default_rng(0).normal(size=shape[-axes - 2 :])
+    expected = whole.reshape(shape[2 - axes :])
+    stack = stacked(expected, axes)
+    buffer = io.BytesIO()
+    np.save(buffer, expected)
+    assert arrays.npy_header(stack.dtype, stack.shape) + b"".join(stack.pieces()) == buffer.getvalue()
+    assert json.loads(b"".join(stack.json())) == expected.tolist()
+    packed = b"".join(arrays.npz_pieces({"x": stack, "y": Stack.of(np.arange(3))}))
+    with np.load(io.BytesIO(packed)) as loaded:
+        np.testing.assert_array_equal(loaded["x"], expected)
+        np.testing.assert_array_equal(loaded["y"], np.arange(3))
+
+
+def test_float32_is_rounded_once() -> None:
+    """float32 of float64 is the nearest one; integers stay."""
+    values = np.array([[0.1, 1 / 3]])
+    stack = Stack.of(values, "float32")
+    assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
+    assert np.array(json.loads(b"".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
+    assert Stack.of(np.arange(3), "float32").dtype == np.int64
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_json_of_nan_is_an_error_never_null(dtype: str) -> None:
+    """A non-finite value aborts the response, in any block."""
+    for value in (np.nan, np.inf, -np.inf):
+        values = np.zeros((arrays._JSON_VALUES + 1, 1), dtype)
+        values[-1] = value
+        with pytest.raises(ValueError, match="JSON compliant"):
+            b"".join(Stack.of(values).json())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_json_reads_back_to_the_same_bits(dtype: str) -> None:
+    """Random bit patterns, subnormal numbers and signed zeros come back as the same doubles."""
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**64, 40_000, np.uint64).view(dtype)
+    edges = [0.0, -0.0, 5e-324, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-7, 1e16, 1e22, 0.1]
+    with np.errstate(under="ignore"):
+        values = np.concatenate([bits[np.isfinite(bits)], np.array(edges).astype(dtype)])
+    read = np.array(json.loads(b"".join(Stack.of(values).json())))
+    assert read.tobytes() == values.astype(np.float64).tobytes()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(-3, 4),
+        np.array([[2**64 - 1, 0]], np.uint64),
+        np.array([True, False]),
+        np.array(["ü", 'quote"', "\ud800"]),
+        np.arange(12.0).reshape(6, 2)[::-2, ::-1],
+    ],
+    ids=["integers", "unsigned", "booleans", "texts", "views"],
+)
+def test_json_of_other_arrays_is_their_list(values: np.ndarray[Any, Any]) -> None:
+    """Integers, booleans, texts and views that are not contiguous become lists."""
+    assert json.loads(b"".join(Stack.of(values).json())) == values.tolist()
+
+
+def test_json_is_sent_in_few_pieces_of_bounded_size() -> None:
+    """A small response is one piece; pieces of a large one stay near a megabyte."""
+
+    async def pieces(values: np.ndarray[Any, Any], *more: tuple[str, Any]) -> list[bytes]:
+        response = ArraysResult(arrays={"x": values}, main="x", members=more).response(JSON, "")
+        return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type] # bytes alone
+
+    large = np.random.default_rng(2).normal(size=(200_000, 2))
+    (small,) = asyncio.run(pieces(large[:5000], ("color", large[:5000, 0]), ("names", ["a", None])))
+    assert json.loads(small)["color"] == large[:5000, 0].tolist()
+    assert json.loads(small)["names"] == ["a", None]
+    parts = asyncio.run(pieces(large))
+    assert json.loads(b"".join(parts))["data"] == large.tolist()
+    assert len(parts) > 5
+    assert max(map(len, parts)) < 1.5 * arrays._PIECE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (None, JSON),
+        ("*/*", JSON),
+        ("application/x-npy", NPY),
+        ("application/zip, application/json;q=0.5", NPZ),
+        ("application/json;q=0.5, application/x-npy;q=0.9", NPY),
+        ("text/html, application/*;q=0.1", JSON),
+        ("APPLICATION/X-NPY", NPY),
+        ("application/json;q=oops, application/x-npy", NPY),
+        *[(accept, None) for accept in ("text/html", "application/json;q=0", "", "image/*")],
+    ],
+)
+def test_negotiation(accept: str | None, expected: str | None) -> None:
+    """The best accepted type wins, the first offered type breaks ties; 406 lists the offered types."""
+    headers = [] if accept is None else [(b"accept", accept.encode())]
+    request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
+    if expected is None:
+        with pytest.raises(ProblemError) as caught:
+            negotiate(request, (JSON, NPY, NPZ))
+        assert (caught.value.problem.status, caught.value.problem.details) == (406, {"offered": [JSON, NPY, NPZ]})
+    else:
+        assert negotiate(request, (JSON, NPY, NPZ)) == expected

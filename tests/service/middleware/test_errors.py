@@ -1,11 +1,12 @@
-"""Unexpected errors: problem+json on a connection that stays open."""
+"""Unexpected errors and the limit on requests: problem+json on a connection that stays open."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import socket
-from dataclasses import replace
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,18 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from service.app import create_app
+from service.middleware import request_limits
 from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import serving
-from worker.stores import Stores
+from tests.service.tenants import served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from fastapi import FastAPI
+
+    from worker.stores import Stores
 
 LAB = "https://lab.example.org"
 
@@ -60,15 +64,14 @@ def test_the_connection_goes_on(client: httpx.Client) -> None:
 
 def test_pages_of_allowed_origins_read_the_problem(stores: Stores) -> None:
     """A page of an allowed origin can read the problem."""
-    allowing = Stores.connect(replace(stores.settings, cors_origins=LAB))
-    with serving(create_app(allowing)) as client:
+    with served(stores, cors_origins=LAB) as client:
         answer = client.get("/v1/jobs", headers={"origin": LAB})
-    allowing.close()
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, LAB)
 
 
-def test_a_started_response_is_aborted(stores: Stores) -> None:
-    """The server closes the connection, so that the client sees an incomplete response."""
+def test_a_started_response_is_aborted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server closes the connection, so that the client sees an incomplete response; its place is free again."""
+    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 1)
 
     async def half() -> AsyncIterator[bytes]:
         yield b"half"
@@ -76,8 +79,10 @@ def test_a_started_response_is_aborted(stores: Stores) -> None:
 
     app = create_app(stores)
     app.add_api_route("/half", lambda: StreamingResponse(half()))
-    with serving(app) as client, pytest.raises(httpx.RemoteProtocolError):
-        client.get("/half")
+    with serving(app) as client:
+        for _ in range(3):
+            with pytest.raises(httpx.RemoteProtocolError):
+                client.get("/half")
 
 
 def test_a_disconnect_during_an_upload_is_no_error(
@@ -98,3 +103,53 @@ def test_a_disconnect_during_an_upload_is_no_error(
     assert counted == [("POST", "/v1/datasets", 499)]
     assert [record for record in caplog.records if record.exc_info] == []
     assert not [path for path in Path(app.state.stores.settings.data_dir).rglob("*") if path.is_file()]
+
+
+def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
+    job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 2)
+    with served(stores) as client, ThreadPoolExecutor(2) as pool:
+        url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
+
+        def wait() -> int:
+            """Return the status of a wait; one that comes during a poll is refused and sent again."""
+            while (status := httpx.get(url, timeout=60).status_code) == 503:
+                pass
+            return status
+
+        waits = [pool.submit(wait) for _ in range(2)]
+        until(lambda: client.get("/v1/info").status_code == 503)
+        refused = client.get("/v1/info")
+        assert refused.json()["type"] == "urn:glle:problem:too-many-requests"
+        assert "GLLE_API_PROCESSES" in refused.json()["remedy"]
+        assert int(refused.headers["retry-after"]) >= 1
+        assert client.get("/livez").status_code == 200
+        stores.jobs.cancel(job.id)
+        assert [each.result() for each in waits] == [200, 200]
+        until(lambda: client.get("/v1/info").status_code == 200)
+
+
+def test_livez_answers_while_every_thread_is_busy(stores: Stores) -> None:
+    """The event loop answers the probe, although the thread pool has no free thread."""
+    free, entered = threading.Event(), threading.Semaphore(0)
+    app = create_app(stores)
+
+    @app.get("/blocked")
+    def blocked() -> None:
+        entered.release()
+        free.wait(60)
+
+    with serving(app) as client, ThreadPoolExecutor(60) as pool:
+        requests = [pool.submit(client.get, "/blocked", timeout=60) for _ in range(60)]
+        try:
+            assert entered.acquire(timeout=30)
+            running = 1
+            while entered.acquire(timeout=0.3):
+                running += 1
+            assert running < 60, "every thread is busy, and requests wait for one"
+            assert client.get("/livez").status_code == 200
+            assert not entered.acquire(blocking=False)
+        finally:
+            free.set()
+        assert {request.result().status_code for request in requests} == {200}

@@ -1,33 +1,36 @@
-"""HTTP for all arrays: ETags, ranges, HEAD and compression."""
+"""HTTP for all arrays: ETags, ranges, HEAD and compression, and draws served from the API's memory."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import io
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
 from fastapi.responses import StreamingResponse
+from starlette.responses import Response
 
 from service.app import create_app
-from service.encoding.arrays import NPY, Stack
-from service.encoding.compression import accepts_gzip
+from service.encoding.arrays import NPY
+from service.encoding.representations import accepts_gzip
+from service.middleware.answer_cache import AnswerCache
+from service.routes import draws
 from tests.conftest import evict, until
 from tests.service.conftest import serving, upload
 from worker.execution import tasks
-from worker.records.draws import LANE_GROUP, DrawsSpec
-from worker.storage.draw_cache import DrawCache
+from worker.records.draws import LANE_GROUP, DrawAddress, DrawsSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from typing import Any
+    from collections.abc import AsyncIterator
 
     import httpx
+    from fastapi import FastAPI
+    from starlette.types import Scope
 
-    from worker.records.cache_entry import Entry
-    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 X = np.random.default_rng(3).normal(size=(2000, 3))
@@ -35,9 +38,8 @@ PLAIN = {"accept": NPY}
 
 
 @pytest.fixture
-def paths(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def paths(client: httpx.Client, stores: Stores, drawn: str) -> dict[str, str]:
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = stores.jobs.fetch(client.post(f"{drawn}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, job.round, shard)
@@ -104,26 +106,6 @@ def test_only_npy_answers_ranges(client: httpx.Client, paths: dict[str, str]) ->
     assert (answer.status_code, "accept-ranges" in answer.headers) == (200, False)
 
 
-@pytest.mark.parametrize("shape", [(4, 3, 2), (5, 7), (9,)])
-def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
-    """Every window is that part of the bytes, and earlier matrices are not read."""
-    whole = np.random.default_rng(0).normal(size=shape)
-    matrices = list(whole) if len(shape) == 3 else [whole]
-    lead = shape[:1] if len(shape) == 3 else ()
-    numbers: list[int] = []
-
-    def later(number: int) -> list[np.ndarray[Any, Any]]:
-        numbers.append(number)
-        return matrices[number:]
-
-    stack = Stack(lead, shape[len(lead) :], np.dtype("float64"), matrices, later)
-    raw = whole.tobytes()
-    for start in range(0, len(raw), 5):
-        for stop in (start, start + 1, start + 60, len(raw)):
-            assert b"".join(stack.window(start, min(stop, len(raw)))) == raw[start:stop]
-    assert (max(numbers) > 0) == (len(shape) == 3)
-
-
 @ARRAYS
 @pytest.mark.parametrize("media", [NPY, "application/json"])
 def test_matching_etags_get_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
@@ -134,9 +116,11 @@ def test_matching_etags_get_304(client: httpx.Client, paths: dict[str, str], whi
         tag = client.get(paths[which], headers=headers).headers["etag"]
         tags.add(tag)
         assert not tag.startswith("W/")
-        for _ in range(2):
-            answer = client.get(paths[which], headers={**headers, "if-none-match": tag})
-            assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+        for matching in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            answer = client.get(paths[which], headers={**headers, "if-none-match": matching})
+            assert (answer.status_code, answer.content) == (304, b"")
+            assert answer.headers["etag"].replace("-gzip", "") == tag.replace("-gzip", "")
+        assert client.get(paths[which], headers={**headers, "if-none-match": '"other"'}).status_code == 200
     assert len(tags) == (1 if media == NPY else 2)
     for tag in tags:  # either names the same content
         assert client.get(paths[which], headers={"accept": media, "if-none-match": tag}).status_code == 304
@@ -192,24 +176,6 @@ def test_head_of_an_endless_stream(stores: Stores) -> None:
         until(lambda: remaining)
 
 
-def test_head_does_not_read_the_draws(
-    client: httpx.Client, stores: Stores, paths: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The headers of a large result need its digests only."""
-    length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
-    monkeypatch.setattr("worker.records.draws.PIECE", 1)
-    read: list[Sequence[DrawAddress]] = []
-    get_many = DrawCache.get_many
-
-    def counted(cache: DrawCache, arrays_id: str, keys: Sequence[DrawAddress]) -> list[Entry | None]:
-        read.append(keys)
-        return get_many(cache, arrays_id, keys)
-
-    monkeypatch.setattr(DrawCache, "get_many", counted)
-    assert client.head(paths["result"], headers=PLAIN).headers["content-length"] == length
-    assert len(read) <= 1
-
-
 @pytest.mark.parametrize(
     ("accepted", "expected"),
     [
@@ -250,9 +216,8 @@ def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores
     assert client.get(paths["result"], headers={**PLAIN, "range": "bytes=0-9"}).status_code == 202
 
 
-def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores) -> None:
     """The result of a fit is sent again only after a change."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = client.post("/v1/posteriors", json={"dataset": upload(client, X[:60])}).json()
     tasks.fit(job["id"])
     first = client.get(f"/v1/jobs/{job['id']}/result")
@@ -270,3 +235,113 @@ def test_ranges_put_together_are_the_array(client: httpx.Client, paths: dict[str
         for start in range(0, size, 999)
     ]
     assert np.load(io.BytesIO(b"".join(parts))).shape == (4, 150, 2)
+
+
+def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """A hit has the same status, bytes and headers after the array cache lost the draw."""
+    for accept in ("application/x-npy", "application/json", "application/zip"):
+        first = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
+        halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
+        assert halved.content != first.content
+        path = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
+        key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
+        kept = stores.draws.get(path, key)
+        assert kept is not None
+        evict(stores, f"{LANE_GROUP}:")
+        again = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
+        assert again.content == first.content
+        changing = {"x-request-id", "server-timing", "date"}
+        assert {name: value for name, value in again.headers.items() if name not in changing} == {
+            name: value for name, value in first.headers.items() if name not in changing
+        }
+        stores.draws.put(path, {key: kept})
+
+
+def test_without_the_queue_server_a_cached_draw_is_503(
+    client: httpx.Client, app: FastAPI, drawn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the queue's Redis the response is a 503 problem; the draw returns afterwards."""
+    first = client.get(f"{drawn}/draws/1", headers=PLAIN).raise_for_status()
+
+    async def away(_tenant: str, _id: str) -> str:
+        raise redis.ConnectionError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(app.state.answer_cache, "_state", away)
+        answer = client.get(f"{drawn}/draws/1", headers=PLAIN)
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
+        assert answer.headers["retry-after"] == "5"
+    assert client.get(f"{drawn}/draws/1", headers=PLAIN).content == first.content
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_deletion_is_seen(
+    client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
+) -> None:
+    """A posterior deleted by this process is 404 at once, one deleted by another within a second."""
+    assert draws.RECENT_SECONDS <= 1
+    monkeypatch.setattr(draws, "RECENT_SECONDS", 0.1 if elsewhere else 60.0)
+    for _ in range(2):
+        client.get(f"{drawn}/draws/0", headers=PLAIN).raise_for_status()
+    if elsewhere:
+        stores.posteriors.delete(drawn.rpartition("/")[2])
+        time.sleep(0.15)
+    else:
+        client.delete(drawn).raise_for_status()
+    for index in (0, 99):  # cached, and not
+        assert client.get(f"{drawn}/draws/{index}", headers=PLAIN).status_code == 404
+
+
+def test_hits_are_counted_by_route(client: httpx.Client, drawn: str) -> None:
+    """Metrics count hits by route, and the hits in memory."""
+    line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
+
+    def count() -> float:
+        lines = [text for text in client.get("/metrics").text.splitlines() if text.startswith(line)]
+        return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+    before = count()
+    for _ in range(3):
+        np.frombuffer(client.get(f"{drawn}/draws/3", headers=PLAIN).raise_for_status().content, np.uint8)
+    deadline = time.monotonic() + 5  # the last is counted once its last byte is on its way
+    while count() < before + 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert count() == before + 3
+    assert 'glle_cache_reads_total{result="hit",where="memory"} 2.0' in client.get("/metrics").text
+
+
+async def present(_tenant: str, _id: str) -> str:
+    """Return the state of every posterior."""
+    return "state"
+
+
+def scope_of(path: str) -> Scope:
+    """Return the scope of a GET."""
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+    return {**scope, "glle.tenant": "default"}
+
+
+@pytest.mark.parametrize("most", [0, 2, 10])
+def test_the_budget_holds(most: int) -> None:
+    """The most recent responses stay within the budget; a larger one is not cached."""
+    unlimited = AnswerCache(10**6, present)
+    unlimited.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
+    budget = most * unlimited._bytes
+    memory = AnswerCache(budget, present)
+    for number in range(10, 30):
+        memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
+    kept = list(memory._answers)
+    assert [key.split()[0] for key in kept] == [b"/%d" % number for number in range(30 - most, 30)]
+    memory.keep(scope_of("/large"), "post_1", "state", Response(bytes(budget)))
+    assert list(memory._answers) == kept
+    memory._forget("post_1")
+    assert memory._bytes == 0
+
+
+def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
+    """414 has the limit and the remedy; a list of the maximum length passes."""
+    answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=PLAIN)
+    assert (answer.status_code, answer.json()["type"]) == (414, "urn:glle:problem:query-too-long")
+    assert "a:b" in answer.json()["remedy"]
+    longest = "%2C".join(str(i % 150) for i in range(1000))
+    assert client.get(f"{drawn}/draws/1?points={longest}", headers=PLAIN).status_code in {200, 422}

@@ -129,26 +129,14 @@ def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
         b"GET /livez HTTP/1.1\r\n\r\n",
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
         UPLOAD + b"Transfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        *(f"GET /livez HTTP/{version}\r\nHost: localhost\r\n\r\n".encode() for version in ("0.9", "1.2", "2.0", "3.0")),
     ],
 )
 def test_malformed_http_is_a_problem(port: int, sent: bytes) -> None:
-    """A problem, not uvicorn's line of text."""
+    """A problem that names the versions of HTTP, not uvicorn's line of text."""
     status, problem = dripped(port, sent)
     assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
-
-
-@pytest.mark.parametrize("version", ["0.9", "1.2", "2.0", "3.0"])
-@pytest.mark.parametrize("host", [b"", b"Host: localhost\r\n"])
-def test_other_versions_of_http_are_505(port: int, version: str, host: bytes) -> None:
-    """Only 1.0 needs no Host; a version that the service does not speak is none that it does (RFC 9110, 15.6.6)."""
-    status, problem = dripped(port, f"GET /livez HTTP/{version}\r\n".encode() + host + b"\r\n")
-    assert (status, problem["type"]) == (505, "urn:glle:problem:http-version")
-
-
-def test_the_preface_of_http_2_is_505(port: int) -> None:
-    """A client with prior knowledge of HTTP/2 learns the version to use."""
-    status, problem = dripped(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    assert (status, problem["remedy"]) == (505, "Send the request by HTTP/1.1.")
 
 
 def test_long_heads_are_431(port: int) -> None:

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from glle_engine import manifolds
 from glle_engine.audit.audit import audit, audits
 from service.submission import planning
-from tests.service.conftest import upload
-from tests.service.routes.posteriors.conftest import NPZ, check_problem, npz, result_of
+from tests.service.conftest import check_problem, upload
+from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 N = 60
 ROLL = manifolds.make("s_curve", N, seed=2)
 CSV = {"accept": "text/csv"}
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture
@@ -98,12 +92,12 @@ def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
     assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
 
 
-@pytest.mark.parametrize("is_inline", [True, False])
-def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset: str, *, is_inline: bool) -> None:
-    """Coordinates beside a data set, inline or stored, are compared with chance alone."""
+def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """Coordinates beside a data set are compared with chance alone; stored and inline ones are one job."""
     rows = ROLL.coordinates.round(3)
-    given = rows.tolist() if is_inline else upload(client, rows)
-    place, found = run_audit(client, stores, dataset=dataset, coordinates=given)
+    place, found = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
+    again = client.post("/v1/audits", json={"dataset": dataset, "coordinates": upload(client, rows)})
+    assert again.json()["links"]["self"] + "/result" == place
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
     assert [note["code"] for note in found["notes"]] == ["coordinates-alone"]
     assert set(found["arrays"]) == {"embedding", "p_value", "is_point_beyond"}

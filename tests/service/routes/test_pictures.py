@@ -10,21 +10,14 @@ import pytest
 from glle_engine import manifolds
 from tests.service.conftest import upload
 from tests.service.routes.posteriors.conftest import fitted
-from worker.analyses.plots import picture
+from worker.analyses import pictures
 from worker.execution import tasks
 
 if TYPE_CHECKING:
     import httpx
 
-    from worker.stores import Stores
 
 PNG, SVG = b"\x89PNG", b"<?xml"
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture
@@ -65,13 +58,8 @@ def test_pictures_of_draws_and_summaries(
     assert "immutable" in answer.headers["cache-control"]
     again = client.get(path, params=query, headers={"if-none-match": answer.headers["etag"]})
     assert again.status_code == 304
-
-
-def test_an_index_without_an_extension_is_the_draw(client: httpx.Client, posterior: str, stores: Stores) -> None:
-    """The paths of draws and of pictures do not overlap."""
-    answer = client.get(f"{posterior}/draws/7", params={"wait": 0})
-    assert answer.status_code == 202
-    assert answer.json()["kind"] == "draws"
+    (job,) = client.get("/v1/jobs?kind=picture").json()["items"]
+    assert client.get(f"/v1/jobs/{job['id']}/result").content == answer.content
 
 
 @pytest.mark.parametrize(
@@ -85,13 +73,16 @@ def test_an_index_without_an_extension_is_the_draw(client: httpx.Client, posteri
         ("/summary.png", {"count": 1}, 422, "invalid-request"),
         ("/summary.png", {"resamples": 4, "scale": 1}, 422, "invalid-parameter"),
         ("/draws/0.png", {"color": "label"}, 422, "no-such-color"),
+        ("JOB", {}, 422, "no-picture"),
     ],
 )
 def test_impossible_pictures_are_refused(
     client: httpx.Client, posterior: str, path: str, query: dict[str, Any], status: int, type_: str
 ) -> None:
     """The problem names the remedy."""
-    answer = get_picture(client, posterior + path, **query)
+    if path == "JOB":
+        path = client.post(f"{posterior}/draws", json={"count": 2}).json()["links"]["self"] + "/result.png"
+    answer = get_picture(client, path if path.startswith("/v1/") else posterior + path, **query)
     assert answer.status_code == status
     assert answer.json()["type"].endswith(type_)
     assert answer.json()["remedy"]
@@ -129,28 +120,12 @@ def test_pictures_of_embeddings_and_comparisons(client: httpx.Client) -> None:
     assert get_picture(client, f"/v1/embeddings/{rows[0]['embedding']}.png").content.startswith(PNG)
 
 
-def test_other_jobs_have_no_picture(client: httpx.Client, posterior: str) -> None:
-    """The remedy names the pictures of draws and summaries."""
-    job = client.post(f"{posterior}/draws", json={"count": 2}).json()
-    answer = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
-    assert answer.status_code == 422
-    assert "draws.png" in answer.json()["remedy"]
-
-
-def test_a_picture_job_has_its_picture_as_result(client: httpx.Client, posterior: str) -> None:
-    """The result of the job of a 202 is the picture."""
-    job = client.get(f"{posterior}/draws/1.png", params={"wait": 0}).json()
-    assert job["kind"] == "picture"
-    tasks.analyse(job["id"], 0)
-    assert client.get(f"/v1/jobs/{job['id']}/result").content.startswith(PNG)
-
-
 def test_without_matplotlib_the_extra_is_named(
     client: httpx.Client, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra of matplotlib is optional."""
     real = util.find_spec
-    monkeypatch.setattr(picture, "find_spec", lambda name: None if name == "matplotlib" else real(name))
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None if name == "matplotlib" else real(name))
     answer = client.get(f"{posterior}/draws/0.png")
     assert answer.json()["type"].endswith("missing-library")
     assert "glle-server[pictures]" in answer.json()["remedy"]

@@ -1,17 +1,30 @@
-"""Data sets, posteriors and jobs over HTTP without workers, so that jobs stay queued."""
+"""Data sets, posteriors, jobs and methods over HTTP without workers, so that jobs stay queued."""
 
 from __future__ import annotations
 
 import io
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from copy import copy
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from openapi_schema_validator import OAS31Validator
 
+from glle_engine import FitSpec
+from glle_engine import methods as registry
+from glle_engine.metrics.registry import SCORES
 from service.app import create_app
+from service.encoding.arrow import ARROW
+from service.routes.methods import catalog, embedding_method
+from service.schemas.analyses import EmbeddingIn
+from service.schemas.openapi import EXAMPLES
+from service.schemas.problems import MEDIA_TYPE
+from service.schemas.resources import PosteriorIn
+from service.submission.planning import Plan
 from tests.conftest import in_turn
-from tests.service.conftest import X, serving, upload
+from tests.service.conftest import X, check_problem, serving, upload
+from tests.service.schemas.bodies import OPERATIONS
 from worker.base.problems import Problem
 from worker.base.versions import versioned_key
 from worker.stores import Stores
@@ -46,10 +59,12 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
 
 
 def test_float32_that_overflows_is_refused(client: httpx.Client) -> None:
-    """A data set beyond float32 is refused, not sent as infinities."""
+    """A data set beyond float32 is refused in every format, not sent as infinities."""
     id_ = upload(client, X * 1e300)
-    answer = client.get(f"/v1/datasets/{id_}/data?dtype=float32")
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:float32-overflow")
+    for media in ("application/json", "application/x-npy", "application/zip", "text/csv", ARROW):
+        check_problem(
+            client.get(f"/v1/datasets/{id_}/data?dtype=float32", headers={"accept": media}), 422, "float32-overflow"
+        )
 
 
 def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
@@ -63,52 +78,18 @@ def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
     assert np.shape(data["coordinates"]) == (50, 2)
 
 
-def test_lists_page_by_cursor(client: httpx.Client) -> None:
-    """The pages of `next` have each item once, the newest first; the last page has no cursor."""
-    uploads = {upload(client, X + shift) for shift in range(5)}
-    ids: list[str] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        page = client.get("/v1/datasets", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
-        assert len(page["items"]) <= 2
-        ids += [item["id"] for item in page["items"]]
-        cursor = page["next"]
-    assert len(ids) == 5
-    assert set(ids) == uploads
-    created = [client.get(f"/v1/datasets/{id_}").json()["created"] for id_ in ids]
-    assert created == sorted(created, reverse=True)
-
-
 def test_bodies_beyond_their_limits_are_refused(client: httpx.Client, stores: Stores) -> None:
     """A chunked body ends at its limit, JSON at a smaller one."""
     small = Stores.connect(replace(stores.settings, max_body=2**20))
     with serving(create_app(small)) as other:
         body = (b"1,2\n" * 2**14 for _ in range(17))
-        answer = other.post("/v1/datasets", content=body, headers={"content-type": "text/csv"})
-        assert (answer.status_code, answer.json()["type"]) == (413, "urn:glle:problem:body-too-large")
+        check_problem(
+            other.post("/v1/datasets", content=body, headers={"content-type": "text/csv"}), 413, "body-too-large"
+        )
     small.close()
     big = b"[" + b"[1,2]," * 10**6 + b"[1,2]]"
     answer = client.post("/v1/datasets", content=big, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["details"]) == (413, {"allowed": 4 * 2**20})
-
-
-def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores) -> None:
-    """Too large k or p, equal points and limits are reported at once; no job is queued."""
-    id_ = upload(client)
-    equal = upload(client, np.full((40, 3), 2.5))
-    cases = [
-        ({"dataset": id_, "n_neighbors": 40}, "too-few-points"),
-        ({"dataset": id_, "n_components": 39}, "too-few-points"),
-        ({"dataset": id_, "n_neighbors": 201}, "over-the-limit"),
-        ({"dataset": id_, "n_components": 51}, "over-the-limit"),
-        ({"dataset": equal}, "degenerate-data"),
-    ]
-    for body, code in cases:
-        answer = client.post("/v1/posteriors", json=body)
-        assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{code}")
-        assert answer.json()["remedy"]
-    assert in_turn(stores) == []
-    assert list(stores.jobs.iterate()) == []
 
 
 def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:
@@ -176,14 +157,6 @@ def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
     assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
 
 
-def test_delete_data_set(client: httpx.Client) -> None:
-    """204, then 404."""
-    id_ = upload(client)
-    assert client.delete(f"/v1/datasets/{id_}").status_code == 204
-    assert client.delete(f"/v1/datasets/{id_}").status_code == 404
-    assert client.get("/v1/datasets").json() == {"next": None, "items": [], "unreadable": []}
-
-
 def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A deletion cancels the second fit of an evicted posterior."""
     stores.cache.delete(versioned_key(f"posterior:{drawn.rpartition('/')[2]}"))
@@ -206,3 +179,110 @@ def test_unacceptable_representation(client: httpx.Client, accept: str) -> None:
     """406 has the list of representations."""
     answer = client.get(f"/v1/datasets/{upload(client)}/data", headers={"accept": accept})
     assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 5)
+
+
+def test_list_and_each(client: httpx.Client) -> None:
+    """The list and each method have equal descriptions; a filter selects methods with embeddings."""
+    items = client.get("/v1/methods").json()["items"]
+    assert [item["name"] for item in items] == ["em", "direct", *registry.METHODS]
+    for item in items:
+        assert client.get(item["links"]["self"]).json() == item
+    posteriors, embeddings = (
+        client.get(f"/v1/methods?makes={makes}").json()["items"] for makes in ("posterior", "embedding")
+    )
+    assert posteriors + embeddings == items
+    for item in posteriors:
+        assert [variant["name"] for variant in item["variants"]] == ["constrained", "published"]
+        assert any("arXiv:2104.01525" in citation for citation in item["citations"])
+    assert client.get("/v1/methods/TSNE").json() == client.get("/v1/methods/t-sne").json()
+    answer = client.get("/v1/methods/izomap")
+    assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(catalog())})
+    assert answer.json()["remedy"].startswith("Did you mean isomap?")
+
+
+@pytest.mark.parametrize("name", ["em", "direct"])
+def test_schema_is_that_of_the_request(name: str) -> None:
+    """Its defaults are the engine's, its method is constant, and omitted parameters have no meaning with it."""
+    schema = catalog()[name].parameters
+    defaults = {member: payload["default"] for member, payload in schema["properties"].items() if "default" in payload}
+    assert schema["properties"]["method"]["const"] == name
+    assert schema["required"] == ["dataset", "method"]
+    assert schema["additionalProperties"] is False
+    engine = asdict(FitSpec())
+    assert defaults == {member: engine.get(member) for member in defaults}  # given neighbors are data, with None
+    unused = {"em": {"mean"}, "direct": {"covariance", "max_iter", "tol"}}[name]
+    assert set(PosteriorIn.model_fields) - set(schema["properties"]) == unused
+    parameters = {member: value for member, value in defaults.items() if member != "method"}
+    spec = PosteriorIn(dataset="ds_x", method=name, **parameters).fit_spec()
+    assert spec == FitSpec(method=name)  # type: ignore[arg-type] # of the registry
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> None:
+    """The schema's defaults are a valid request, with the meaning of the method's defaults."""
+    schema, method = catalog()[name].parameters, registry.method(name)
+    own = schema["properties"]["parameters"]
+    parameters = {member: payload["default"] for member, payload in own["properties"].items()}
+    request: dict[str, Any] = {
+        "dataset": "ds_x",
+        "method": name,
+        "parameters": parameters,
+        **({"labels": "ds_y"} if method.labels else {}),
+    }
+    checks = OAS31Validator(schema)
+    assert list(checks.iter_errors(request)) == []
+    assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
+    assert list(checks.iter_errors({**request, "labels": None})) != [] or not method.labels
+    parsed = EmbeddingIn(**request)
+    assert Plan.of(parsed.method, parsed.parameters).spec == method.spec()
+
+
+def test_a_missing_extra_is_listed(client: httpx.Client) -> None:
+    """A method without its library has the extra to install."""
+    changed = copy(registry.method("pca"))
+    vars(changed).update(libraries=("no_such_library",), extra="tsne")
+    method = embedding_method(changed)
+    assert (method.available, method.missing_extra) == (False, "tsne")
+    assert client.get("/v1/methods/lle").json()["available"]
+
+
+def test_scores_are_listed(client: httpx.Client) -> None:
+    """Each score has its needs and its better direction."""
+    items = client.get("/v1/scores").json()["items"]
+    assert [item["name"] for item in items] == list(SCORES)
+    assert {item["needs"] for item in items} <= {"nothing", "labels", "truth"}
+    assert {item["better"] for item in items} <= {"higher", "lower"}
+
+
+ROUTES = [(method, path, operation["operationId"]) for method, path, operation in OPERATIONS if "{id}" in path]
+PREFIXES = {"datasets": "ds_", "posteriors": "post_", "jobs": "job_", "embeddings": "emb_"}
+IDS = {
+    "250 letters": "{}" + 250 * "a",
+    "5,000 letters": "{}" + 5000 * "a",
+    "no prefix": 250 * "a",
+    "a prefix alone": "{}",
+    "not ASCII": "{}%C3%A4" + 120 * "%C3%A4",
+    "a zero": "{}a%00b",
+    "a path": "{}..%2F..%2Fkeys",
+}
+
+
+@pytest.mark.parametrize("id_", IDS.values(), ids=IDS)
+@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=[f"{m}-{p}" for m, p, _ in ROUTES])
+def test_an_invalid_id_is_not_found(client: httpx.Client, method: str, path: str, operation: str, id_: str) -> None:
+    """The response is that of an unknown id, whatever the id is."""
+    url = path.replace("{id}", id_.format(PREFIXES[path.split("/")[2]]))
+    url = url.replace("{index}", "0").replace("{format}", "png")
+    body: dict[str, Any] = {"json": EXAMPLES.get(operation, {})} if method in {"post", "patch"} else {}
+    answer = client.request(method, url, **body)
+    assert answer.status_code in {404, 422}, answer.text[:200]
+    assert answer.headers["content-type"] == MEDIA_TYPE
+
+
+@pytest.mark.parametrize("operation", ["fit", "estimate_fit", "advice", "embed", "compare"])
+def test_an_invalid_id_in_a_body_is_not_found(client: httpx.Client, operation: str) -> None:
+    """Data sets that a body names are checked as those of a path."""
+    path = next(path for _, path, each in OPERATIONS if each["operationId"] == operation)
+    body = {"method": "pca", **EXAMPLES[operation], "dataset": "ds_" + 250 * "a"}
+    body = body if operation == "embed" else {name: value for name, value in body.items() if name != "method"}
+    assert client.post(path, json=body).status_code == 404

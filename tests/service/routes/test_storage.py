@@ -1,9 +1,12 @@
-"""The object store over HTTP: responses without it, health, `glle store`."""
+"""The object store over HTTP, its commands, a full disk, and data with changed bits on disk."""
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +14,20 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.cli import main
+from service.cli import doctor, main
 from tests.conftest import stored_files
-from tests.service.conftest import register_worker, serving
-from tests.service.routes.posteriors.conftest import NPY, check_problem, drawn, fitted, result_of
+from tests.service.conftest import check_problem, register_worker, serving
+from tests.service.routes.posteriors.conftest import NPY, drawn, fitted, result_of
+from tests.service.tenants import served
 from worker.execution import tasks
-from worker.operations import doctor
+from worker.operations import health
+from worker.storage import free_space
 from worker.storage.datasets import Table
+from worker.storage.free_space import ADDRESSES
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import httpx
 
@@ -102,7 +107,8 @@ def test_a_posterior_of_an_unreachable_store_is_fitted_again(
 ) -> None:
     """If the cache has room, the request does not wait for the store."""
     assert stored.cache.objects is not None
-    monkeypatch.setattr("worker.storage.object_store.results.READ_SECONDS", -1.0)  # each fit takes longer than a read
+    for name, value in {"READ_SECONDS": 0.0, "READ_BYTES_PER_SECOND": float("inf")}.items():
+        monkeypatch.setattr(f"worker.storage.object_store.results.{name}", value)  # each fit takes longer than a read
     posterior = fitted(store_client)
     assert stored.cache.objects.index.sums()[0] == 1
     draw = drawn(stored, store_client.get(posterior + "/draws/0?wait=0"))
@@ -141,9 +147,16 @@ def test_glle_store_shows_and_sweeps(
     assert shown[0] == "0 data sets; with imported posteriors 0 bytes."
     assert shown[1].startswith("1 objects of results, 1,04")
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
-    assert "0 expired, 1 unreferenced; 1 objects removed" in capsys.readouterr().out
-    stored.datasets.add(Table(values=np.eye(2), source={}))
+    assert "0 expired and 1 unreferenced objects removed." in capsys.readouterr().out
     stored.datasets.files.bucket.write("data/ab/values.npy", [b"killed"], 6)
+    stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
+    assert main.main(["store", "sweep", "--age-hours", "0"]) == 1
+    assert "Nothing was removed." in capsys.readouterr().err
+    assert stored.cache.objects is not None
+    assert list(stored.cache.objects.index.subjects()) == ["post_a"]
+    with pytest.raises(SystemExit):
+        main.main(["store", "sweep", "--unused-days", "0"])
+    stored.datasets.add(Table(values=np.eye(2), source={}))
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
     assert "1 files without a record: kept; --orphans removes them." in capsys.readouterr().out
     assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 0
@@ -156,3 +169,118 @@ def test_glle_store_shows_and_sweeps(
     monkeypatch.setenv("GLLE_STORE_URL", "")
     assert main.main(["store", "show"]) == 0
     assert capsys.readouterr().out == "0 data sets; with imported posteriors 0 bytes.\n"
+
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+
+
+def flip_last_bit(path: Path) -> None:
+    """Change one bit of the last value."""
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: Stores) -> None:
+    """The response has no ETag and is not cached; the same upload repairs the data."""
+    body = "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    csv = {"Content-Type": "text/csv"}
+    id_ = client.post("/v1/datasets", content=body, headers=csv).json()["id"]
+    path = f"/v1/datasets/{id_}/data"
+    good = client.get(path, headers={"Accept": "application/x-npy"})
+    assert good.status_code == 200
+    flip_last_bit(*stored_files(stores))
+    for media in ("application/x-npy", "application/json", "text/csv", "application/zip"):
+        answer = client.get(path, headers={"Accept": media})
+        assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:dataset-damaged")
+        assert "etag" not in answer.headers
+    assert client.post("/v1/datasets", content=body, headers=csv).status_code == 200
+    again = client.get(path, headers={"Accept": "application/x-npy"})
+    assert (again.content, again.headers["etag"]) == (good.content, good.headers["etag"])
+
+
+def test_scrub_names_damaged_data(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command reads all tenants' data sets; its exit code serves timers."""
+    for variable, value in stores.settings.to_env().items():
+        monkeypatch.setenv(variable, value)
+    table = Table(values=X, source={"kind": "test"})
+    datasets = [stores.datasets.of(tenant).add(table)[0] for tenant in ("alice", "default")]
+    ids = [dataset.id for dataset in datasets]
+    assert main.main(["scrub"]) == 0
+    assert "2 data sets" in capsys.readouterr().out
+    flip_last_bit(stores.datasets.files.bucket.local_path(datasets[0].stored["values"].path))
+    assert main.main(["scrub"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{ids[0]} is damaged" in printed
+    assert ids[1] not in printed
+
+
+CSV = {"Content-Type": "text/csv"}
+SHEET = {"name": "s_curve", "n": 50}
+ALL = 2**60  # more than any disk has
+
+
+def status_and_code(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status and the problem of a response."""
+    return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
+
+
+def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """507 with the numbers and the remedy, and no file; other requests succeed with the queue's log elsewhere."""
+    register_worker(stores)
+    dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
+    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    with served(stores) as full:
+        for answer in (
+            full.post("/v1/datasets", content="a,b\n1,2\n3,4\n", headers=CSV),
+            full.post("/v1/datasets", content=iter([b"a,b\n1,2\n", b"3,4\n"]), headers=CSV),
+            full.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}),
+        ):
+            assert status_and_code(answer) == (507, "storage-full")
+            assert answer.json()["details"]["reserve"] == ALL
+            assert "GLLE_DATA_DIR" in answer.json()["remedy"]
+        assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
+        assert full.post("/v1/posteriors", json={"dataset": dataset}).status_code == 202
+        ready = full.get("/readyz")
+        (space,) = [check for check in ready.json()["checks"] if check["name"] == "disk space"]
+        assert (ready.status_code, space["state"]) == (200, "warning")
+    assert list((Path(stores.settings.data_dir) / "incoming").glob("*")) == []
+    assert len(client.get("/v1/datasets").json()["items"]) == 1
+
+
+def test_new_work_is_refused_on_the_disk_of_the_queue(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under `glle up` a full disk ends the queue server: records can be read, cancelled and deleted only."""
+    register_worker(stores)
+    dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
+    job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"]
+    (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
+    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    with served(stores) as full:
+        answer = full.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 7})
+        assert status_and_code(answer) == (503, "redis-full")
+        assert answer.headers["retry-after"] == "5"
+        assert status_and_code(full.get("/readyz")) == (503, "redis-full")
+        assert full.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"] == job
+        assert full.get(job).status_code == 200
+        assert full.delete(job).json()["status"] == "cancelled"
+        assert full.delete(f"/v1/datasets/{dataset}").status_code == 204
+
+
+def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions alone do not show that a disk is full."""
+    register_worker(stores)
+
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    health._probe_folder.cache_clear()
+    monkeypatch.setattr(health, "probe", full)
+    answer = client.get("/readyz")
+    assert status_and_code(answer) == (503, "storage-full")
+    assert answer.json()["details"]["failed"] == ["data folder"]
+    monkeypatch.undo()
+    assert client.get("/readyz").status_code == 200

@@ -16,12 +16,12 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 from starlette.routing import compile_path
 
-from service.cli import main
+from openapi import client_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CONTRACT: dict[str, Any] = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT: dict[str, Any] = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS: list[tuple[str, str, dict[str, Any]]] = [
     (method, path, operation) for path, methods in CONTRACT["paths"].items() for method, operation in methods.items()
 ]

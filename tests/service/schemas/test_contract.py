@@ -1,76 +1,73 @@
-"""The contract: documented routes and models, an export that is up to date, one shape of errors."""
+"""The contract: documented, exported, valid OpenAPI 3.1 with working examples and links, one shape of errors."""
 
 from __future__ import annotations
 
 import copy
+import json
 import re
 from base64 import b64encode
 from dataclasses import fields
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 
 from glle_engine import FitSpec
-from service.cli import main
-from service.schemas import docs_page
+from openapi import client_types, contract
+from service.schemas import openapi
+from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
-from tests.service.schemas.bodies import CONTRACT, OPERATIONS
-
-if TYPE_CHECKING:
-    import httpx
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body
 
 
 @pytest.fixture(scope="module")
 def contract_text() -> str:
     """The contract of the routes."""
-    return main.contract_text(main._contract_app())
+    return contract.contract_text()
 
 
 def test_export_is_up_to_date(contract_text: str) -> None:
-    """`glle openapi` writes openapi/openapi.json."""
-    assert main.CONTRACT.read_text(encoding="utf-8") == contract_text
+    """`make generate` writes openapi/openapi.json."""
+    assert client_types.CONTRACT.read_text(encoding="utf-8") == contract_text
 
 
 def test_check_notices_a_difference(
     tmp_path: Any, contract_text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exported contract passes; a stale or missing one fails with the remedy; writing repairs it and the types."""
-    monkeypatch.setattr(main, "contract_text", lambda _: contract_text)
-    assert main.main(["openapi", "--check"]) == 0
-    monkeypatch.setattr(main, "CONTRACT", tmp_path / "openapi.json")
-    assert main.main(["openapi", "--check"]) == 1
-    assert "run `glle openapi`" in capsys.readouterr().err
-    generator = "from pathlib import Path\ndef main(): Path(__file__).with_suffix('.txt').touch()"
-    (tmp_path / "client_types.py").write_text(generator)
-    assert main.main(["openapi"]) == 0
-    assert (tmp_path / "client_types.txt").exists()
-    assert main.main(["openapi", "--check"]) == 0
+    """The exported contract passes; another one fails with the remedy."""
+    monkeypatch.setattr(contract, "contract_text", lambda: contract_text)
+    assert contract.main(["--check"]) == 0
+    stale = tmp_path / "openapi.json"
+    stale.write_text("{}")
+    monkeypatch.setattr(contract, "CONTRACT", stale)
+    assert contract.main(["--check"]) == 1
+    assert "run `make generate`" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "operation", [pytest.param(operation, id=f"{method} {path}") for method, path, operation in OPERATIONS]
-)
-def test_every_route_is_documented(operation: dict[str, Any]) -> None:
+def test_every_route_is_documented() -> None:
     """Each operation has a summary, one tag, a description and problems, each parameter a description."""
-    assert operation["summary"]
-    assert len(operation["tags"]) == 1
-    if operation.get("parameters") or "requestBody" in operation:
-        assert any(status.startswith("4") for status in operation["responses"])
-    assert len(operation["description"]) > 10
-    problems = {
-        status: answer for status, answer in operation["responses"].items() if MEDIA_TYPE in answer.get("content", {})
-    }
-    assert {"500", "503"} <= set(problems)
-    assert all(answer["description"] for answer in operation["responses"].values())
-    for status, answer in operation["responses"].items():
-        if int(status) >= 400:
-            assert list(answer["content"]) == [MEDIA_TYPE], status
-            assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/ProblemOut"}
-    for parameter in operation.get("parameters", []):
-        description = parameter.get("description") or parameter["schema"].get("description")
-        assert description or parameter["name"] == "id", parameter["name"]
+    for _, path, operation in OPERATIONS:
+        assert operation["summary"], path
+        assert len(operation["tags"]) == 1
+        assert len(operation["description"]) > 10
+        answers = operation["responses"]
+        if operation.get("parameters") or "requestBody" in operation:
+            assert any(status.startswith("4") for status in answers)
+        assert {"500", "503"} <= answers.keys()
+        assert all(answer["description"] for answer in answers.values())
+        for status, answer in answers.items():
+            if int(status) >= 400:
+                assert list(answer["content"]) == [MEDIA_TYPE], status
+                assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/ProblemOut"}
+        for parameter in operation.get("parameters", []):
+            description = parameter.get("description") or parameter["schema"].get("description")
+            assert description or parameter["name"] == "id", parameter["name"]
 
 
 def test_every_reference_leads_somewhere(contract_text: str) -> None:
@@ -80,14 +77,15 @@ def test_every_reference_leads_somewhere(contract_text: str) -> None:
 
 
 def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> None:
-    """The page has each path and model, and no external address."""
+    """The page has each path and model, and no external address; the served contract is the exported one."""
+    assert client.get("/openapi.json").json() == CONTRACT
     answer = client.get("/docs")
     assert answer.status_code == 200
     for path in CONTRACT["paths"]:
         assert f"<code>{path}</code>" in answer.text
     assert "<script" not in answer.text
     assert re.findall(r"https?://", answer.text) == []
-    assert answer.text == docs_page.page(client.get("/openapi.json").json())
+    assert answer.text == openapi.page(CONTRACT)
 
 
 def test_docs_page_has_a_policy_that_admits_its_style_alone(client: httpx.Client) -> None:
@@ -103,15 +101,15 @@ def test_docs_page_has_a_policy_that_admits_its_style_alone(client: httpx.Client
 
 def test_docs_page_marks_deprecated_operations() -> None:
     """`deprecated: true` shows on the page; today no operation has it."""
-    assert "(deprecated)" not in docs_page.page(CONTRACT)
+    assert "(deprecated)" not in openapi.page(CONTRACT)
     marked = copy.deepcopy(CONTRACT)
     marked["paths"]["/v1/info"]["get"]["deprecated"] = True
-    assert docs_page.page(marked).count("(deprecated)") == 1
+    assert openapi.page(marked).count("(deprecated)") == 1
 
 
-def test_served_contract_is_the_exported(client: httpx.Client) -> None:
-    """/openapi.json does not depend on the settings."""
-    assert client.get("/openapi.json").json() == CONTRACT
+def sent(content: Any, media: str = "application/json") -> dict[str, Any]:
+    """Return the body of a request and its media type."""
+    return {"content": content, "headers": {"content-type": media}}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +119,6 @@ def test_served_contract_is_the_exported(client: httpx.Client) -> None:
         ("PUT", "/v1/datasets", {}, 405, "method-not-allowed"),
         ("GET", "/v1/datasets/ds_none", {}, 404, "dataset-not-found"),
         ("GET", "/v1/posteriors/post_none", {}, 404, "posterior-not-found"),
-        ("POST", "/v1/advice", {"json": {"dataset": "ds_none"}}, 404, "dataset-not-found"),
         ("GET", "/v1/posteriors/x/summary?count=1", {}, 422, "invalid-request"),
         ("GET", "/v1/posteriors/x/summary?scale=inf", {}, 422, "invalid-request"),
         ("GET", "/v1/posteriors/x/summary", {"headers": {"accept": "application/x-npy"}}, 406, "not-acceptable"),
@@ -137,53 +134,17 @@ def test_served_contract_is_the_exported(client: httpx.Client) -> None:
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "k": 3}}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "n_neighbors": "10"}}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "mean": "derived"}}, 422, "invalid-parameter"),
-        (
-            "POST",
-            "/v1/posteriors",
-            {"content": b"{", "headers": {"content-type": "application/json"}},
-            422,
-            "invalid-request",
-        ),
+        ("POST", "/v1/posteriors", sent(b"{"), 422, "invalid-request"),
         ("POST", "/v1/posteriors", {}, 422, "invalid-request"),
-        (
-            "POST",
-            "/v1/posteriors",
-            {"content": b"{}", "headers": {"content-type": "text/plain"}},
-            415,
-            "unsupported-media-type",
-        ),
+        ("POST", "/v1/posteriors", sent(b"{}", "text/plain"), 415, "unsupported-media-type"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x" * 70_000}}, 413, "body-too-large"),
-        (
-            "POST",
-            "/v1/posteriors",
-            {"content": (b"x" * 9000 for _ in range(9)), "headers": {"content-type": "application/json"}},
-            413,
-            "body-too-large",
-        ),
-        (
-            "POST",
-            "/v1/posteriors",
-            {"content": b'{"dataset": "x", "reg": NaN}', "headers": {"content-type": "application/json"}},
-            422,
-            "invalid-request",
-        ),
-        (
-            "POST",
-            "/v1/posteriors",
-            {"content": b'{"dataset": "x", "reg": 1e999}', "headers": {"content-type": "application/json"}},
-            422,
-            "invalid-request",
-        ),
+        ("POST", "/v1/posteriors", sent(b"x" * 9000 for _ in range(9)), 413, "body-too-large"),
+        ("POST", "/v1/posteriors", sent(b'{"dataset": "x", "reg": NaN}'), 422, "invalid-request"),
+        ("POST", "/v1/posteriors", sent(b'{"dataset": "x", "reg": 1e999}'), 422, "invalid-request"),
         ("POST", "/v1/datasets/synthetic", {"json": {"name": "moebius"}}, 422, "invalid-parameter"),
         ("POST", "/v1/datasets/synthetic", {"json": {"name": "s_curve", "n": 2_000_000}}, 422, "too-many-points"),
-        ("POST", "/v1/datasets", {"content": b"", "headers": {"content-type": "text/csv"}}, 422, "empty-body"),
-        (
-            "POST",
-            "/v1/datasets",
-            {"content": b"x", "headers": {"content-type": "image/png"}},
-            415,
-            "unsupported-media-type",
-        ),
+        ("POST", "/v1/datasets", sent(b"", "text/csv"), 422, "empty-body"),
+        ("POST", "/v1/datasets", sent(b"x", "image/png"), 415, "unsupported-media-type"),
         ("GET", "/readyz", {}, 503, "no-workers"),
     ],
 )
@@ -192,23 +153,12 @@ def test_every_error_is_a_problem(
 ) -> None:
     """Each is problem+json with type, title, status, detail and remedy."""
     answer = client.request(method, path, **more)
-    assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == MEDIA_TYPE
     body = answer.json()
     assert list(body) == ["type", "title", "status", "detail", "remedy", "details"]
-    assert body["type"] == f"urn:glle:problem:{code}"
-    assert body["status"] == status
+    assert (body["type"], body["status"], answer.status_code) == (f"urn:glle:problem:{code}", status, status)
     assert body["detail"].endswith(".")
     assert body["remedy"].endswith((".", "header."))
-
-
-def test_method_not_allowed_names_the_allowed_methods(client: httpx.Client) -> None:
-    """405 has the Allow header with every method of the path."""
-    assert client.put("/v1/info").headers["allow"] == "GET, HEAD"
-    assert client.put("/v1/datasets").headers["allow"] == "GET, HEAD, POST"
-    assert client.head("/v1/advice").headers["allow"] == "POST"
-    assert client.options("/v1/embeddings/emb_1.png").headers["allow"] == "GET, HEAD"
-    assert client.options("/v1/embeddings/emb_1").headers["allow"] == "DELETE, GET, HEAD"
 
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
@@ -225,3 +175,147 @@ def test_every_parameter_of_the_engine_is_a_field() -> None:
     others = {name: field.default for name, field in PosteriorIn.model_fields.items()}
     defaults = {name: default for name, default in others.items() if name not in {"dataset", "neighbors"}}
     assert defaults == {field.name: field.default for field in fields(FitSpec)}
+
+
+def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> None:
+    """The alternatives of a value are in its message, and their names are no part of the place."""
+    wrong: tuple[tuple[str, dict[str, Any], str, str], ...] = (
+        ("/v1/posteriors", {"n_neighbors": 2.5}, "body.n_neighbors", "; or: Input should be 'auto'"),
+        ("/v1/posteriors", {"n_neighbors": {}}, "body.n_neighbors", "; or: Input should be 'auto'"),
+        ("/v1/posteriors", {"reg": "x"}, "body.reg", "Input should be"),
+        (
+            "/v1/comparisons",
+            {"methods": [{"method": "pca"}, {"label": "a"}]},
+            "body.methods.1.method",
+            "Field required",
+        ),
+        ("/v1/posteriors?wait=x", {}, "query.wait", "Input should be"),
+        ("/v1/audits", {}, "body", "give one of coordinates, "),
+        (
+            "/v1/comparisons",
+            {"methods": [{"method": "pca"}]},
+            "body.methods",
+            "List should have at least 2 items, not 1",
+        ),
+    )
+    for path, body, at, message in wrong:
+        answer = client.post(path, json={"dataset": "ds_1", **body}).json()
+        assert [error["at"] for error in answer["details"]["errors"]] == [at]
+        assert message in answer["details"]["errors"][0]["message"]
+        assert "Value error" not in answer["detail"]
+        assert answer["detail"].startswith(f"{at}: ")
+    misspelt = client.post("/v1/posteriors", json={"dataset": "ds_1", "n_neighbours": 10}).json()
+    assert misspelt["remedy"].startswith("Did you mean n_neighbors? ")
+
+
+BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}
+
+
+def validator(schema: dict[str, Any]) -> OAS31Validator:
+    """Return a validator with the contract's models."""
+    registry = Registry[Any]().with_resource("urn:contract", DRAFT202012.create_resource(CONTRACT))
+    text = json.dumps(schema).replace("#/components", "urn:contract#/components")
+    return OAS31Validator(json.loads(text), registry=registry)
+
+
+def test_contract_is_valid_openapi() -> None:
+    """Version 3.1 without findings."""
+    assert CONTRACT["openapi"].startswith("3.1.")
+    assert [error.message for error in OpenAPIV31SpecValidator(CONTRACT).iter_errors()] == []
+
+
+def test_operations_have_unique_short_names() -> None:
+    """Short names for the methods of generated clients; no example belongs to a removed operation."""
+    assert len(BY_ID) == len(OPERATIONS)
+    assert all(name.isidentifier() and len(name) <= 30 for name in BY_ID)
+    assert set(EXAMPLES) <= set(BY_ID)
+
+
+def test_bodies_have_an_example_that_is_valid() -> None:
+    """Examples are present and match their schemas."""
+    for name, operation in BY_ID.items():
+        for media, body in operation.get("requestBody", {}).get("content", {}).items():
+            if "json" in media or "text" in media:
+                assert body["example"], (name, media)
+                assert list(validator(body["schema"]).iter_errors(body["example"])) == [], name
+
+
+def test_bounds_of_integers_are_exact() -> None:
+    """A seed may be 2^64 - 1 and not 2^64, its nearest float."""
+    seed = CONTRACT["components"]["schemas"]["SyntheticIn"]["properties"]["seed"]
+    assert (seed["minimum"], seed["maximum"]) == (0, 2**64 - 1)
+    assert isinstance(seed["maximum"], int)
+    assert list(validator(seed).iter_errors(2**64 - 1)) == []
+    assert list(validator(seed).iter_errors(2**64)) != []
+
+
+def test_links_lead_to_operations() -> None:
+    """Each link leads to an operation that takes its values, and each is used."""
+    links = CONTRACT["components"]["links"]
+    for link in links.values():
+        target = BY_ID[link["operationId"]]
+        assert set(link.get("parameters", {})) <= {parameter["name"] for parameter in target.get("parameters", [])}
+        assert ("requestBody" in link) <= ("requestBody" in target)
+    responses = [answer for operation in BY_ID.values() for answer in operation["responses"].values()]
+    assert {name for answer in responses for name in answer.get("links", {})} == set(links)
+
+
+@pytest.mark.parametrize("media", ["text/csv", "application/json"])
+def test_examples_of_an_upload_work(client: httpx.Client, media: str) -> None:
+    """The examples are valid requests."""
+    example = BY_ID["upload"]["requestBody"]["content"][media]["example"]
+    content = example if isinstance(example, str) else json.dumps(example)
+    assert client.post("/v1/datasets", content=content, headers={"content-type": media}).status_code == 201
+
+
+def test_every_body_has_a_schema() -> None:
+    """JSON is a named model or rows, a stream has events, a form has a file, text is a string, all else is binary."""
+    contents = [operation.get("requestBody", {}).get("content", {}) for _, _, operation in OPERATIONS]
+    for _, _, operation in OPERATIONS:
+        contents += [answer.get("content", {}) for status, answer in operation["responses"].items() if status < "3"]
+    for media, schema in ((media, body["schema"]) for content in contents for media, body in content.items()):
+        if media.endswith("json"):
+            assert "$ref" in schema or [*schema["anyOf"][0]] == ["$ref"]
+        elif media == "text/event-stream":
+            assert schema["properties"].keys() == {"id", "event", "data"}
+        elif media == "multipart/form-data":
+            assert schema["properties"]["file"]["format"] == "binary"
+            assert all({"type", "enum"} & set(field) for field in schema["properties"].values())
+        else:
+            assert schema["type"] == "string"
+            assert media.startswith("text/") or schema["format"] == "binary"
+
+
+def test_forms_have_the_parameters_of_the_query() -> None:
+    """A form replaces the query, except for `wait`."""
+    for path in ("/v1/datasets", "/v1/datasets/preview"):
+        operation = CONTRACT["paths"][path]["post"]
+        names = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"}
+        form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
+        assert set(form) == names - {"wait"} | {"file"}
+
+
+def test_a_response_beyond_the_contract_is_found(client: httpx.Client) -> None:
+    """The check of all tests fails for another status, media type, member, and type."""
+    answer = client.get("/v1/info")
+    check_body(answer)
+    for changes in (
+        {"json": {**answer.json(), "more": 1}},
+        {"json": {**answer.json(), "name": 1}},
+        {"json": answer.json(), "status_code": 203},
+        {"text": "x", "headers": {"content-type": "text/plain"}},
+    ):
+        with pytest.raises(AssertionError):
+            check_body(httpx.Response(**{"status_code": 200, "request": answer.request, **changes}))
+
+
+def test_405_names_every_method_of_the_path(client: httpx.Client) -> None:
+    """The methods of all routes of a path, as in the contract, and HEAD beside GET."""
+    for path, methods in CONTRACT["paths"].items():
+        answer = client.request("TRACE", path.replace("{id}", "x").replace("{index}", "0"))
+        assert answer.status_code == 405
+        allowed = set(answer.headers["allow"].split(", "))
+        assert allowed >= {method.upper() for method in methods} | ({"HEAD"} if "get" in methods else set()), path
+    assert client.head("/v1/advice").headers["allow"] == "POST"
+    assert client.options("/v1/embeddings/emb_1.png").headers["allow"] == "GET, HEAD"
+    assert client.options("/v1/embeddings/emb_1").headers["allow"] == "DELETE, GET, HEAD, PATCH"

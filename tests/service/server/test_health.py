@@ -15,13 +15,14 @@ from rq.rate_limit import RateLimit
 from service.app import create_app
 from service.server import metrics
 from tests.conftest import until
-from tests.service.conftest import register_worker, serving
+from tests.service.conftest import check_problem, register_worker, serving
 from worker.base.problems import refuse
 from worker.jobs.draw_stream import DrawBatch, DrawStream
-from worker.jobs.rq_types import BATCH, open_queue
+from worker.jobs.queue import open_queue
 from worker.observability.live_workers import withdraw
 from worker.operations import health
 from worker.operations.embedded_redis import EmbeddedRedis
+from worker.records.job import BATCH
 from worker.storage import api_keys
 from worker.stores import Stores
 
@@ -53,8 +54,7 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
         assert answer.headers["retry-after"] == "5"
     for path in ("/livez", "/docs"):
         assert away.get(path).status_code == 200
-    answer = away.get("/readyz")
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:not-ready")
+    check_problem(away.get("/readyz"), 503, "not-ready")
 
 
 def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,15 +174,6 @@ def test_oldest_task_measures_the_wait_of_the_queue(client: httpx.Client, stores
     assert 70 <= figure("glle_queue_oldest_seconds") < 80
 
 
-def test_workers_are_counted(client: httpx.Client, stores: Stores) -> None:
-    """The live ones, and those of them that compute."""
-    register_worker(stores, "idle")
-    register_worker(stores, "busy", busy=2)
-    text = client.get("/metrics").text
-    assert "glle_workers 2.0" in text
-    assert "glle_workers_busy 1.0" in text
-
-
 def test_single_draws_wait_and_are_in_work(client: httpx.Client, stores: Stores, drawn: str) -> None:
     """A request for a draw counts as waiting until a sampler takes it, and then as work."""
     register_worker(stores)
@@ -254,52 +245,37 @@ def test_metrics_count_by_route_template(stores: Stores) -> None:
         for number in range(30):
             client.get(f"/v1/jobs/job_{number}")
             client.get(f"/nowhere/{number}")
+        for method in ("MKCOL", "PROPFIND", "PURGE"):
+            client.request(method, "/livez")
+        job, _ = stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+        stores.jobs.cancel(job.id)
+        register_worker(stores, "idle")
+        register_worker(stores, "busy", busy=2)
         text = client.get("/metrics").text
+    assert 'glle_http_requests_total{method="(other)",route="/livez",status="405"} 3.0' in text
+    assert 'glle_jobs_entered_total{kind="fit",status="queued"} 1.0' in text
+    assert 'glle_jobs_entered_total{kind="fit",status="cancelled"} 1.0' in text
+    assert ("glle_workers 2.0" in text, "glle_workers_busy 1.0" in text) == (True, True)
     assert 'glle_http_requests_total{method="GET",route="/v1/jobs/{id}",status="404"} 30.0' in text
     assert 'glle_http_requests_total{method="GET",route="(none)",status="404"} 30.0' in text
     assert "job_7" not in text
     assert "glle_redis_up 1.0" in text
     assert f'glle_queue_length{{queue="{BATCH}"}} 0.0' in text
-    assert "glle_workers 0.0" in text
 
 
-def test_metrics_count_jobs(client: httpx.Client, stores: Stores) -> None:
-    """Jobs are counted by kind and status."""
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
-    stores.jobs.cancel(job.id)
-    text = client.get("/metrics").text
-    assert 'glle_jobs_entered_total{kind="fit",status="queued"} 1.0' in text
-    assert 'glle_jobs_entered_total{kind="fit",status="cancelled"} 1.0' in text
-
-
-def test_counts_of_two_processes_are_added(client: httpx.Client, stores: Stores, settings: Settings) -> None:
-    """Each of several API processes reports all of them."""
+def test_counts_of_two_processes_are_added(
+    client: httpx.Client, stores: Stores, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of several API processes reports all of them, also if the other one serves no further request."""
+    monkeypatch.setattr(metrics, "FLUSH_SECONDS", 0.05)
     client.get("/livez")
     client.get("/metrics")  # adds up what it has counted
     beside = Stores.connect(replace(settings, redis_url=stores.settings.redis_url))
     with serving(create_app(beside)) as other:
         other.get("/livez")
+        line = 'glle_http_requests_total{method="GET",route="/livez",status="200"} 2.0'
+        until(lambda: line in client.get("/metrics").text)
         text = other.get("/metrics").text
     beside.close()
-    assert 'glle_http_requests_total{method="GET",route="/livez",status="200"} 2.0' in text
+    assert line in text
     assert 'glle_http_seconds_bucket{le="+Inf",method="GET",route="/livez"} 2.0' in text
-
-
-def test_an_idle_process_flushes_its_counts(
-    client: httpx.Client, stores: Stores, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process reports what another one counted, also if that one serves no further request."""
-    monkeypatch.setattr(metrics, "FLUSH_SECONDS", 0.05)
-    beside = Stores.connect(replace(settings, redis_url=stores.settings.redis_url))
-    with serving(create_app(beside)) as other:
-        other.get("/livez")
-        line = 'glle_http_requests_total{method="GET",route="/livez",status="200"} 1.0'
-        until(lambda: line in client.get("/metrics").text)
-    beside.close()
-
-
-def test_unknown_methods_share_a_series(client: httpx.Client) -> None:
-    """Methods that no route has do not create series."""
-    for method in ("MKCOL", "PROPFIND", "PURGE"):
-        client.request(method, "/livez")
-    assert 'glle_http_requests_total{method="(other)",route="/livez",status="405"} 3.0' in client.get("/metrics").text

@@ -1,22 +1,34 @@
-"""Log lines of the API and of its workers."""
+"""Log lines of the API and of its workers, and spans from the request to the task."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import logging
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from service.app import create_app
 from tests.service.conftest import serving, task_metadata_of
+from worker.base.settings import SettingsError
+from worker.execution import tasks
 from worker.observability import logging as logs
-from worker.observability.request_context import on_behalf, task_metadata
+from worker.observability import tracing
+from worker.observability.tracing import TRACING, on_behalf, task_metadata
 from worker.stores import Stores
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from worker.base.settings import Settings
 
 
@@ -174,3 +186,104 @@ def test_lines_of_rq_need_level_debug(settings: Settings) -> None:
         logs.configure(replace(settings, log_level=level))
         assert (rq.isEnabledFor(logging.INFO), rq.isEnabledFor(logging.WARNING)) == are_logged
     logs.configure(settings)
+
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    """Exporter that holds the spans of a test."""
+    memory = InMemorySpanExporter()
+    TRACING.start("glle-test", exporter=memory)
+    yield memory
+    TRACING.stop()
+
+
+def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+    """Return the finished spans by name."""
+    TRACING.flush()
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def test_request_is_a_span_of_the_clients_trace(stores: Stores, drawn: str, exporter: InMemorySpanExporter) -> None:
+    """The name is the route's template; a malformed traceparent starts a trace; probes have no span."""
+    with serving(create_app(stores)) as client:
+        client.get("/v1/jobs/job_1", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
+        client.get("/v1/jobs?limit=1", headers={"traceparent": "nonsense"})
+        client.get("/nowhere/at/all")
+        client.get("/livez")
+        for _ in range(2):  # the second one from memory
+            client.get(f"{drawn}/draws/0").raise_for_status()
+    by_name = spans(exporter)
+    assert set(by_name) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET", "GET /v1/posteriors/{id}/draws/{index}"}
+    assert len([span for span in exporter.get_finished_spans() if span.name.endswith("{index}")]) == 2
+    nowhere = by_name["GET"].attributes
+    assert nowhere is not None
+    assert nowhere["http.response.status_code"] == 404
+    span = by_name["GET /v1/jobs/{id}"]
+    assert span.attributes is not None
+    assert span.attributes["http.response.status_code"] == 404
+    assert span.attributes["http.route"] == "/v1/jobs/{id}"
+    assert span.parent is not None
+    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT)
+    assert by_name["GET /v1/jobs"].parent is None
+
+
+def test_failed_task_is_a_failed_span(stores: Stores, exporter: InMemorySpanExporter) -> None:
+    """The span of a failed job has its code and detail."""
+    with serving(create_app(stores)) as client:
+        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
+        job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
+    stores.datasets.delete(dataset)
+    tasks.fit(job)
+    failed = stores.jobs.fetch(job)
+    assert failed.error is not None
+    span = spans(exporter)["task fit"]
+    assert span.attributes is not None
+    assert (span.attributes["glle.status"], span.attributes["error.type"]) == ("failed", failed.error.code)
+    assert not span.status.is_ok
+    assert span.status.description == failed.error.detail
+
+
+def test_an_unreachable_collector_delays_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans that cannot be exported are dropped within the time of a work-horse."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    TRACING.start("glle-test", seconds=0.2)
+    try:
+        with TRACING.span("lost"):
+            pass
+        started = time.monotonic()
+        TRACING.flush()
+        assert time.monotonic() - started < 8, "the exporter's own timeout is ten seconds"
+    finally:
+        TRACING.stop()
+
+
+def test_traces_go_to_a_named_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing is off by default; a standard variable switches it on."""
+    for name in tracing._ENDPOINTS:
+        monkeypatch.delenv(name, raising=False)
+    assert not tracing.has_collector()
+    with TRACING.span("nothing") as span:
+        assert not span.is_recording()
+        assert task_metadata() == {}
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    assert tracing.has_collector()
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, tracing is a clear error."""
+    monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    with pytest.raises(SettingsError, match=r"glle-server\[otel\]"):
+        tracing.has_collector()
+
+
+@pytest.mark.slow
+def test_no_exporter_is_imported_without_traces() -> None:
+    """API and worker load no exporter."""
+    code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"

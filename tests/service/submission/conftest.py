@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from glle_engine import NUMBERS, FitSpec
-from tests.service.conftest import upload
+from tests.service.conftest import posterior_record, upload
 from worker.base.clock import now_iso
-from worker.storage.posteriors import ARRAYS, PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx
@@ -30,14 +28,6 @@ CREATING: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture
 def posterior(client: httpx.Client, stores: Stores) -> str:
     """The path of a posterior as a worker stores it."""
-    stores.posteriors.record(
-        PosteriorRecord(
-            draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7},
-            id="post_1", dataset=upload(client), n=40, d=3,
-            spec=FitSpec(n_neighbors=10).to_dict(), diagnostics={"notes": []},
-            eigenvalues=[], seconds=0.1, arrays={"prior_factor": {}}, nbytes=0, job="job_1",
-            provenance={"numbers": NUMBERS, ARRAYS: "0" * 64},
-            created=now_iso(),
-        )
-    )  # fmt: skip
+    members: dict[str, Any] = {"dataset": upload(client), "n": 40, "arrays": {"prior_factor": {}}, "created": now_iso()}
+    stores.posteriors.record(posterior_record(**members))
     return POST_1

@@ -94,21 +94,9 @@ def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, p
     assert status_and_code(other) == (422, "idempotency-key-reused")
 
 
-def test_deleted_resources_are_created_again(client: httpx.Client) -> None:
-    """A key of a deleted resource does not block a new one."""
-    body = {"name": "s_curve", "n": 50}
-    created = client.post("/v1/datasets/synthetic", json=body, headers=KEY).json()
-    client.delete(created["links"]["self"])
-    again = client.post("/v1/datasets/synthetic", json=body, headers=KEY)
-    assert (again.status_code, again.json()["id"]) == (201, created["id"])
-
-
 @pytest.mark.parametrize("delete", ["the posterior", "its data set"])
-def test_a_deleted_posterior_is_fitted_again(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, delete: str
-) -> None:
+def test_a_deleted_posterior_is_fitted_again(client: httpx.Client, stores: Stores, delete: str) -> None:
     """The stored response would lead to a 404 for a day, because its job succeeded."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     body = {"dataset": upload(client), "n_neighbors": 5}
     first = client.post("/v1/posteriors", json=body, headers=KEY).json()
     tasks.fit(first["id"])
@@ -131,6 +119,8 @@ def test_simultaneous_requests_create_one_resource(stores: Stores) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def create() -> str:
+        (name,) = stores.client.scan_iter("glle:idempotency:*")
+        assert 0 < stores.client.ttl(name) <= 10, "a killed process holds the key while its client still retries"
         begun.set()
         assert go.wait(10)
         return "made"
@@ -193,21 +183,6 @@ def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monk
     assert post("d", 0.5).status_code == 201
 
 
-def test_racing_keys_do_not_exceed_the_limit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sixteen concurrent requests with distinct keys exactly as many are accepted as there is room for."""
-    monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 5)
-
-    def ask(number: int) -> str:
-        try:
-            return recall_or_create(stores, f"k{number}", ("r", number), lambda: "made", WORDS)
-        except ProblemError as error:
-            return error.problem.code
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = sorted(pool.map(ask, range(16)))
-    assert answers == ["made"] * 5 + ["quota-exceeded"] * 11
-
-
 def test_a_failed_creation_frees_its_place(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused request keeps no key; that of a process that died expires with its claim."""
     monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 1)
@@ -241,7 +216,7 @@ def test_racing_requests_create_once(stores: Stores) -> None:
     assert answers <= {str(created[0]), "idempotency-key-in-use"}
 
 
-def test_an_expired_claim_does_not_change_its_successor(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_claim_does_not_change_its_successor(stores: Stores) -> None:
     """A request beyond its claim neither frees nor overwrites a newer claim; without one its response is stored."""
     name = idempotency._name(stores, "k")
 
@@ -263,14 +238,3 @@ def test_an_expired_claim_does_not_change_its_successor(stores: Stores, monkeypa
     stores.client.delete(name)
     assert recall_or_create(stores, "k", ("r", 1), lambda: slow(None, fails=False), WORDS) == "slow"
     assert recall_or_create(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"
-
-
-def test_a_killed_process_holds_a_key_for_seconds(stores: Stores) -> None:
-    """The claim expires while the client still retries."""
-
-    def held() -> str:
-        (name,) = stores.client.scan_iter("glle:idempotency:*")
-        assert 0 < stores.client.ttl(name) <= 10
-        return "made"
-
-    assert recall_or_create(stores, "of who dies", ("route", {}), held, WORDS) == "made"

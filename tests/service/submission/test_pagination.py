@@ -1,4 +1,4 @@
-"""Lists: the cost of a page, and its cursor."""
+"""Queries and lists: known parameters, the cost of a page, and its cursor."""
 
 from __future__ import annotations
 
@@ -6,34 +6,21 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import httpx
+import pytest
+
 from service.submission import pagination
 from tests.conftest import in_turn
-from tests.service.conftest import upload
+from tests.service.conftest import check_problem, upload
+from tests.service.schemas.bodies import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import httpx
-    import pytest
-
     from worker.stores import Stores
 
 STEP = 100  # records that a page looks at
-WRITES = {
-    "zadd",
-    "zrem",
-    "hset",
-    "del",
-    "set",
-    "sadd",
-    "srem",
-    "lpush",
-    "rpush",
-    "expire",
-    "hincrby",
-    "eval",
-    "evalsha",
-}
+WRITES = "zadd zrem hset del set sadd srem lpush rpush expire hincrby eval evalsha"
 
 
 def commands_of(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
@@ -58,6 +45,7 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
 ) -> None:
     """The page of the one job that has ended comes after empty ones, and a list writes nothing."""
     monkeypatch.setattr("worker.storage.api_keys.LOOK_SECONDS", 1e9)
+    monkeypatch.setattr("service.server.metrics.FLUSH_SECONDS", 1e9)
     monkeypatch.setattr(pagination, "MAX_LOOKED_AT", STEP)
     assert client.get("/v1/info").status_code == 200  # has looked whether there are keys
     job, _ = stores.jobs.create(kind="draws", claim="ended", posterior="post_1", spec={}, total=1)
@@ -68,7 +56,7 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
         path, items = f"/v1/jobs?{filtered}&limit=1", []
         for _ in range(3):
             commands = commands_of(client, stores, path)
-            assert not WRITES & commands.keys()
+            assert not set(WRITES.split()) & commands.keys()
             assert sum(commands.values()) < STEP + 10
             page = client.get(path).json()
             items += page["items"]
@@ -100,21 +88,13 @@ def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) 
 
 def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
     """Yield the items of all pages of a list."""
-    cursor: dict[str, Any] = {}
+    url = httpx.URL(path).copy_merge_params({"limit": limit})
     while True:
-        payload = (
-            client.get(path, params={**dict(httpx_query(path)), "limit": limit, **cursor}).raise_for_status().json()
-        )
+        payload = client.get(url).raise_for_status().json()
         yield from payload["items"]
         if payload["next"] is None:
             return
-        cursor = {"cursor": payload["next"]}
-
-
-def httpx_query(path: str) -> list[tuple[str, str]]:
-    """Return the query of a path as pairs, because httpx drops it if parameters are passed."""
-    _, _, query = path.partition("?")
-    return [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)]
+        url = url.copy_merge_params({"cursor": payload["next"]})
 
 
 def test_a_rare_filter_continues_by_its_cursor(
@@ -151,8 +131,7 @@ def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores:
     """?record=true deletes the record of an ended job; for an open one 409 names the cancellation."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     path = f"/v1/jobs/{job.id}"
-    answer = client.delete(path, params={"record": "true"})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:glle:problem:job-not-ended")
+    check_problem(client.delete(path, params={"record": "true"}), 409, "job-not-ended")
     assert client.delete(path).json()["status"] == "cancelled"
     assert client.get(path).status_code == 200
     assert client.delete(path, params={"record": "true"}).json()["status"] == "cancelled"
@@ -193,3 +172,115 @@ def test_a_record_without_json_is_reported_and_can_be_deleted(
     assert [item["id"] for item in paged(client, "/v1/posteriors", 1)] == [record.id]
     assert client.delete(f"/v1/posteriors/{other.id}").status_code == 204
     assert client.get("/v1/posteriors").json()["unreadable"] == []
+
+
+COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "summary",
+            "estimate_fit", "get_embedding", "get_coordinates", "get_embedding_arrays"}  # fmt: skip
+
+
+def parameters(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the query parameters of an operation by name."""
+    return {item["name"]: item for item in operation.get("parameters", ()) if item["in"] == "query"}
+
+
+def is_array(schema: dict[str, Any]) -> bool:
+    """Return whether values of a schema may be arrays."""
+    return schema.get("type") == "array" or any(map(is_array, schema.get("anyOf", ())))
+
+
+def url(path: str) -> str:
+    """Return a path of the template with an id of nothing."""
+    values = {"id": "none", "index": "0", "format": "png", "name": "em"}
+    return path.format_map(values)
+
+
+@pytest.mark.parametrize("path", ["/v1/posteriors/post_1/draws/7?scales=0.1", "/v1/posteriors/post_1/draws/7?Scale=1"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_misspelt_parameter_is_named_beside_the_near_one(client: httpx.Client, method: str, path: str) -> None:
+    """A draw at another scale than intended would be cached for a year."""
+    answer = client.request(method, path)
+    assert answer.status_code == 422
+    if method == "GET":
+        problem = answer.json()
+        assert problem["type"] == "urn:glle:problem:unknown-parameter"
+        assert problem["details"]["parameter"] in path
+        assert problem["details"]["suggestion"] == "scale"
+        assert problem["details"]["accepted"] == sorted(problem["details"]["accepted"])
+        assert "Did you mean scale? This route takes align, dtype, points, scale," in problem["remedy"]
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_every_route_of_v1_refuses_what_it_does_not_document(
+    client: httpx.Client, method: str, path: str, operation: dict[str, Any]
+) -> None:
+    """The accepted names are those of the contract; pages and probes ignore a query."""
+    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
+    answer = client.request(method, url(path) + "?zzz=1&yyy=2", **body)  # type: ignore[arg-type] # of httpx
+    if not path.startswith("/v1/"):
+        assert answer.status_code != 422
+        return
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert problem["type"] == "urn:glle:problem:unknown-parameter"
+    assert problem["details"]["unknown"] == ["zzz", "yyy"]
+    assert problem["details"]["accepted"] == sorted(parameters(operation))
+    assert "422" in operation["responses"]
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
+def test_only_arrays_may_be_repeated(client: httpx.Client, method: str, path: str, operation: dict[str, Any]) -> None:
+    """Otherwise the service would use one value and drop the others."""
+    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
+    for name, parameter in parameters(operation).items():
+        answer = client.request(method, f"{url(path)}?{name}=1&{name}=2", **body)  # type: ignore[arg-type] # of httpx
+        is_refused = answer.json().get("type") == "urn:glle:problem:repeated-parameter"
+        assert is_refused is not is_array(parameter["schema"]), name
+        if is_refused:
+            assert (answer.status_code, answer.json()["details"]) == (422, {"parameter": name})
+
+
+def test_a_member_of_the_body_in_the_query_is_recognised(client: httpx.Client) -> None:
+    """Also misspelt; `wait` is a parameter and not a member."""
+    for name in ("n_neighbors", "n_neighbours"):
+        answer = client.post(f"/v1/posteriors?{name}=5", json={"dataset": "ds_none"})
+        assert answer.json()["remedy"].startswith("Did you mean n_neighbors of the JSON body?")
+    answer = client.post("/v1/posteriors?waits=5", json={"dataset": "ds_none"})
+    assert answer.json()["details"]["suggestion"] == "wait"
+
+
+def test_pages_and_probes_ignore_a_query(client: httpx.Client) -> None:
+    """Links with tracking parameters, and files with a version, are the same."""
+    for path in ("/", "/docs", "/openapi.json", "/livez", "/explorer/js/main.js"):
+        assert client.get(path + "?utm_source=x&v=3&v=4").status_code == 200, path
+
+
+@pytest.mark.parametrize("query", ["name=%C3%A9&limit=1", "name=%F3%BE%87%88"])
+def test_any_text_is_a_value(client: httpx.Client, query: str) -> None:
+    """No value of a query is an internal error."""
+    assert client.get(f"/v1/datasets?{query}").status_code == 200
+
+
+@pytest.mark.parametrize("query", ["%ff=%fe&x=1", "a=%00&b=&c", "%C3%A9=1&%C3%A9=2", "=", "%00"])
+def test_any_bytes_are_refused_as_names(client: httpx.Client, query: str) -> None:
+    """No name of a query is an internal error, for cached responses and lists."""
+    for path in ("/v1/datasets", "/v1/posteriors/post_1/draws/0"):
+        check_problem(client.get(f"{path}?{query}"), 422, "unknown-parameter")
+
+
+def test_wait_means_the_same_everywhere() -> None:
+    """Every POST, and every GET that may answer 202, takes `wait`, with one schema; the default follows one rule."""
+    schemas = []
+    for method, path, operation in OPERATIONS:
+        wait = parameters(operation).get("wait")
+        may_accept = "202" in operation["responses"] and method != "delete"
+        is_followed = (method, path) == ("get", "/v1/jobs/{id}")
+        assert (wait is not None) == (method == "post" or may_accept or is_followed), (method, path)
+        if wait is not None:
+            schema = dict(wait["schema"])
+            assert schema.pop("default") == (10.0 if operation["operationId"] in COMPUTED else 0.0), path
+            schemas.append((wait["description"], schema))
+    assert all(schema == schemas[0] for schema in schemas)
+    creating = [
+        operation for method, _, operation in OPERATIONS if method == "post" and "202" in operation["responses"]
+    ]
+    assert all("deadline" in parameters(operation) for operation in creating)

@@ -1,4 +1,4 @@
-"""Quotas of a tenant: bytes, open jobs, requests per minute."""
+"""Quotas of a tenant, a queue server near its limit, and more jobs than are accepted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from service.middleware import rate_limit
+from service.middleware import request_limits
 from tests.conftest import stored_files
+from tests.service.conftest import check_problem, register_worker, upload
 from tests.service.tenants import bearer, resources_of, served
+from tests.worker.storage.conftest import used
 from worker.records.quotas import MAX_PAUSE
 
 if TYPE_CHECKING:
@@ -30,13 +32,6 @@ def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
     assert payload["details"]["quota"] == quota
     assert answer.headers["retry-after"] == str(payload["details"]["retry_after"])
     return dict(payload["details"])
-
-
-def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores) -> None:
-    """By default there is no quota, and no bucket in Redis."""
-    for seed in range(5):
-        assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": seed}).status_code == 201
-    assert not stores.client.exists("glle:rate")
 
 
 def test_bytes_of_data_sets(stores: Stores) -> None:
@@ -103,18 +98,15 @@ def test_a_bucket_refills(stores: Stores) -> None:
         assert client.get("/v1/info").status_code == 200
 
 
-def test_without_redis_each_process_counts_separately(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests without Redis continue at the quota's rate; beyond it they are 429."""
+def test_without_redis_requests_are_not_counted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer, or rejects writes, refuses no request that needs neither."""
 
     def away(*_: object) -> tuple[int, int]:
         raise redis.ConnectionError("gone")
 
-    monkeypatch.setattr(rate_limit.RateLimiter, "_take", away)
-    with served(stores, quotas="*=requests:180") as client:
-        assert [client.get("/v1/datasets").status_code for _ in range(3)] == [200] * 3
-        details = exceeded(client.get("/v1/datasets"), "requests")
-        time.sleep(details["retry_after"])
-        assert client.get("/v1/datasets").status_code == 200
+    monkeypatch.setattr(request_limits.RateLimiter, "_take", away)
+    with served(stores, quotas="*=requests:6") as client:
+        assert [client.get("/v1/datasets").status_code for _ in range(7)] == [200] * 7
 
 
 def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
@@ -127,24 +119,9 @@ def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
     assert answers.count(429) == 100 - answers.count(200)
 
 
-def test_refusals_need_no_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refusals come from memory until the next request is allowed."""
-    refills: list[str] = []
-    take = rate_limit.RateLimiter._take
-
-    def counted(self: rate_limit.RateLimiter, tenant: str, most: int) -> tuple[int, int]:
-        refills.append(tenant)
-        return take(self, tenant, most)
-
-    monkeypatch.setattr(rate_limit.RateLimiter, "_take", counted)
-    with served(stores, quotas="*=requests:1") as client:
-        assert [client.get("/v1/info").status_code for _ in range(20)] == [200] + [429] * 19
-    assert refills == ["default"] * 2
-
-
 def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
     """A tenant at its quota does not affect another one."""
-    with served(stores, auth="required", quotas="*=jobs:1,bytes:4500,requests:20") as client:
+    with served(stores, auth="required", quotas="*=jobs:1,bytes:4500,requests:20 carol=requests:5") as client:
         for tenant in ("alice", "bob"):
             headers = bearer(stores, tenant)
             created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
@@ -156,22 +133,15 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
                 assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
             exceeded(answer, "requests")
-
-
-def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
-    """GLLE_QUOTAS has the quotas of single tenants; the others have the defaults."""
-    settings = {"auth": "required", "quotas": "*=jobs:1,requests:3 alice=requests:5 bob=jobs:0"}
-    with served(stores, **settings) as client:
-        for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():
-            headers = bearer(stores, tenant)
-            assert [client.get("/v1/info", headers=headers).status_code for _ in range(requests)] == [200] * requests
-            assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == requests
+        headers = bearer(stores, "carol")  # who has other quotas
+        assert [client.get("/v1/info", headers=headers).status_code for _ in range(5)] == [200] * 5
+        assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == 5
 
 
 def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     """Bytes, jobs, requests, records and posteriors of the key's tenant; those of another are not counted."""
     alice = resources_of("alice", stores)
-    quotas = "alice=bytes:90000,jobs:3,requests:600,posteriors:7,records:50"
+    quotas = "alice=bytes:90000,jobs:3,requests:600,posteriors:7,records:64KiB"
     with served(stores, auth="required", quotas=quotas) as client:
         headers = {**alice.headers}
         assert client.get("/v1/usage").status_code == 401
@@ -183,11 +153,12 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     used = {name: quota["used"] for name, quota in answer["quotas"].items()}
     assert answer["tenant"] == "alice"
     assert {name: quota["allowed"] for name, quota in answer["quotas"].items()} == {
-        "bytes": 90000, "jobs": 3, "requests": 600, "records": 50, "posteriors": 7,
+        "bytes": 90000, "jobs": 3, "requests": 600, "records": 2**16, "posteriors": 7,
         "idempotency_keys": 100_000,
     }  # fmt: skip
     assert used | {"requests": 0} == {
-        "bytes": stores.of("alice").datasets.usage()["stored_bytes"], "jobs": 1, "requests": 0, "records": 1,
+        "bytes": stores.of("alice").datasets.usage()["stored_bytes"], "jobs": 1, "requests": 0,
+        "records": stores.of("alice").jobs.counts()[1],
         "posteriors": 1, "idempotency_keys": 0,
     }  # fmt: skip
     assert used["bytes"] > 1000
@@ -196,6 +167,81 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert 0 < answer["quotas"]["requests"]["reset"] < 2
     assert answer["datasets"] == 1
     assert {name: (quota["used"], quota["allowed"]) for name, quota in other["quotas"].items()} == {
-        "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 10000), "posteriors": (0, 10000),
+        "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 2**26), "posteriors": (0, 10000),
         "idempotency_keys": (0, 100_000),
     }  # fmt: skip
+
+
+def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
+    """New jobs and new keys get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
+    register_worker(stores)
+    dataset = upload(client)
+    posted = {"dataset": dataset, "n_neighbors": 3}
+    keyed = {"Idempotency-Key": "known"}
+    job = client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"]
+    assert client.get("/readyz").json()["status"] == "ok"
+    with used(stores, 0.9):
+        for headers in ({}, {"Idempotency-Key": "new"}):
+            answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1}, headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
+            assert int(answer.headers["retry-after"]) > 0
+            assert "record=true" in answer.json()["remedy"]
+        assert not stores.client.keys("glle:idempotency:*new*")
+        assert client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"] == job
+        payload = client.get("/readyz").json()
+        assert payload["status"] == "degraded"
+        assert [check["state"] for check in payload["checks"] if check["name"] == "queue server"] == ["warning"]
+        assert client.get(f"/v1/jobs/{job}").status_code == 200
+        assert client.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+        assert client.delete(f"/v1/jobs/{job}?record=true").status_code == 200
+    with used(stores, 0.99):
+        check_problem(client.get("/readyz"), 503, "redis-full")
+    assert client.post("/v1/posteriors", json={**posted, "reg": 0.1}).status_code == 202
+
+
+def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job beyond the limit is refused with 503 and Retry-After; cancelling one makes room."""
+    monkeypatch.setattr("worker.jobs.store.MAX_JOBS", 2)
+    with served(stores) as client:
+        dataset = upload(client)
+
+        def fit(k: int) -> httpx.Response:
+            return client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": k})
+
+        first, second, refused = fit(2), fit(3), fit(4)
+        assert (first.status_code, second.status_code, refused.status_code) == (202, 202, 503)
+        assert refused.json()["type"] == "urn:glle:problem:too-many-jobs"
+        assert 1 <= int(refused.headers["retry-after"]) <= MAX_PAUSE
+        client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
+        assert fit(4).status_code == 202
+
+
+def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
+    """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
+    had = resources_of("default", stores)
+    with served(stores, auth="off", quotas="*=posteriors:1") as client:
+        fits = {"dataset": had.dataset}
+        refused = client.post("/v1/posteriors", json={**fits, "reg": 0.5})
+        assert (refused.status_code, refused.json()["details"]["quota"]) == (429, "posteriors")
+        assert "DELETE /v1/posteriors" in refused.json()["remedy"]
+        assert refused.headers["retry-after"]
+        assert client.post("/v1/posteriors", json=fits).status_code == 200
+        client.delete(f"/v1/posteriors/{had.posterior}").raise_for_status()
+        assert client.post("/v1/posteriors", json={**fits, "reg": 0.5}).status_code == 202
+
+
+def test_ended_records_are_bounded(stores: Stores) -> None:
+    """A tenant that creates and cancels without end keeps as many as its quota allows, the newest."""
+    with served(stores, quotas="*=records:5000") as client:
+        dataset, ids = upload(client), []
+        for number in range(1, 11):
+            job = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.01 * number}).json()["id"]
+            client.delete(f"/v1/jobs/{job}").raise_for_status()
+            ids.append(job)
+        left = [item["id"] for item in client.get("/v1/jobs").json()["items"]]
+        assert 1 < len(left) < 6
+        assert left == ids[: -len(left) - 1 : -1]
+        usage = client.get("/v1/usage").json()["quotas"]["records"]
+        assert usage["allowed"] == 5000
+        assert 0 < usage["used"] < 2 * 5000  # the last one has not been trimmed
+        assert client.get(f"/v1/jobs/{ids[0]}").status_code == 404

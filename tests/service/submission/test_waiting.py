@@ -1,22 +1,24 @@
-"""Requests that wait for a job: no notification is lost, and a limit per tenant."""
+"""Requests that wait for a job, deadlines and priorities."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from service.submission import waiting
 from service.submission.waiting import OF_TENANT, wait_for_outcome
-from tests.conftest import evict, until
-from tests.service.conftest import upload
+from tests.conftest import evict, in_turn, until
+from tests.service.conftest import check_problem, upload
+from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import served
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
+from worker.records.job import BATCH, INTERACTIVE, QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,25 +134,6 @@ def test_waits_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(run())
 
 
-def test_a_failed_read_fails_its_wait() -> None:
-    """The next wait reads again."""
-
-    class UnreachableJob(FakeJob):
-        async def look(self, _: object = None) -> tuple[bool, bool]:
-            if self.is_open:
-                raise ConnectionError
-            return await super().look()
-
-    async def run() -> None:
-        fake = UnreachableJob()
-        results = await asyncio.gather(*(wait(fake) for _ in range(5)), return_exceptions=True)
-        assert {type(error) for error in results} == {ConnectionError}
-        fake.is_open = False
-        assert not await wait(fake)
-
-    asyncio.run(run())
-
-
 def test_a_timeout_returns_the_current_job(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,11 +146,8 @@ def test_a_timeout_returns_the_current_job(
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
 
 
-def test_a_posterior_and_its_arrays_wait_for_their_fit(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_posterior_and_its_arrays_wait_for_their_fit(client: httpx.Client, stores: Stores) -> None:
     """Without `wait` they answer with the job; with it, once the fit has ended, also one of evicted arrays."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]
@@ -179,3 +159,83 @@ def test_a_posterior_and_its_arrays_wait_for_their_fit(
             assert waiting_request.result().status_code == 200
             evict(stores, "posterior:")
             assert client.get(f"{path}/arrays").status_code == 202
+
+
+def test_every_job_may_have_a_deadline(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The deadline is reported, and each job fails at its end: 504 with the remedy."""
+    dataset = stores.posteriors.fetch("post_1").dataset
+
+    def post(kind: str, query: str = "") -> httpx.Response:
+        path, body = CREATING[kind]
+        payload = body if path.startswith(POST_1) else {**body, "dataset": dataset}
+        return client.post(path + query, json=payload)
+
+    with ThreadPoolExecutor(len(CREATING)) as threads:
+        answers = list(threads.map(lambda kind: post(kind, "?deadline=0.3&wait=60"), CREATING))
+    jobs = {job["kind"]: job for job in client.get("/v1/jobs").json()["items"]}
+    assert jobs.keys() == CREATING.keys()
+    for kind, answer in zip(CREATING, answers, strict=True):
+        assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded"), kind
+        assert "deadline" in answer.json()["remedy"]
+        assert jobs[kind]["status"] == "failed"
+        assert jobs[kind]["deadline"] == answer.json()["details"]["deadline"]
+        assert client.get(jobs[kind]["links"]["self"] + "/result").status_code == 504
+    tasks = {task.partition("-")[0] for task in in_turn(stores)}  # of a deadline that passed while it was enqueued
+    assert not any(stores.jobs.fetch(job).is_open for job in tasks)
+    for kind, job in jobs.items():
+        again = post(kind)
+        assert (again.status_code, again.json()["deadline"]) == (202, None)
+        assert again.json()["id"] != job["id"]
+
+
+def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: str) -> None:
+    """A job of two requests has the later deadline, or none."""
+    path = posterior + "/draws"
+    first = client.post(path + "?deadline=1000", json={"count": 8}).json()
+    later = client.post(path + "?deadline=2000", json={"count": 8}).json()
+    sooner = client.post(path + "?deadline=10", json={"count": 8}).json()
+    assert first["id"] == later["id"] == sooner["id"]
+    assert first["deadline"] < later["deadline"] == sooner["deadline"]
+    assert client.post(path, json={"count": 8}).json()["deadline"] is None
+
+
+@pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e99", "soon"])
+def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str, deadline: str) -> None:
+    """A deadline is a positive number of seconds, at most a year."""
+    check_problem(
+        client.post(posterior + "/draws", params={"deadline": deadline}, json={"count": 8}), 422, "invalid-request"
+    )
+
+
+def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Single draws and small interactive requests precede batches."""
+    batch = client.post(posterior + "/draws", json={"count": 8}).json()
+    single = client.get(posterior + "/draws/5?wait=0").json()
+    few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
+    small = client.post("/v1/posteriors", json={"dataset": batch["dataset"] or upload(client)}).json()
+    calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
+    summary = client.get(posterior + "/summary?wait=0&scale=1").json()
+    auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
+    jobs = (single, few, small, summary, batch, calibrated, auto)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
+    queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
+    assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 3] == sorted(queues, key=QUEUES.index)
+
+
+def test_priority_does_not_change_the_draws(client: httpx.Client, posterior: str) -> None:
+    """An interactive request for the same draws shares the job of the batch."""
+    first = client.post(posterior + "/draws", json={"count": 8}).json()
+    second = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
+    assert (second["id"], second["priority"]) == (first["id"], "interactive")
+
+
+@pytest.mark.parametrize("body", [{"count": 800}, {"count": 8, "scale": "auto"}])
+def test_a_long_job_is_not_interactive(
+    client: httpx.Client, stores: Stores, posterior: str, body: dict[str, Any]
+) -> None:
+    """Draws that would delay other jobs cannot be interactive."""
+    record = stores.posteriors.fetch("post_1")
+    stores.client.delete("glle:posterior:post_1")
+    stores.posteriors.record(replace(record, draw_cost={**record.draw_cost, "each_seconds": 0.004}))
+    check_problem(client.post(posterior + "/draws", json={**body, "priority": "interactive"}), 422, "not-interactive")
+    assert in_turn(stores) == []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(points=5000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))
+KINDS = list("ababab")
 CSV, JSON, NPY, NPZ = "text/csv", "application/json", "application/x-npy", "application/zip"
 ARROW, FEATHER = "application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"
 PARQUET = "application/vnd.apache.parquet"
@@ -93,3 +94,6 @@ def packed(table: Any, **options: Any) -> bytes:
 def frame(**more: Any) -> Any:
     """Return a table of the three features of `X` and additional columns."""
     return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
+
+
+BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (packed, PARQUET)])

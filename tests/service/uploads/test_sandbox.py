@@ -1,7 +1,8 @@
-"""Bodies parsed by processes with limits, one process for each body."""
+"""Bodies parsed by processes with limits, one process for each body, in turns of the tenants."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -23,8 +24,8 @@ from qa.inputs.hostile.bodies.bombs import arrow_schema_bomb, npz_labels_bomb, p
 from service.uploads.limits import Limits
 from service.uploads.reading import Upload
 from service.uploads.sandbox import forkserver
+from service.uploads.sandbox.forkserver import table_of
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
-from service.uploads.sandbox.transfer import table_of
 from tests.conftest import until
 from tests.service.uploads.bodies import ARROW, CSV, JSON, NPY, NPZ, PARQUET, X, frame, npy, npz, packed, stream
 from tests.service.uploads.readers import descendants, kill_reader
@@ -192,14 +193,12 @@ def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
     readers.close()
 
 
-def test_a_body_that_takes_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two million rows of text in a tenth of a second."""
     monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
-    hasty = ReaderProcesses(settings(tmp_path))
-    problem = refused(hasty, CSV, b"1\n" * 2_000_000)
+    problem = refused(processes, CSV, b"1\n" * 2_000_000)
     assert (problem.code, problem.status) == ("reader-timeout", 422)
     assert "fewer rows" in problem.remedy
-    hasty.close()
 
 
 @pytest.mark.parametrize(
@@ -344,25 +343,23 @@ def test_a_failed_start_of_the_fork_server_is_503(tmp_path: Path, monkeypatch: p
 def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
     processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment has no setting, the descriptors are the fork server's, and there is one thread."""
+    """After `close` no process remains, and a body starts one: without settings, with its own descriptors, one thread.
+
+    It does not load pandas: pyarrow would import it, which takes half a second and 30 MB in each fork server.
+    """
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://:secret@127.0.0.1")
+    former = Path(f"/proc/{pid(processes)}")
     processes.close()
-    server = Path(f"/proc/{pid(processes)}")
+    assert not former.exists()
     read(processes, *BODIES["parquet"])
+    server = Path(f"/proc/{pid(processes)}")
     assert "GLLE_" not in (server / "environ").read_text()
     assert len(list((server / "task").iterdir())) == 1
     targets = [path.readlink().name for path in (server / "fd").iterdir()]
     assert sum(name.startswith("socket:") for name in targets) == 1  # its input
     assert len(targets) == 3  # and nowhere to write, and what the API logs to
-
-
-def test_readers_do_not_load_pandas(processes: ReaderProcesses) -> None:
-    """Pyarrow would import it, which takes half a second and 30 MB in each fork server."""
-    pytest.importorskip("pandas")
-    read(processes, *BODIES["parquet"])
-    loaded = Path(f"/proc/{pid(processes)}/maps").read_text()
-    assert "/pyarrow/" in loaded
-    assert "/pandas/" not in loaded
+    loaded = (server / "maps").read_text()
+    assert ("/pyarrow/" in loaded, "/pandas/" in loaded) == (True, False)
 
 
 def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
@@ -382,17 +379,6 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     until(lambda: not is_running(server))
 
 
-def test_close_ends_the_fork_server(tmp_path: Path) -> None:
-    """No process remains, and a later body starts a new one."""
-    readers = ReaderProcesses(settings(tmp_path))
-    read(readers, *BODIES["npz"])
-    server = Path(f"/proc/{pid(readers)}")
-    readers.close()
-    assert not server.exists()
-    read(readers, *BODIES["npz"])
-    readers.close()
-
-
 def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more API processes or less memory each has fewer readers, then smaller ones."""
     for memory, apis, budget in (
@@ -406,8 +392,7 @@ def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many bodies as readers are parsed at once; a body that waits too long gets 503."""
-    monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
+    """As many bodies as readers are parsed at once; one that waits long gets 503, one that gives up frees its place."""
     readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(2, 2**27))
     full = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))
     at_once: list[int] = [0]
@@ -426,11 +411,48 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
                 group.start_soon(take_turn)
         assert (len(most), max(most)) == (6, 2)
         async with full.slot("a"):
+            for tenant in ("a", "b"):
+                with anyio.move_on_after(0.01):  # the client disconnects
+                    async with full.slot(tenant):
+                        pass
+            monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
             with pytest.raises(ProblemError) as caught:
                 async with full.slot("a"):
                     pass
             assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
-        async with full.slot("a"):
-            pass
+        for tenant in ("a", "b"):
+            async with full.slot(tenant):
+                pass
 
     anyio.run(all_of_them)
+
+
+async def order_of(readers: ReaderProcesses, requests: list[str]) -> list[str]:
+    """Return the order in which requests of tenants, such as `a1`, get a slot if they arrive in one moment."""
+    served = list[str]()
+
+    async def take_turn(request: str) -> None:
+        async with readers.slot(request[0]):
+            served.append(request)
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*map(take_turn, requests))
+    return served
+
+
+@pytest.mark.parametrize(
+    ("slots", "requests", "served"),
+    [
+        (1, "a1 a2 a3 a4 b1", "a1 b1 a2 a3 a4"),
+        (2, "a1 a2 a3 a4 a5 b1 b2", "a1 a2 b1 b2 a3 a4 a5"),
+        (1, "a1 a2 a3 b1 b2 b3", "a1 b1 a2 b2 a3 b3"),
+        (1, "a1 a2 a3 b1 c1", "a1 b1 c1 a2 a3"),
+        (3, "a1 b1 c1 a2", "a1 b1 c1 a2"),
+    ],
+)
+def test_a_tenant_does_not_wait_behind_the_queue_of_another(
+    tmp_path: Path, slots: int, requests: str, served: str
+) -> None:
+    """A tenant has at most as many requests in the queue as there are readers; within a tenant the order stays."""
+    readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(slots, 2**27))
+    assert asyncio.run(order_of(readers, requests.split())) == served.split()

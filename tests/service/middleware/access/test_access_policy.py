@@ -1,18 +1,21 @@
-"""Access policy: authentication of requests and the scope of each key."""
+"""Access policy: authentication of requests, the scope of each key, and proxies."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+import socket
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 import redis
 
+from openapi import client_types
 from service.cli import main
-from service.middleware.access_policy import METRICS, OPEN_PATHS, AccessPolicy, is_loopback
-from service.schemas.problems import MEDIA_TYPE
+from service.middleware.access_policy import OPEN_PATHS, AccessPolicy, Proxies
+from tests.service.conftest import check_problem, register_worker
 from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
+from worker.observability.live_workers import withdraw
 from worker.storage import api_keys
 from worker.storage.records import RecordStore
 
@@ -21,29 +24,11 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.storage.api_keys import Scope
     from worker.stores import Stores
 
-CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
+ALL = "0.0.0.0"  # noqa: S104 # nothing is bound
+CONTRACT = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
-
-
-def filled(path: str) -> str:
-    """Return a path with its parameters filled in."""
-    return path.replace("{id}", "x").replace("{index}", "0")
-
-
-def test_every_route_except_open_ones_needs_a_key(guarded: httpx.Client) -> None:
-    """401 with WWW-Authenticate and problem+json, for every method and unknown routes."""
-    operations = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS]
-    assert len(operations) > 20
-    unknown = [("get", "/nowhere"), ("put", "/v1/datasets"), ("get", "/docs/"), ("head", "/v1/info")]
-    for method, path in [*operations, *unknown]:
-        answer = guarded.request(method, filled(path))
-        assert answer.status_code == 401, (method, path)
-        assert answer.headers["www-authenticate"] == 'Bearer realm="glle"'
-        assert answer.headers["content-type"] == MEDIA_TYPE
-        assert method == "head" or answer.json()["type"] == "urn:glle:problem:key-required"
 
 
 def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
@@ -64,45 +49,16 @@ def test_an_invalid_key_differs_from_a_missing_one(guarded: httpx.Client, stores
     assert guarded.get("/v1/info", headers={"Authorization": good.replace("Bearer", "bearer")}).status_code == 200
 
 
-@pytest.mark.parametrize("scope", api_keys.SCOPES)
-def test_scopes_limit_methods(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
-    """Read allows GET, write all other methods; a missing scope is 403."""
-    headers = bearer(stores, "alice", scope)
-    for method, path in OPERATIONS:
-        if path in OPEN_PATHS | {METRICS}:
-            continue
-        answer = guarded.request(method, filled(path), headers=headers)
-        if method != "get" and scope == "read":
-            assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:scope-missing")
-            assert answer.json()["details"] == {"needed": "write", "scopes": ["read"]}
-            assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
-            assert "--scope write" in answer.json()["remedy"]
-        else:
-            assert answer.status_code not in {401, 403}, (method, path)
-
-
 def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> None:
     """They cover all tenants; until a key exists, a client of this machine may read them."""
     assert client.get("/metrics").status_code == 200
-    for settings in ({"published": "192.0.2.1"}, {"auth": "required"}, {}):
-        with served(stores, **settings) as keyed:
+    for published in ("192.0.2.1", ""):
+        with served(stores, published=published) as keyed:
             write = bearer(stores, "alice", "write")
             assert keyed.get("/metrics").status_code == 401
             refused = keyed.get("/metrics", headers=write)
             assert (refused.status_code, refused.json()["details"]["needed"]) == (403, "admin")
             assert keyed.get("/metrics", headers=bearer(stores, "alice", "admin")).status_code == 200
-
-
-def test_a_revoked_key_is_refused_by_a_running_api(
-    guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The API and the command are two processes with one server."""
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
-    headers = bearer(stores, "alice")
-    assert guarded.get("/v1/info", headers=headers).status_code == 200
-    (key,) = stores.keys.all()
-    stores.keys.revoke(key.id)
-    assert guarded.get("/v1/info", headers=headers).status_code == 401
 
 
 def test_on_loopback_the_first_key_enables_authentication(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,35 +73,22 @@ def test_on_loopback_the_first_key_enables_authentication(stores: Stores, monkey
         assert client.get(f"/v1/datasets/{id_}").status_code == 401
 
 
-@pytest.mark.parametrize(
-    "name", ["evil.example", "192.0.2.1:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x@y"]
-)
-def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, stores: Stores, name: str) -> None:
-    """Neither DNS rebinding nor a proxy gains access; with a key any name works."""
-    answer = client.get("/v1/datasets", headers={"Host": name})
-    assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
-    assert answer.json()["details"] == {"host": name}
-    assert client.get("/livez", headers={"Host": name}).status_code == 200
-    with served(stores, auth="off") as open_to_all:
-        assert open_to_all.get("/v1/datasets", headers={"Host": name}).status_code == 200
+def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, stores: Stores) -> None:
+    """In any spelling. Neither DNS rebinding nor a proxy gains access; with a key any name works."""
+    own = "127.0.0.1, 127.0.0.1:8000, localhost:80, LOCALHOST, localhost., glle.localhost, [::1], [::1]:8000"
+    for name in own.split(", "):
+        assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200, name
+    foreign = "evil.example, 192.0.2.1:8000, localhost.evil.example, 127.0.0.1.evil.example, x@y"
+    with served(stores, auth="off") as off:
+        for name in foreign.split(", "):
+            answer = client.get("/v1/datasets", headers={"Host": name})
+            assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
+            assert answer.json()["details"] == {"host": name}
+            assert client.get("/livez", headers={"Host": name}).status_code == 200
+            assert off.get("/v1/datasets", headers={"Host": name}).status_code == 200
     with served(stores, auth="required") as guarded:
-        assert guarded.get("/v1/datasets", headers={"Host": name, **bearer(stores, "alice")}).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "LOCALHOST", "localhost.", "glle.localhost", "[::1]", "[::1]:8000"],
-)
-def test_loopback_names_in_all_spellings(client: httpx.Client, name: str) -> None:
-    """With or without a port, for IPv4 and IPv6, and for subdomains of localhost."""
-    assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200
-
-
-def test_off_ignores_keys(stores: Stores) -> None:
-    """GLLE_AUTH=off ignores keys, which is why it needs loopback."""
-    headers = bearer(stores, "alice")
-    with served(stores, auth="off") as client:
-        assert client.get("/v1/datasets").status_code == client.get("/v1/datasets", headers=headers).status_code == 200
+        key = bearer(stores, "alice")
+        assert guarded.get("/v1/datasets", headers={"Host": "evil.example", **key}).status_code == 200
 
 
 def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,25 +110,19 @@ def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: py
             assert "checks" in answer.json()["details"]
         assert client.get("/v1/usage", headers=headers).status_code == 200
         stores.client.set(f"glle:key:{stores.keys.all()[0].id}", "{")
-        answer = client.get("/v1/info", headers=headers)
-        assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:record-unreadable")
+        check_problem(client.get("/v1/info", headers=headers), 500, "record-unreadable")
 
 
 @pytest.mark.parametrize(
     ("auth", "host", "published", "is_open"),
     [
-        ("auto", "127.0.0.1", "", True),
-        ("auto", "localhost", "", True),
-        ("auto", "::1", "", True),
-        ("auto", "0.0.0.0", "", False),  # noqa: S104 # what is not bound here is refused
-        ("auto", "::", "", False),
-        ("auto", "10.0.0.7", "", False),
-        ("auto", "glle.example", "", False),
-        ("auto", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # in a container that is published on loopback
-        ("auto", "127.0.0.1", "0.0.0.0", False),  # noqa: S104 # behind an engine that publishes it
+        *[("auto", host, "", True) for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1")],
+        *[("auto", host, "", False) for host in (ALL, "::", "10.0.0.7", "glle.example")],  # not bound
+        ("auto", ALL, "127.0.0.1", True),  # in a container that is published on loopback
+        ("auto", "127.0.0.1", ALL, False),  # behind an engine that publishes it
         ("required", "127.0.0.1", "", False),
         ("off", "127.0.0.1", "", True),
-        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # off needs no key
+        ("off", ALL, "127.0.0.1", True),  # off needs no key
     ],
 )
 def test_the_address_decides_whether_a_key_is_needed(
@@ -195,7 +132,7 @@ def test_the_address_decides_whether_a_key_is_needed(
     assert AccessPolicy(Settings(auth=auth, host=host, published=published)).is_open == is_open
 
 
-@pytest.mark.parametrize(("host", "published"), [("0.0.0.0", ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])  # noqa: S104 # nothing is bound
+@pytest.mark.parametrize(("host", "published"), [(ALL, ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])
 def test_an_open_service_on_a_public_address_does_not_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, host: str, published: str
 ) -> None:
@@ -209,12 +146,6 @@ def test_an_open_service_on_a_public_address_does_not_start(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_addresses_in_all_spellings(host: str) -> None:
-    """Every 127 address, ::1, and the name."""
-    assert is_loopback(host)
-
-
 def test_the_contract_documents_each_refusal() -> None:
     """Guarded operations document the bearer scheme, 401, 403 and 429; open ones need nothing."""
     assert CONTRACT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
@@ -226,3 +157,132 @@ def test_the_contract_documents_each_refusal() -> None:
             keyed: dict[str, list[str]] = {"bearer": []}
             assert operation["security"] == [keyed]
             assert {"401", "403", "429"} <= set(operation["responses"])
+
+
+def test_off_ignores_keys_and_accepts_proxies(stores: Stores) -> None:
+    """GLLE_AUTH=off ignores keys, which is why it needs loopback."""
+    with served(stores, auth="off") as client:
+        for headers in ({}, bearer(stores, "alice"), {"X-Forwarded-For": "203.0.113.9"}):
+            assert client.get("/v1/datasets", headers=headers).status_code == 200
+
+
+PATHS = ("/v1/datasets", "/v1/info", "/metrics")
+
+
+def raw(client: httpx.Client, request: bytes) -> bytes:
+    """Send bytes and return the whole response."""
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30) as sock:
+        sock.sendall(request)
+        response = b""
+        while piece := sock.recv(2**16):
+            response += piece
+    return response
+
+
+# Any header of a proxy is a trace: nginx, Apache httpd, Caddy, Traefik, and what follows RFC 7239, send some of these
+# to their upstream on http://127.0.0.1:8000.
+TRACES = {
+    "X-Real-IP": "203.0.113.9",
+    "X-Forwarded-For": "203.0.113.9",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "glle.example",
+    "X-Forwarded-Server": "glle.example",
+    "X-Forwarded-Port": "443",
+    "Via": "1.1 glle.example",
+    "Forwarded": "for=203.0.113.9;proto=https",
+}
+
+
+def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Stores) -> None:
+    """Even if the proxy passes a loopback name on; a public name is refused; a client of the machine needs no key."""
+    for path in PATHS:
+        assert client.get(path).status_code == 200
+    for name, value in TRACES.items():
+        headers = {"Host": "127.0.0.1:8000", name: value}
+        for path in PATHS:
+            answer = client.get(path, headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (401, "urn:glle:problem:key-required")
+            assert "proxy" in answer.json()["detail"]
+            assert answer.headers["www-authenticate"] == 'Bearer realm="glle"'
+            check_problem(client.get(path, headers={**headers, "Host": "glle.example"}), 403, "foreign-host")
+        assert client.get("/livez", headers=headers).status_code == 200
+    with served(stores) as keyed:
+        admin = bearer(stores, "alice", "admin")
+        assert all(keyed.get(path, headers=TRACES | admin).status_code == 200 for path in PATHS)
+
+
+def test_nginx_without_a_header_is_known_by_its_version_of_http(client: httpx.Client) -> None:
+    """HTTP/1.0 is a trace: nginx before 1.29.7 uses it by default."""
+    for path in PATHS:
+        head = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1:8000\r\nConnection: close\r\nUser-Agent: Mozilla/5.0\r\n\r\n"
+        response = raw(client, head.encode())
+        assert b" 401 " in response.partition(b"\r\n")[0]
+        assert b"HTTP/1.0" in response.partition(b"\r\n\r\n")[2]
+
+
+def test_readiness_without_a_key_is_the_status_alone(client: httpx.Client, stores: Stores) -> None:
+    """Memory, workers and paths need a key or a client of this machine."""
+    register_worker(stores)
+    assert set(client.get("/readyz").json()) == {"status", "workers", "queue_length", "checks"}
+    assert client.get("/readyz", headers=TRACES).json() == {"status": "ok"}
+    with served(stores, auth="required") as keyed:
+        assert keyed.get("/readyz").json() == {"status": "ok"}
+        assert keyed.get("/readyz", headers={"Authorization": "Bearer glle_x_y"}).json() == {"status": "ok"}
+        read = bearer(stores, "alice", "read")
+        assert keyed.get("/readyz", headers=read).json()["workers"] == 1
+        withdraw(stores.client, "one")
+        refused = keyed.get("/readyz")
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:not-ready")
+        assert refused.json()["details"] == {}
+        assert keyed.get("/readyz", headers=read).json()["type"] == "urn:glle:problem:no-workers"
+
+
+def scope(peer: str, *forwarded: str) -> dict[str, Any]:
+    """Return a request of a peer with these X-Forwarded-For headers."""
+    headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in forwarded)]
+    return {"type": "http", "method": "GET", "path": "/v1/info", "client": (peer, 1), "headers": headers}
+
+
+@pytest.mark.parametrize(
+    ("peer", "result", "client"),
+    [
+        ("10.0.0.1", ["192.0.2.1"], "192.0.2.1"),
+        ("10.0.0.1", ["127.0.0.1, 192.0.2.1"], "192.0.2.1"),  # the first is the client's own word
+        ("10.0.0.1", ["127.0.0.1", "192.0.2.1, 10.2.3.4"], "192.0.2.1"),
+        ("10.0.0.1", ["192.0.2.1:4711"], "192.0.2.1"),
+        ("10.0.0.1", ["[2001:db8::1]:4711"], "2001:db8::1"),
+        ("10.0.0.1", ["2001:db8::1"], "2001:db8::1"),
+        ("10.0.0.1", ["10.0.0.2"], None),
+        ("10.0.0.1", ["unknown"], None),
+        ("10.0.0.1", ["127.0.0.1, _hidden"], None),
+        ("10.0.0.1", [], None),
+        ("192.0.2.7", ["127.0.0.1"], "192.0.2.7"),
+        ("::1", ["127.0.0.1"], "::1"),
+        ("", ["127.0.0.1"], ""),
+    ],
+)
+def test_a_trusted_proxy_names_the_client(peer: str, result: list[str], client: str | None) -> None:
+    """The last address that is no trusted proxy; other claims are ignored."""
+    assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *result)) == client
+
+
+def test_a_trusted_loopback_proxy_requires_a_key(stores: Stores) -> None:
+    """The setting covers a proxy without traces."""
+    with served(stores, trusted_proxies="127.0.0.1") as client:
+        check_problem(client.get("/v1/info"), 401, "key-required")
+        assert client.get("/v1/info", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == 401
+
+
+def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
+    """A client beyond a trusted proxy needs a key; its own claims are ignored."""
+    door = AccessPolicy(Settings(trusted_proxies="172.17.0.2"))
+    assert door.is_authenticated(scope("172.17.0.2", "127.0.0.1"))
+    assert not door.is_authenticated(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
+    assert not door.is_authenticated(scope("172.17.0.3", "127.0.0.1"))
+
+
+@pytest.mark.parametrize("networks", ["proxy.example", "10.0.0.1/99", "10.0.0.1 10.0.0.2"])
+def test_a_proxy_is_named_by_its_address(networks: str) -> None:
+    """A name could resolve to another address."""
+    with pytest.raises(SettingsError, match="GLLE_TRUSTED_PROXIES"):
+        AccessPolicy(Settings(trusted_proxies=networks))

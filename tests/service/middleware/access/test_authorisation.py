@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from fastapi.routing import APIRoute
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.app import ROUTERS
+from service.middleware import requests
+from service.middleware.requests import NOT_FOUND_STEP_SECONDS, pad_not_found
+from service.schemas.problems import MEDIA_TYPE
 from tests.docs.authorisation import OPERATIONS, PAGE, at_once, outcome, page
 from tests.service.tenants import BODIES, bearer, resources_of
 from worker.storage.api_keys import SCOPES
@@ -22,18 +29,20 @@ BAD = {"Authorization": "Bearer glle_0_1"}
 def seen(answer: httpx.Response, expected: str) -> str:
     """Return the outcome of a response in the words of the rule."""
     if answer.status_code in {401, 403}:
+        check_refusal(answer)
         return str(answer.status_code)
-    if answer.status_code == 404 and expected == "404":
+    if answer.status_code == 404 and answer.request.method != "DELETE":  # the second deletion of an owner is a 404
         return "404" if answer.json()["type"].endswith("-not-found") else answer.json()["type"]
     return expected if expected in {"open", "yes"} else str(answer.status_code)
 
 
 def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> None:
-    """Without a key, with a bad one, and with each scope, for the owner and another tenant."""
+    """Without a key, with a bad one, and with each scope, for the owner, and another tenant before and after it."""
     alice = resources_of("alice", stores)
     keys = {tenant: {scope: bearer(stores, tenant, scope) for scope in SCOPES} for tenant in ("bob", "alice")}
     callers: list[tuple[str | None, bool, dict[str, str]]] = [(None, True, {}), (None, True, BAD)]
     callers += [(scope, tenant == "alice", keys[tenant][scope]) for tenant in keys for scope in SCOPES]
+    callers.append(("write", False, keys["bob"]["write"]))
     wrong = []
     for method, path in OPERATIONS:
         more: dict[str, Any] = {"json": BODIES[path]} if method in {"POST", "PATCH"} and path in BODIES else {}
@@ -44,6 +53,9 @@ def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> No
             if seen(answer, expected) != expected:
                 wrong.append((method, path, scope, own, expected, answer.status_code))
     assert wrong == []
+    for method, path in (("GET", "/nowhere"), ("PUT", "/v1/datasets"), ("GET", "/docs/")):
+        check_refusal(guarded.request(method, path))
+    assert guarded.head("/v1/info").status_code == 401
 
 
 def test_no_route_is_outside_of_the_contract() -> None:
@@ -63,3 +75,72 @@ def test_no_route_is_outside_of_the_contract() -> None:
 def test_the_page_is_what_the_rule_says() -> None:
     """`python -m tests.docs.authorisation` writes the page."""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+CHALLENGES = {
+    "key-required": 'Bearer realm="glle"',
+    "invalid-key": 'Bearer realm="glle", error="invalid_token"',
+    "scope-missing": 'Bearer realm="glle", error="insufficient_scope"',
+}
+
+
+def check_refusal(answer: httpx.Response) -> None:
+    """Check that a 401 or 403 is a problem with its challenge; that of a scope names the remedy."""
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    problem = answer.json()
+    code = problem["type"].rpartition(":")[2]
+    assert answer.status_code == (403 if code == "scope-missing" else 401)
+    assert answer.headers["www-authenticate"].startswith(CHALLENGES[code])
+    if code == "scope-missing":
+        assert problem["details"]["needed"] not in problem["details"]["scopes"]
+        assert f"--scope {problem['details']['needed']}" in problem["remedy"]
+
+
+def sent_after(seconds: float, status: int) -> float:
+    """Return when a response is sent after this much work, by a clock that only work and sleep advance."""
+    now, sent = [0.0], []
+
+    async def send(message: Any) -> None:
+        del message
+        sent.append(now[0])
+
+    async def sleep(more: float) -> None:
+        assert more >= 0
+        now[0] += more
+
+    async def run() -> None:
+        padded = pad_not_found(send, lambda: now[0], sleep)
+        now[0] += seconds
+        await padded({"type": "http.response.start", "status": status, "headers": []})
+
+    asyncio.run(run())
+    return sent[0]
+
+
+@given(st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS))
+def test_a_404_is_sent_at_the_next_step_for_any_work(work: float) -> None:
+    """The time of a 404 does not reveal the owner of an id; other responses are sent at once."""
+    assert sent_after(work, 404) == pytest.approx(NOT_FOUND_STEP_SECONDS)
+    assert sent_after(work, 200) == work
+
+
+def test_every_404_to_a_key_is_held_back(
+    guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown ids and those of another tenant, of every kind of resource."""
+    other, mine = resources_of("bob", stores), bearer(stores, "alice")
+    held: list[str] = []
+
+    def counted(send: Any) -> Any:
+        async def send_counted(message: Any) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                held.append("404")
+            await send(message)
+
+        return pad_not_found(send_counted)
+
+    monkeypatch.setattr(requests, "pad_not_found", counted)
+    paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
+    for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
+        assert guarded.get(path, headers=mine).status_code == 404
+    assert len(held) == 6

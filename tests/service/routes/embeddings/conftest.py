@@ -9,24 +9,16 @@ import pytest
 
 from glle_engine import manifolds
 from glle_engine.methods import METHODS, Cost
-from worker.execution import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
 
-    from worker.stores import Stores
 
 N = 80
 SHEET = manifolds.make("s_curve", N, seed=2)
 PCA = METHODS["pca"]
-
-
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import glle_engine
 from glle_engine.methods import method as method_of
+from tests.service.conftest import check_problem, store_posterior
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
-from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
 
 if TYPE_CHECKING:
     import httpx
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 MAPS: dict[str, dict[str, tuple[int, ...]]] = {
     **{key: {"mean": (3,), "components": (2, 3)} for key in ("pca", "ppca", "npe")},
     "kernel-pca": {"kernel_means": (N,)},
+    **{key: {} for key in ("lle", "isomap")},  # as t-sne and umap, which are slow
 }
 
 
@@ -36,11 +39,8 @@ def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, 
     assert {name: array.shape for name, array in arrays.items()} == {"embedding": (N, 2), **MAPS[method]}
     Y = arrays["embedding"]
     job = client.post(f"{link}/transform", json={"dataset": sheet})
-    assert (job.json()["kind"], job.json()["dataset"], job.json()["request"]["embedding"]) == (
-        "placement",
-        sheet,
-        body["id"],
-    )
+    payload = job.json()
+    assert (payload["kind"], payload["dataset"], payload["request"]["embedding"]) == ("placement", sheet, body["id"])
     assert job.json()["links"]["embedding"] == link
     result = result_of(stores, job)
     placed = npz(client.get(result, headers=NPZ))["embedding"]
@@ -76,29 +76,19 @@ def test_the_arrays_of_an_embedding(client: httpx.Client, stores: Stores, sheet:
     check_problem(client.get("/v1/embeddings/emb_0/arrays"), 404, "embedding-not-found")
 
 
-def test_the_map_is_computed_again_with_an_evicted_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A transform computes an evicted embedding again."""
-    answer = embed(client, sheet, "npe", scores=[])
-    result_of(stores, answer)
-    link = answer.json()["links"]["embedding"]
-    path = f"{link}/transform"
-    before = npz(client.get(result_of(stores, client.post(path, json={"dataset": sheet})), headers=NPZ))["embedding"]
-    stores.cache.client.flushall()
-    new = client.post(path, json={"data": SHEET.X[:5].tolist()})
-    assert npz(client.get(result_of(stores, new), headers=NPZ))["embedding"] == pytest.approx(before[:5], abs=1e-9)
-
-
 def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A method without a map names those with one; other widths and unknown ids are refused; no job is created."""
-    answers = {name: embed(client, sheet, name, scores=[]) for name in ("pca", "lle")}
+    answers = {name: embed(client, sheet, name, scores=[]) for name in ("pca", "laplacian-eigenmaps")}
     links = {name: answer.json()["links"]["embedding"] for name, answer in answers.items()}
     for answer in answers.values():
         result_of(stores, answer)
     before = client.get("/v1/jobs").json()["items"]
-    problem = check_problem(client.post(f"{links['lle']}/transform", json={"dataset": sheet}), 422, "invalid-parameter")
-    assert "pca, ppca, kernel-pca or npe" in problem["remedy"]
-    assert "transform" not in client.get(links["lle"]).json()["links"]
-    assert client.get(links["lle"]).json()["map"] is None
+    problem = check_problem(
+        client.post(f"{links['laplacian-eigenmaps']}/transform", json={"dataset": sheet}), 422, "invalid-parameter"
+    )
+    assert "pca, ppca, kernel-pca, npe, lle, isomap, t-sne or umap" in problem["remedy"]
+    assert "transform" not in client.get(links["laplacian-eigenmaps"]).json()["links"]
+    assert client.get(links["laplacian-eigenmaps"]).json()["map"] is None
     path = f"{links['pca']}/transform"
     assert "3 columns" in check_problem(client.post(path, json={"data": [[1, 2]]}), 422, "invalid-shape")["remedy"]
     check_problem(client.post(path, json={}), 422, "invalid-request")
@@ -106,3 +96,22 @@ def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) ->
     check_problem(client.post(path, json={"dataset": "ds_none"}), 404, "dataset-not-found")
     check_problem(client.post("/v1/embeddings/emb_0/transform", json={"dataset": sheet}), 404, "embedding-not-found")
     assert client.get("/v1/jobs").json()["items"] == before
+
+
+@pytest.mark.parametrize("kind", ["embedding", "posterior"])
+def test_named_columns_of_new_points_have_any_order(client: httpx.Client, stores: Stores, kind: str) -> None:
+    """They are placed by their names; other names are refused with those that are missing and unknown."""
+    named, mixed, other = (
+        client.post("/v1/datasets", json={"data": SHEET.X[:, order].tolist(), "names": [*names]}).json()["id"]
+        for order, names in (([0, 1, 2], "xyz"), ([2, 0, 1], "zxy"), ([0, 1, 2], "xyw"))
+    )
+    path = f"/v1/posteriors/{store_posterior(stores, named, glle_engine.fit(SHEET.X), 1)}"
+    if kind == "embedding":
+        result_of(stores, answer := embed(client, named, scores=[]))
+        path = answer.json()["links"]["embedding"]
+    placed = client.post(f"{path}/transform", json={"dataset": mixed})
+    arrays = npz(client.get(f"{path}/arrays", headers=NPZ))
+    found = npz(client.get(result_of(stores, placed), headers=NPZ))
+    np.testing.assert_allclose(found["embedding"], arrays["embedding"], atol=1e-8 * np.abs(arrays["embedding"]).max())
+    problem = check_problem(client.post(f"{path}/transform", json={"dataset": other}), 422, "invalid-shape")
+    assert problem["details"] == {"missing": ["z"], "unknown": ["w"]}

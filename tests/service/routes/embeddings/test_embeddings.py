@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from glle import Client
 from glle_engine.base.errors import MissingLibraryError
 from glle_engine.linalg.procrustes import disparity
-from glle_engine.methods import METHODS
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
-from tests.service.conftest import upload
+from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, costing, embed
-from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
 from worker.execution import context, tasks
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
 def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A repeat is 200 with the same job; explicit defaults are the same request; other values have another id."""
     first = embed(client, sheet, scores=[])
+    waiting = client.get(first.json()["links"]["embedding"] + "?wait=0")
+    assert (waiting.status_code, waiting.json()["id"]) == (202, first.json()["id"])
     result_of(stores, first)
     again = embed(client, sheet, scores=[], parameters={"n_components": 2})
     assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
@@ -122,39 +124,29 @@ def test_evicted_embedding_is_recomputed(client: httpx.Client, stores: Stores, s
     again = client.get(path, headers=NPY)
     result_of(stores, again)
     assert client.get(path, headers=NPY).content == before
-    check_problem(client.get("/v1/embeddings/emb_0"), 404, "embedding-not-found")
+    found = client.get("/v1/embeddings/job_0")
+    assert "job_0 is a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
 
 
-def test_embedding_is_deleted_with_its_data_set(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """After a deletion of the data it is 404, and is not recomputed."""
-    answer = embed(client, sheet, scores=[])
-    result_of(stores, answer)
-    assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
-    check_problem(client.get(answer.json()["links"]["embedding"]), 404, "embedding-not-found")
-
-
-def test_jobs_of_removed_methods_are_listed(
-    client: httpx.Client,
-    stores: Stores,
-    sheet: str,
-    replace_method: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
+    client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list of jobs does not depend on the registered methods."""
-    replace_method("former")
-    job = embed(client, sheet, "former", scores=[]).json()
-    monkeypatch.delitem(METHODS, "former")
-    assert client.get("/v1/jobs").json()["items"] == [job]
-    assert stores.jobs.fetch(job["id"]).is_open
-
-
-def test_get_waits_for_the_queued_job(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A queued embedding is 202 with its job, and no second job."""
-    answer = embed(client, sheet, scores=["trustworthiness"])
-    waiting = client.get(answer.json()["links"]["embedding"] + "?wait=0")
-    assert (waiting.status_code, waiting.json()["id"]) == (202, answer.json()["id"])
-    result_of(stores, answer)
-    assert client.get(answer.json()["links"]["embedding"]).status_code == 200
+    """Embeddings go before the record of their data, so that a killed deletion can be repeated; jobs are cancelled."""
+    waiting = embed(client, sheet, "isomap", scores=[]).json()["links"]["self"]
+    answer = compare(client, sheet, {"method": "pca"}, {"method": "lle"}, scores=[])
+    record = next(record for _, record in stores.embeddings.newest() if record and record.recipe.method == "pca")
+    link = f"/v1/embeddings/{record.id}"
+    with monkeypatch.context() as killed:
+        killed.setattr(type(stores.datasets), "delete", None)
+        assert client.delete(f"/v1/datasets/{sheet}").status_code == 500
+    assert stores.datasets.exists(sheet)
+    assert client.get(waiting).json()["status"] == "cancelled"
+    assert stores.embeddings.ids_in(f"of:{sheet}") == []
+    assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
+    stores.embeddings.note(record.recipe, record.claim)  # written after the deletion looked for records
+    tasks.analyse(answer.json()["id"], 0)
+    assert stores.embeddings.ids_in(f"of:{sheet}") == []
+    check_problem(client.get(link), 404, "embedding-not-found")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +178,7 @@ def test_refusals_precede_the_queue(
     assert client.get("/v1/jobs").json()["items"] == []
 
 
-def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores) -> None:
+def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """The embedding and the other scores exist; two components have no residual variance."""
     apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
     result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
@@ -195,6 +187,8 @@ def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores) -> 
     (note,) = [note for note in payload["notes"] if note["code"] == "no-score"]
     assert "residual_variance" in note["message"]
     assert "components" in note["message"]
+    neighbors = client.get(result_of(stores, embed(client, sheet, "isomap", n_neighbors=5))).json()["notes"][-1]
+    assert "n_neighbors=5 is that of the scores" in neighbors["message"]
 
 
 def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:
@@ -292,33 +286,24 @@ def test_comparison_continues_after_failures(
     replace_method("gone", run=gone)
     replace_method("broken", run=broken)
     replace_method("slow", cost=costing(lambda _: 1e6))
-    result = result_of(
-        stores,
-        compare(
-            client,
-            sheet,
-            {"method": "pca"},
-            {"method": "lle", "parameters": {"n_neighbors": N}},
-            {"method": "gone"},
-            {"method": "broken"},
-            {"method": "slow"},
-            {"method": "lle", "label": "twelve", "parameters": {"n_neighbors": 12}},
-            {"method": "pca", "parameters": {"n_components": 1}},
-            scores=["trustworthiness"],
-        ),
-    )
+    methods: list[dict[str, Any]] = [{"method": name} for name in ("pca", "gone", "broken", "slow")]
+    methods.append({"method": "lle", "parameters": {"n_neighbors": N}})
+    methods.append({"method": "lle", "label": "twelve", "parameters": {"n_neighbors": 12}})
+    methods.append({"method": "pca", "parameters": {"n_components": 1}})
+    result = result_of(stores, compare(client, sheet, *methods, scores=["trustworthiness"]))
     payload = client.get(result).json()
     rows = payload["rows"]
-    assert [row["label"] for row in rows] == ["pca", "lle", "gone", "broken", "slow", "twelve", "pca-2"]
+    assert [row["label"] for row in rows] == ["pca", "gone", "broken", "slow", "lle", "twelve", "pca-2"]
     codes = [row["problem"] and row["problem"]["type"].rpartition(":")[2] for row in rows]
-    failed = ["too-few-points", MissingLibraryError.code, "internal-error", "too-long"]
-    assert codes == [None, *failed, None, None]
-    assert all(row["problem"]["remedy"] for row in rows if row["problem"])
-    for row in (rows[0], rows[5], rows[6]):
-        assert set(row["scores"]) >= {"trustworthiness"}
-        assert row["seconds"]
-        assert client.get(row["links"]["self"]).json()["id"] == row["embedding"]
-    assert all((row["embedding"], row["links"]) == (None, {}) for row in rows if row["problem"])
+    assert codes == [None, MissingLibraryError.code, "internal-error", "too-long", "too-few-points", None, None]
+    for row in rows:
+        if row["problem"]:
+            assert row["problem"]["remedy"]
+            assert (row["embedding"], row["links"]) == (None, {})
+        else:
+            assert set(row["scores"]) >= {"trustworthiness"}
+            assert row["seconds"]
+            assert client.get(row["links"]["self"]).json()["id"] == row["embedding"]
     assert "arrays" not in payload
 
 
@@ -387,56 +372,56 @@ def test_comparison_reports_the_running_method_and_can_be_cancelled(
 def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Coordinates, scores, pictures and the job's result are 404; comparisons stay; a POST computes again."""
     body = {"dataset": sheet, "method": "pca", "scores": ["trustworthiness"]}
-    other = client.post("/v1/embeddings", json={**body, "method": "lle"})
-    result_of(stores, other)
+    queued = embed(client, sheet, "lle", scores=[]).json()
+    assert client.delete(queued["links"]["embedding"]).status_code == 204
+    assert client.get(queued["links"]["self"]).json()["status"] == "cancelled"
     posted = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
     result, path = result_of(stores, posted), posted.json()["links"]["embedding"]
     before = client.get(path + "/coordinates", headers=NPY).content
     result_of(stores, client.get(path + ".png?wait=0"))
-    compared = client.post("/v1/comparisons", json={"dataset": sheet, "methods": [{"method": "pca"}] * 2, "scores": []})
+    compared = compare(client, sheet, {"method": "pca"}, {"method": "lle"}, scores=[])
+    assert client.delete(path).status_code == 204  # during the comparison, which leaves no coordinates
     comparison = result_of(stores, compared)
-    cached = len(stores.cache.keys_of(sheet))
-    assert client.delete(path).status_code == 204
-    assert len(stores.cache.keys_of(sheet)) >= cached - 3
     assert not any(stores.cache.contains([key for key in stores.cache.keys_of(sheet) if path[-20:] in key]))
     for gone in (path, path + "/coordinates", path + ".png", result):
         check_problem(client.get(gone), 404, "embedding-not-found")
     check_problem(client.delete(path), 404, "embedding-not-found")
-    assert client.get(comparison).status_code == 200
-    assert client.get(other.json()["links"]["embedding"]).status_code == 200
+    rows = client.get(comparison).json()["rows"]
+    assert [row["problem"] for row in rows] == [None, None]
+    assert client.get(f"/v1/embeddings/{rows[1]['embedding']}").status_code == 200
     again = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
     result_of(stores, again)
     assert client.get(path + "/coordinates", headers=NPY).content == before
 
 
-def test_a_deletion_cancels_the_job_of_the_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A queued job is cancelled at once; a comparison goes on, and leaves no coordinates."""
-    body = {"dataset": sheet, "method": "pca", "scores": []}
-    job = client.post("/v1/embeddings", json=body).json()
-    assert client.delete(job["links"]["embedding"]).status_code == 204
-    assert client.get(job["links"]["self"]).json()["status"] == "cancelled"
-    rows = [{"method": "pca"}, {"method": "lle"}]
-    compared = client.post("/v1/comparisons", json={"dataset": sheet, "methods": rows, "scores": []})
-    assert client.delete(job["links"]["embedding"]).status_code == 204
-    found = client.get(result_of(stores, compared)).json()["rows"]
-    assert [row["problem"] for row in found] == [None, None]
-    coordinates = [stores.cache.contains([key])[0] for key in stores.cache.keys_of(sheet) if "coordinates:" in key]
-    assert sum(coordinates) == 1
-    check_problem(client.get(job["links"]["embedding"]), 404, "embedding-not-found")
-    assert client.get(f"/v1/embeddings/{found[1]['embedding']}").status_code == 200
-
-
 def test_init_means_initialization(client: httpx.Client) -> None:
     """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
-    sizes = {"method": "sne", "n": 100, "d": 3}
-    by_name = [
-        client.post("/v1/embeddings/estimate", json={**sizes, "parameters": {name: "random"}}).json()
-        for name in ("init", "initialization")
-    ]
-    assert by_name[0] == by_name[1]
-    assert by_name[0]["parameters"]["initialization"] == "random"
-    assert "init" not in by_name[0]["parameters"]
-    both = {"init": "random", "initialization": "random"}
-    refused = client.post("/v1/embeddings/estimate", json={**sizes, "parameters": both})
-    assert refused.status_code == 422
-    assert refused.json()["remedy"] == "Give one of them."
+
+    def estimate(**parameters: str) -> httpx.Response:
+        body = {"method": "sne", "n": 100, "d": 3, "parameters": parameters}
+        return client.post("/v1/embeddings/estimate", json=body)
+
+    short, long = estimate(init="random").json(), estimate(initialization="random").json()
+    assert short == long
+    assert (long["parameters"]["initialization"], "init" in long["parameters"]) == ("random", False)
+    both = check_problem(estimate(init="random", initialization="random"), 422, "invalid-parameter")
+    assert both["remedy"] == "Give one of them."
+
+
+def test_embeddings_are_listed_with_their_names(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """The newest first, by name and tags; names are no part of the embedding, whose description stays."""
+    made = [embed(client, sheet, "pca", parameters={"n_components": p}, scores=[]) for p in (2, 1)]
+    links = [answer.json()["links"]["embedding"] for answer in made]
+    for answer in made:
+        result_of(stores, answer)
+    before = client.get(links[0])
+    assert [item["links"]["self"] for item in client.get("/v1/embeddings").json()["items"]] == links[::-1]
+    renamed = client.patch(links[0], json={"name": "first", "tags": ["study"]}).json()
+    assert (renamed["name"], renamed["tags"]) == ("first", ["study"])
+    page = client.get("/v1/embeddings?limit=1").json()
+    for query in ("name=first", "tag=study", "name=first&tag=study", f"limit=1&cursor={page['next']}"):
+        assert [item["name"] for item in client.get(f"/v1/embeddings?{query}").json()["items"]] == ["first"]
+    assert client.get(links[0]).content == before.content
+    assert client.patch("/v1/embeddings/emb_none", json={"name": "x"}).status_code == 404
+    with Client(str(client.base_url), progress=False) as glle:
+        assert [item["name"] for item in glle.embeddings(tag=["study"])] == ["first"]

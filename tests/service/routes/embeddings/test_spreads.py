@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +12,10 @@ from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import resample, stream_of
 from tests.conftest import in_turn
-from tests.service.conftest import register_worker
+from tests.service.conftest import check_problem, register_worker
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
-from tests.service.routes.posteriors.conftest import NPY, NPZ, check_problem, npz, result_of
-from worker.analyses.spread import PART, spread_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
+from worker.analyses.resamples import PART, spread_of
 
 if TYPE_CHECKING:
     import httpx
@@ -77,41 +76,31 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
 def test_refits_are_cached_in_parts(
     client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A longer request makes only the missing half-samples, with the numbers of one computation at once."""
+    """A longer request makes, and its estimate counts, only the missing half-samples; samples of .632 are others."""
     link = embedded(client, stores, sheet, "pca")
+    whole = spread_of(stores.embeddings.fetch(link.rpartition("/")[2]).recipe, half_samples=PART + 4)
+    assert whole.missing(stores.cache.contains) == {"half_samples": PART + 4, "refits": 0}
     spread(client, stores, link, half_samples=PART)
+    assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
     made: list[int] = []
 
     def counted(embed: Any, count: int, *, first: int, **options: Any) -> Any:
         made.extend(range(first, first + count))
         return resample(embed, count, first=first, **options)
 
-    monkeypatch.setattr("worker.analyses.spread.resample", counted)
+    monkeypatch.setattr("worker.analyses.resamples.resample", counted)
     longer = spread(client, stores, link, half_samples=PART + 4)
-    assert made == list(range(PART, PART + 4))
+    larger = spread(client, stores, link, half_samples=PART, share=0.632)
+    assert made == [*range(PART, PART + 4), *range(PART)]
     pca = method_of("pca")
-    again = MethodEmbedder(SHEET.X, pca, pca.spec())
-    direct = movement(again, pca.embed(SHEET.X, pca.spec()).Y, resample(again, PART + 4))
-    assert longer["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
-    assert longer["figures"]["refits"] == 0
-
-
-def test_larger_samples_are_refits_of_their_share(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Samples of .632 of the points have other parts, and the engine's corrected movement."""
-    link = embedded(client, stores, sheet, "pca")
-    recipe = stores.embeddings.fetch(link.rpartition("/")[2]).recipe
-    body = spread(client, stores, link, half_samples=PART, share=0.632)
-    assert body["figures"]["share"] == 0.632
-    pca = method_of("pca")
-    again = MethodEmbedder(SHEET.X, pca, pca.spec())
-    reference = pca.embed(SHEET.X, pca.spec()).Y
-    direct = movement(again, reference, resample(again, PART, stream=stream_of(0.632)))
-    assert body["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
-    halves = spread_of(recipe, half_samples=PART)
-    assert halves.missing(stores.cache.contains)["half_samples"] == PART
-    larger = replace(halves, share=0.632)
-    assert larger.missing(stores.cache.contains)["half_samples"] == 0
-    assert larger.from_dict(larger.to_dict()) == larger
+    again, reference = MethodEmbedder(SHEET.X, pca, pca.spec()), pca.embed(SHEET.X, pca.spec()).Y
+    for found, resamples in (
+        (longer, resample(again, PART + 4)),
+        (larger, resample(again, PART, stream=stream_of(0.632))),
+    ):
+        direct = movement(again, reference, resamples)
+        assert found["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
+    assert (longer["figures"]["refits"], larger["figures"]["share"]) == (0, 0.632)
 
 
 def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
@@ -173,9 +162,7 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     assert f"Make {facts['most_half_samples']} more half-samples first" in problem["remedy"]
 
 
-def test_long_refits_are_parts_of_all_workers(
-    client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """What one worker cannot refit in time, several can; the job has its refits as parts."""
     link = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
     path, body = f"{link}/spread?deadline=2&wait=0", {"half_samples": 400, "refits": 0}
@@ -201,16 +188,6 @@ def test_long_refits_are_parts_of_all_workers(
     assert stores.jobs.fetch(quick.json()["id"]).parts is None
 
 
-def test_cached_refits_cost_nothing(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """The estimate counts the missing refits only: all are refused, those after the first part are not."""
-    link = embedded(client, stores, sheet, "lle", n_neighbors=8)
-    recipe = stores.embeddings.fetch(link.rpartition("/")[2]).recipe
-    whole = spread_of(recipe, half_samples=PART + 4)
-    assert whole.missing(stores.cache.contains) == {"half_samples": PART + 4, "refits": 0}
-    spread(client, stores, link, half_samples=PART)
-    assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
-
-
 def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Rows have the figures of their spread; a method that cannot be halved has a note; without spread none appears."""
     methods = [
@@ -233,22 +210,3 @@ def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: s
     answer = client.post("/v1/comparisons", json=plain)
     assert "spread" not in answer.json()["request"]
     assert all("spread" not in row for row in client.get(result_of(stores, answer)).json()["rows"])
-
-
-def test_a_half_sample_that_fails_is_counted(client: httpx.Client, stores: Stores) -> None:
-    """Two groups on a bridge of five points: the halves that lose it are left out, and counted."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 2))
-    X[30:] += [8.0, 0.0]
-    X[:5] = np.column_stack([np.linspace(1.5, 6.5, 5), 0.1 * rng.standard_normal(5)])
-    dataset = client.post("/v1/datasets", json={"data": X.tolist()}).json()["id"]
-    lle = method_of("lle")
-    spec = lle.spec(n_neighbors=4)
-    found = resample(MethodEmbedder(X, lle, spec), HALVES)
-    assert found.problems
-    link = embedded(client, stores, dataset, "lle", n_neighbors=4)
-    body = spread(client, stores, link)
-    assert body["figures"]["failed"] == len(found.problems)
-    assert body["figures"]["half_samples"] == HALVES - len(found.problems)
-    (note,) = (note for note in body["notes"] if note["code"] == "half-samples-failed")
-    assert found.problems[0] in note["message"]

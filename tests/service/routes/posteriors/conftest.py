@@ -25,12 +25,6 @@ NPY = {"accept": "application/x-npy"}
 NPZ = {"accept": "application/zip"}
 
 
-@pytest.fixture(autouse=True)
-def _local_tasks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
 @pytest.fixture
 def posterior(client: httpx.Client) -> str:
     """The path of a fitted posterior."""
@@ -65,14 +59,6 @@ def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
     assert answer.status_code == 200, answer.text
     with np.load(io.BytesIO(answer.content)) as loaded:
         return {name: loaded[name] for name in loaded.files}
-
-
-def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check that a response is this problem, and return it."""
-    assert answer.status_code == status, answer.text
-    problem: dict[str, Any] = answer.json()
-    assert problem["type"] == "urn:glle:problem:" + code
-    return problem
 
 
 def drawn(stores: Stores, answer: httpx.Response) -> str:

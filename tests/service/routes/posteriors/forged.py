@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import glle_engine
 from glle_engine import FitSpec
+from tests.service.routes.posteriors.conftest import fitted
 from worker.records.ids import content_sha256
+
+if TYPE_CHECKING:
+    import httpx
 
 ZIP = {"content-type": "application/zip"}
 IMPORT = "/v1/posteriors/import"
@@ -21,6 +25,24 @@ def members(content: bytes) -> Members:
     """Return the members of a file."""
     with np.load(io.BytesIO(content)) as file:
         return {name: file[name] for name in file.files}
+
+
+_EXPORTS: dict[str, bytes] = {}
+
+
+def exported(client: httpx.Client, **spec: Any) -> bytes:
+    """Return the exported file of a fit that is deleted with its data; it is made once for all tests."""
+    name = str(spec)
+    if name not in _EXPORTS:
+        path = fitted(client, **spec)
+        _EXPORTS[name] = client.get(path + "/export").content
+        client.delete(client.get(path).json()["links"]["dataset"], params={"force": True}).raise_for_status()
+    return _EXPORTS[name]
+
+
+def imported(client: httpx.Client, content: bytes, **headers: str) -> httpx.Response:
+    """Return the response of an import."""
+    return client.post(IMPORT, content=content, headers={**ZIP, **headers})
 
 
 def written(arrays: Members, **about: Any) -> bytes:
@@ -35,14 +57,6 @@ def written(arrays: Members, **about: Any) -> bytes:
 def encoded(value: Any) -> np.ndarray[Any, Any]:
     """Return JSON as the bytes of a member."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-def stating(content: bytes, **diagnostics: Any) -> bytes:
-    """Return a file with other members of its diagnostics: `figures` and `notes`."""
-    arrays = members(content)
-    head = json.loads(arrays["head.json"].tobytes())
-    head["diagnostics"] |= diagnostics
-    return written({**arrays, "head.json": encoded(head)})
 
 
 def on_graph(neighbors: np.ndarray[Any, Any], pins: list[int]) -> bytes:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.service.routes.posteriors.conftest import NPY, check_problem, fitted
+from tests.conftest import stored_files
+from tests.service.conftest import check_problem
+from tests.service.routes.posteriors.conftest import NPY, fitted
 from tests.service.routes.posteriors.forged import (
-    IMPORT,
-    ZIP,
-    Members,
     encoded,
+    exported,
+    imported,
     members,
     random_graph,
     separate_classes,
-    stating,
     written,
 )
 from tests.service.tenants import served
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
+    Forge = Callable[[bytes], bytes]
+
 SURROGATE = "lone \ud800"
 CODE = "small-gap"
 
@@ -43,86 +45,153 @@ CODE = "small-gap"
 @pytest.fixture
 def content(client: httpx.Client) -> bytes:
     """The exported file of a fit."""
-    return client.get(fitted(client) + "/export").content
+    return exported(client)
 
 
-def imported(client: httpx.Client, content: bytes) -> httpx.Response:
-    """Return the response of an import."""
-    return client.post(IMPORT, content=content, headers=ZIP)
-
-
-def note(message: str = "A note.", code: str = CODE) -> dict[str, str]:
+def note(message: Any = "A note.", code: str = CODE) -> dict[str, str]:
     """Return a note as a file has it."""
     return {"code": code, "message": message}
 
 
-def describing(content: bytes, **saved: Any) -> bytes:
-    """Return a file with other members of its record."""
-    arrays = members(content)
-    about = json.loads(arrays["export.json"].tobytes())
-    return written(arrays, posterior=about["posterior"] | saved)
+def stating(**diagnostics: Any) -> Forge:
+    """Return a forger of members of the diagnostics: `figures` and `notes`."""
+
+    def forge(content: bytes) -> bytes:
+        arrays = members(content)
+        head = json.loads(arrays["head.json"].tobytes())
+        head["diagnostics"] |= diagnostics
+        return written({**arrays, "head.json": encoded(head)})
+
+    return forge
 
 
-STATED: dict[str, Callable[[bytes], bytes]] = {
-    "a long note": lambda content: stating(content, notes=[note("x" * 10_000)]),
-    "many notes": lambda content: stating(content, notes=[note()] * 1000),
-    "a note that is no UTF-8": lambda content: stating(content, notes=[note(SURROGATE)]),
-    "a note of several lines": lambda content: stating(content, notes=[note("one\ntwo")]),
-    "a code that is no UTF-8": lambda content: stating(content, notes=[note(code=SURROGATE)]),
-    "a note that is no text": lambda content: stating(content, notes=[{"code": CODE, "message": 1}]),
-    "a figure that is no UTF-8": lambda content: stating(content, figures={"solver": SURROGATE}),
-    "a figure of a long text": lambda content: stating(content, figures={"solver": "x" * 10_000}),
-    "a figure that is not finite": lambda content: stating(content, figures={"relative_gap": float("nan")}),
-    "an unknown figure that is not finite": lambda content: stating(content, figures={"mine": float("inf")}),
-    "a figure whose name is a sentence": lambda content: stating(content, figures={"Mine, and more": 1}),
-    "many figures": lambda content: stating(
-        content,
-        figures={"mine" + "x" * i: 1 for i in range(40)}
-        | {"yours" + "x" * i: 1 for i in range(40)}
-        | {"theirs" + "x" * i: 1 for i in range(40)},
-    ),
-    "a large integer": lambda content: stating(content, figures={"n_points": 10**400}),
-    "a nested figure": lambda content: stating(content, figures={"bridges": [[[[1]]]]}),
-    "a name in a figure that is no UTF-8": lambda content: stating(content, figures={"noise": {SURROGATE: 1}}),
-    "many long lists": lambda content: stating(content, figures={"bridges": [[0.123456789012345] * 90] * 90}),
-    "a provenance that is no UTF-8": lambda content: describing(
-        content, provenance={"numbers": _numbers(content), "host": SURROGATE}
-    ),
-    "a provenance of control characters": lambda content: describing(
-        content, provenance={"numbers": _numbers(content), "\x1b[2J": "x"}
-    ),
-    "a job that is no UTF-8": lambda content: describing(content, job=SURROGATE),
+def noting(*args: Any, **members: Any) -> Forge:
+    """Return a forger of one note."""
+    return stating(notes=[note(*args, **members)])
+
+
+def measuring(**figures: Any) -> Forge:
+    """Return a forger of figures."""
+    return stating(figures=figures)
+
+
+def describing(part: str, **saved: Any) -> Forge:
+    """Return a forger of members of `export.json`: of its `posterior`, its `dataset` or its `provenance`."""
+
+    def forge(content: bytes) -> bytes:
+        arrays = members(content)
+        about = json.loads(arrays["export.json"].tobytes())
+        changed = about["posterior"]["provenance"] if part == "provenance" else about[part]
+        changed.update(saved)
+        return written(arrays, posterior=about["posterior"], dataset=about["dataset"])
+
+    return forge
+
+
+def setting(name: str, value: Any, at: Any = ...) -> Forge:
+    """Return a forger of entries of an array."""
+
+    def forge(content: bytes) -> bytes:
+        arrays = members(content)
+        arrays[name][at] = value
+        return written(arrays)
+
+    return forge
+
+
+def changing(**changed: Callable[[Any], Any] | None) -> Forge:
+    """Return a forger of whole arrays; None leaves one out."""
+
+    def forge(content: bytes) -> bytes:
+        arrays = members(content)
+        kept = {name: array for name, array in arrays.items() if changed.get(name, 0) is not None}
+        return written({name: (changed.get(name) or np.asarray)(array) for name, array in kept.items()})
+
+    return forge
+
+
+def stated(**about: Any) -> Forge:
+    """Return a forger of members of `export.json`."""
+    return lambda content: written(members(content), **about)
+
+
+def headed(head: Any) -> Forge:
+    """Return a forger of the head."""
+    return lambda content: written({**members(content), "head.json": encoded(head)})
+
+
+FORGED: dict[str, Forge] = {
+    "a long note": noting("x" * 10_000),
+    "a note that is no UTF-8": noting(SURROGATE),
+    "a note of several lines": noting("one\ntwo"),
+    "a code that is no UTF-8": noting(code=SURROGATE),
+    "a note that is no text": noting(1),
+    "a figure that is no UTF-8": measuring(solver=SURROGATE),
+    "a figure of a long text": measuring(solver="x" * 10_000),
+    "a figure that is not finite": measuring(relative_gap=float("nan")),
+    "an unknown figure that is not finite": measuring(mine=float("inf")),
+    "a large integer": measuring(n_points=10**400),
+    "a deeply nested figure": measuring(bridges=json.loads("[" * 300 + "]" * 300)),
+    "a name in a figure that is no UTF-8": measuring(noise={SURROGATE: 1}),
+    "many long lists": measuring(bridges=[[0.123456789012345] * 90] * 90),
+    "a provenance that is no UTF-8": describing("provenance", host=SURROGATE),
+    "a provenance of control characters": describing("provenance", **{"\x1b[2J": "x"}),
+    "a version that is none": describing("provenance", numbers="glle:x"),
+    "a job that is no UTF-8": describing("posterior", job=SURROGATE),
+    "an index beyond the points": setting("neighbors", 60, (0, -1)),
+    "a negative index": setting("neighbors", -1, (0, 0)),
+    "no permutation": setting("order", 0),
+    "pins beyond the points": setting("pins", 60),
+    "NaN": setting("mean", np.nan, (0, 0)),
+    "an embedding of one place": setting("embedding", 1.0),
+    "an embedding of zeros": setting("embedding", 0.0),
+    "a huge embedding": setting("embedding", 1e308),
+    "an infinite embedding": setting("embedding", np.inf),
+    "eigenvalues of NaN": setting("eigenvalues", np.nan),
+    "eigenvalues in no order": setting("eigenvalues", [3.0, 2.0, 1.0]),
+    "huge eigenvalues": setting("eigenvalues", 1e308),
+    "huge weights": setting("mean", 1e308),
+    "huge covariances": setting("covariance_factor", 1e308),
+    "a huge prior": setting("prior_factor", 1e200),
+    "another type": changing(mean=lambda mean: mean.astype(np.float32)),
+    "a missing array": changing(order=None),
+    "no head": changing(**{"head.json": None}),
+    "a head that is no JSON": changing(**{"head.json": lambda _: np.zeros(3, np.uint8)}),
+    "a head that is a list": headed([]),
+    "an empty head": headed({}),
+    "a head of another shape": headed({"diagnostics": 1}),
+    "another digest": stated(arrays_sha256="0" * 64),
+    "another format": stated(export=2),
+    "no data set": stated(dataset=None),
+    "features of another data set": stated(dataset={"sha256": "a" * 64, "n": 61, "d": 3}),
+    "no record": stated(posterior=[]),
+    "cut off": lambda content: content[: len(content) // 2],
+    "no zip": lambda _: b"x,y\n1,2\n",
 }
 
 
-def _numbers(content: bytes) -> str:
-    about = json.loads(members(content)["export.json"].tobytes())
-    return str(about["posterior"]["provenance"]["numbers"])
-
-
-@pytest.mark.parametrize("forge", STATED.values(), ids=list(STATED))
-def test_statements_beyond_those_of_a_fit_are_refused(
-    client: httpx.Client, content: bytes, forge: Callable[[bytes], bytes]
+@pytest.mark.parametrize("forge", FORGED.values(), ids=list(FORGED))
+def test_forged_files_are_refused_and_leave_nothing(
+    client: httpx.Client, stores: Stores, content: bytes, forge: Forge
 ) -> None:
-    """422 with the reason; the list of the tenant has the fit alone."""
+    """422 with the reason and the remedy; no posterior, and no file."""
     problem = check_problem(imported(client, forge(content)), 422, "malformed-posterior")
     assert "export" in problem["remedy"]
     page = client.get("/v1/posteriors").json()
-    assert (len(page["items"]), page["unreadable"]) == (1, [])
+    assert (page["items"], page["unreadable"]) == ([], [])
+    assert stored_files(stores) == []
 
 
-def test_names_that_are_no_text_are_refused(client: httpx.Client, content: bytes) -> None:
-    """The names of features are checked like those of an upload."""
-    arrays = members(content)
-    dataset = json.loads(arrays["export.json"].tobytes())["dataset"]
-    named = written(arrays, dataset=dataset | {"names": ["a", "b", SURROGATE]})
-    check_problem(imported(client, named), 422, "invalid-names")
+def test_other_names_and_numbers_are_refused(client: httpx.Client, content: bytes) -> None:
+    """Names are checked like those of an upload; draws of another version have other bits: 409."""
+    check_problem(imported(client, describing("dataset", names=["a", "b", SURROGATE])(content)), 422, "invalid-names")
+    check_problem(imported(client, describing("provenance", numbers="0.0.1")(content)), 409, "other-numbers")
 
 
 def test_a_record_has_short_statements_and_the_file_has_all(client: httpx.Client, content: bytes) -> None:
     """Long lists are not in the record; the exported file still has them."""
     figures = {"constant_features": list(range(9000)), "n_points": 60}
-    record = imported(client, stating(content, figures=figures, notes=[note()])).json()
+    record = imported(client, stating(figures=figures, notes=[note()])(content)).json()
     assert record["diagnostics"] == {"figures": {"n_points": 60}, "notes": [note()]}
     assert len(json.dumps(record)) < MAX_RECORD
     job = client.get(record["links"]["export"] + "?wait=0").json()
@@ -133,14 +202,15 @@ def test_a_record_has_short_statements_and_the_file_has_all(client: httpx.Client
 
 def test_the_duration_of_a_file_is_not_believed(client: httpx.Client, content: bytes) -> None:
     """The seconds and the cost of draws of an import are those of its graph."""
-    records = [
-        imported(client, describing(content, seconds=seconds)).json() for seconds in (0, 1e12, "x", float("nan"))
-    ]
+    forged = [describing("posterior", seconds=seconds)(content) for seconds in (0, 1e12, "x", float("nan"))]
+    records = [imported(client, each).json() for each in forged]
     assert 0 < records[0]["seconds"] < 10
     assert all(record == records[0] for record in records)
 
 
-def test_draws_beyond_the_limits_of_fits_are_refused(client: httpx.Client, stores: Stores) -> None:
+def test_draws_beyond_the_limits_of_fits_are_refused(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small files of a graph whose factors fill in, or of many closed classes, are 422; none is stored."""
     filled = random_graph(6000, 10)
     assert len(filled) < 2**20
@@ -150,67 +220,28 @@ def test_draws_beyond_the_limits_of_fits_are_refused(client: httpx.Client, store
     check_problem(imported(client, separate_classes(60_000, 6)), 422, "too-long")
     with served(stores, auth="off", method_bytes=2**40, job_timeout=10) as other:
         check_problem(imported(other, filled), 422, "too-long")
-    assert client.get("/v1/posteriors").json()["items"] == []
-    with served(stores, auth="off", method_bytes=2**40) as other:
-        assert imported(other, filled).status_code == 201
-
-
-def test_the_limits_of_a_reader_bound_the_count_of_the_fill(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An import whose check needs more memory than a reader has is refused, and the next one is read."""
-    large = random_graph(20_000, 10)
     monkeypatch.setattr("service.uploads.sandbox.processes.MAX_BYTES", 2**24)
-    with served(stores, auth="off") as small:
-        check_problem(imported(small, large), 413, "reader-memory")
-    check_problem(imported(client, large), 422, "too-long")
-
-
-def changed(name: str, value: Any) -> Callable[[bytes], bytes]:
-    """Return a forger that sets all entries of an array."""
-
-    def forge(content: bytes) -> bytes:
-        arrays = members(content)
-        arrays[name][...] = value
-        return written(arrays)
-
-    return forge
-
-
-@pytest.mark.parametrize(
-    "forge",
-    [
-        changed("embedding", 0.0),
-        changed("embedding", 1.0),
-        changed("embedding", 1e308),
-        changed("embedding", np.inf),
-        changed("eigenvalues", np.nan),
-        changed("eigenvalues", [3.0, 2.0, 1.0]),
-        changed("eigenvalues", 1e308),
-        changed("mean", 1e308),
-        changed("covariance_factor", 1e308),
-        changed("prior_factor", 1e200),
-    ],
-)
-def test_implausible_arrays_are_refused(client: httpx.Client, content: bytes, forge: Callable[[bytes], bytes]) -> None:
-    """422 for arrays whose draws would be no embeddings."""
-    check_problem(imported(client, forge(content)), 422, "malformed-posterior")
+    with served(stores, auth="off") as small:  # the check itself needs more than a reader has
+        check_problem(imported(small, random_graph(20_000, 10)), 413, "reader-memory")
+    monkeypatch.undo()
+    assert client.get("/v1/posteriors").json()["items"] == []
 
 
 def test_imports_wait_for_memory_of_the_queue_server(client: httpx.Client, stores: Stores, content: bytes) -> None:
     """Above the mark a new import is 503 with Retry-After; a stored one is answered and repaired."""
-    first = imported(client, content)
-    assert first.status_code == 201
+    noted = noting()(content)
+    assert imported(client, content).status_code == 201
     with used(stores, 0.9):
-        answer = imported(client, stating(content, notes=[note()]))
+        answer = imported(client, noted)
         check_problem(answer, 503, "redis-full")
         assert int(answer.headers["retry-after"]) > 0
         assert imported(client, content).status_code == 200
-    assert imported(client, stating(content, notes=[note()])).status_code == 201
+    assert imported(client, noted).status_code == 201
 
 
 def test_bytes_of_records_count_in_the_quota(client: httpx.Client, stores: Stores, content: bytes) -> None:
     """Beyond the bytes that the quota of posteriors allows, 429 has the bytes; a deletion makes room."""
+    fitted(client)
     record = stores.posteriors.fetch(client.get("/v1/posteriors").json()["items"][0]["id"])
     long = [note("x" * 2 * RECORD_BYTES)]
     for number in range(3):
@@ -232,13 +263,6 @@ CHANGES: dict[str, Callable[[Any, int, float], None]] = {
 }
 
 
-@pytest.fixture
-def exports(client: httpx.Client) -> dict[str, bytes]:
-    """The exported files of both variants."""
-    paths = {variant: fitted(client, variant=variant) for variant in ("constrained", "published")}
-    return {variant: client.get(path + "/export").content for variant, path in paths.items()}
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     variant=st.sampled_from(["constrained", "published"]),
@@ -248,17 +272,10 @@ def exports(client: httpx.Client) -> dict[str, bytes]:
     value=st.sampled_from(VALUES),
 )
 def test_changed_arrays_are_refused_or_drawn(
-    client: httpx.Client,
-    stores: Stores,
-    exports: dict[str, bytes],
-    variant: str,
-    name: str,
-    change: str,
-    at: int,
-    value: float,
+    client: httpx.Client, stores: Stores, variant: str, name: str, change: str, at: int, value: float
 ) -> None:
     """Each change of an array is 422 at the import, or its draws answer without a 500."""
-    arrays: Members = members(exports[variant])
+    arrays = members(exported(client, variant=variant))
     with np.errstate(all="ignore"):
         CHANGES[change](arrays[name], at, value)
     answer = imported(client, written(arrays))
@@ -276,11 +293,3 @@ def test_changed_arrays_are_refused_or_drawn(
             tasks.draw(job.id, job.round, shard)
         result = client.get(f"/v1/jobs/{job.id}/result", headers=NPY)
         assert result.status_code in {200, 422}, result.text
-
-
-def test_an_array_of_heads_is_no_head(client: httpx.Client, content: bytes) -> None:
-    """A head that is a list, or of another shape, is 422."""
-    arrays = members(content)
-    heads: list[Any] = [[], {}, {"diagnostics": 1}]
-    for head in heads:
-        check_problem(imported(client, written({**arrays, "head.json": encoded(head)})), 422, "malformed-posterior")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(service.__file__).parents[1]
 ROOMS = tuple(f"{ROOT / room}/" for room in ("service", "worker"))
 NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-FUNCTIONS, FILES = 80, 32  # without those of the connection (`service.middleware.slow_clients`)
+FUNCTIONS, FILES = 64, 22  # without those of the connection (`service.middleware.slow_clients`)
 NPY = {"Accept": "application/x-npy"}
 WARM_UPS, REPEATS = 5, 10
 

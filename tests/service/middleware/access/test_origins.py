@@ -1,4 +1,4 @@
-"""Web pages of other origins, in a browser of the machine of a service without keys."""
+"""Web pages of other origins: CORS, and a browser of the machine of a service without keys."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from service.app import create_app
 from service.cli import doctor
 from service.middleware.access_policy import AccessPolicy
-from tests.service.middleware.access.origins import LAB, allowing
 from tests.service.tenants import bearer, served
-from worker.base.settings import Settings
+from worker.base.settings import Settings, SettingsError
 from worker.storage import api_keys
+from worker.stores import Stores
 
 if TYPE_CHECKING:
     import httpx
 
-    from worker.stores import Stores
 
+LAB = "https://lab.example.org"
 FOREIGN = {
     "another host": {"origin": LAB},
     "another port": {"origin": "http://127.0.0.1:1"},
@@ -53,7 +54,7 @@ def upload(client: httpx.Client, headers: dict[str, str]) -> httpx.Response:
 def test_pages_of_other_origins_are_refused_without_keys(
     client: httpx.Client, stores: Stores, headers: dict[str, str]
 ) -> None:
-    """No method reaches a route: a GET of a draw computes."""
+    """No method reaches a route: a GET of a draw computes. A link leads to the pages, which have no data."""
     headers = of(client, headers)
     form = client.post("/v1/datasets", files={"file": ("a.csv", "a,b\n1,2\n3,4\n", "text/csv")}, headers=headers)
     answers = [upload(client, headers), form, client.delete("/v1/datasets/ds_1", headers=headers)]
@@ -61,6 +62,9 @@ def test_pages_of_other_origins_are_refused_without_keys(
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-origin")
         assert "GLLE_CORS_ORIGINS" in answer.json()["remedy"]
     assert not list(stores.datasets.all())
+    for path in ("/", "/docs", "/openapi.json", "/livez"):
+        assert client.get(path, headers={**headers, "sec-fetch-mode": "navigate"}).status_code == 200
+    assert "foreign-origin" not in client.get("/readyz", headers=headers).text
 
 
 @pytest.mark.parametrize("headers", OWN.values(), ids=OWN)
@@ -71,22 +75,18 @@ def test_own_pages_and_programs_are_admitted(client: httpx.Client, headers: dict
     assert client.get("/v1/info", headers=headers).status_code == 200
 
 
-def test_a_link_leads_to_the_pages(client: httpx.Client) -> None:
-    """The explorer, its files and the documentation have no data; readiness shows its status alone."""
-    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    for path in ("/", "/docs", "/openapi.json", "/livez"):
-        assert client.get(path, headers=headers).status_code == 200
-    assert "foreign-origin" not in client.get("/readyz", headers=headers).text
-
-
 def test_named_origins_are_admitted(stores: Stores) -> None:
-    """An origin of GLLE_CORS_ORIGINS, and with `*` every one, also of a file."""
-    with allowing(stores.settings, LAB) as client:
+    """An origin of GLLE_CORS_ORIGINS, and with `*` every one, also of a file, without credentials."""
+    with served(stores, cors_origins=LAB) as client:
         assert upload(client, {"origin": LAB, "sec-fetch-site": "cross-site"}).status_code == 201
         assert upload(client, {"origin": "https://other.example.org"}).status_code == 403
         assert upload(client, {"sec-fetch-site": "cross-site"}).status_code == 403
-    with allowing(stores.settings, "*") as client:
+        assert client.get("/v1/info").headers["cross-origin-resource-policy"] == "cross-origin"
+    with served(stores, cors_origins="*") as client:
         assert upload(client, {"origin": "null", "sec-fetch-site": "cross-site"}).status_code == 200
+        answer = client.get("/livez", headers={"origin": LAB})
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in answer.headers
 
 
 def test_a_key_proves_the_client(stores: Stores, guarded: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +98,10 @@ def test_a_key_proves_the_client(stores: Stores, guarded: httpx.Client, monkeypa
     assert upload(guarded, {**FOREIGN["cross-site"], **bearer(stores, "default")}).status_code == 200
 
 
-def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded: httpx.Client, stores: Stores) -> None:
+def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded: httpx.Client) -> None:
     """Also problems have the header; pages of named origins may embed pictures."""
     for each, path in ((client, "/"), (client, "/v1/info"), (client, "/nowhere"), (guarded, "/v1/info")):
         assert each.get(path).headers["cross-origin-resource-policy"] == "same-origin"
-    with allowing(stores.settings, LAB) as open_client:
-        assert open_client.get("/v1/info").headers["cross-origin-resource-policy"] == "cross-origin"
 
 
 def test_every_page_without_keys_is_warned_of() -> None:
@@ -116,3 +114,36 @@ def test_every_page_without_keys_is_warned_of() -> None:
     assert not AccessPolicy(replace(settings, auth="required")).page_warning
     refused = doctor.access(replace(settings, host="192.0.2.1", auth="off"))
     assert (refused.state, "GLLE_AUTH=off" in refused.detail) == ("problem", True)
+
+
+def test_origins_are_refused_by_default(client: httpx.Client) -> None:
+    """Without the setting no response has a CORS header, and a preflight is 405."""
+    assert not [name for name in client.get("/livez", headers={"origin": LAB}).headers if "access-control" in name]
+    preflight = {"origin": LAB, "access-control-request-method": "POST"}
+    assert client.options("/v1/datasets", headers=preflight).status_code == 405
+
+
+def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
+    """Errors and 304 have the headers, too; other origins get none."""
+    with served(stores, cors_origins=f"{LAB}, http://localhost:3000") as client:
+        for path, status in (("/v1/info", 200), ("/nowhere", 404)):
+            answer = client.get(path, headers={"origin": LAB})
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, LAB)
+            exposed = set(answer.headers["access-control-expose-headers"].split(", "))
+            assert exposed >= {
+                "ETag", "Location", "Retry-After", "X-Request-Id", "Glle-Scale", "Glle-Notes", "Server-Timing",
+                "Content-Range",
+            }  # fmt: skip
+        preflight_headers = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type"}
+        preflight = client.options("/v1/datasets/x", headers={"origin": LAB, **preflight_headers})
+        assert (preflight.status_code, "PATCH" in preflight.headers["access-control-allow-methods"]) == (200, True)
+        other = client.get("/v1/info", headers={"origin": "https://other.example.org"})
+        assert "access-control-allow-origin" not in other.headers
+        assert client.options("/v1/datasets/x", headers={"origin": "null", **preflight_headers}).status_code == 400
+
+
+@pytest.mark.parametrize("origins", ["localhost:3000", "https://a.org/page", "https://*.a.org", f"{LAB},x"])
+def test_invalid_origins_are_refused_at_the_start(stores: Stores, origins: str) -> None:
+    """The message shows a valid origin."""
+    with pytest.raises(SettingsError, match="Give scheme, host and port"):
+        create_app(Stores.connect(replace(stores.settings, cors_origins=origins)))

@@ -1,0 +1,193 @@
+"""Representations of one content: byte ranges, and gzip of JSON.
+
+A `Range` is part of a complete representation, bound to its strong ETag by `If-Range` (RFC 9110, 14). Several ranges in
+one request get the whole, as the standard allows.
+
+gzip saves 3 % of float arrays at a hundred times the cost, so it is for JSON alone. A compressed body is another
+representation, so its strong ETag is the plain one with the suffix `-gzip`. Both name the same content, and
+If-None-Match may give either. Of Starlette's GZipMiddleware only the responders are used, because it ignores `q=0`,
+keeps the ETag, and compresses streams below its minimum size.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from starlette.middleware.gzip import GZipResponder, IdentityResponder
+from starlette.responses import Response
+
+from service.schemas.problems import problem_response
+from worker.base.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Message, Receive, Scope, Send
+
+ACCEPT_RANGES = {"Accept-Ranges": "bytes"}
+_SINGLE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
+
+Headers = list[tuple[bytes, bytes]]
+LEAST = 1024  # bytes of a body worth compressing
+LEVEL = 1  # shrinks digits to 48 %; level 4 to 46 % in twice the time, level 9 to 45 % in ten times
+THREAD_LEAST = 16 * 2**10  # bytes; below, compression is faster than the switch to a thread
+_SUFFIX = b'-gzip"'
+_JSON = {(b"content-type", b"application/json"), (b"content-type", b"application/problem+json")}
+
+
+@dataclass(frozen=True)
+class ByteRange:
+    """Bytes `start` to `stop`, half open, of `size`."""
+
+    start: int
+    stop: int
+    size: int
+
+    def partial(self, headers: Headers) -> Headers:
+        """Return the headers of this range from those of the whole."""
+        kept = [(name, value) for name, value in headers if name != b"content-length"]
+        content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
+        return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """Return a request header, repeated ones joined as in Starlette; empty if it is missing."""
+    values = [value for key, value in scope["headers"] if key == name]
+    return values[0] if len(values) == 1 else b", ".join(values)
+
+
+def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
+    """Return the requested range of a response with these headers, or None for the whole.
+
+    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is ignored. One that starts beyond
+    the last byte raises ``range-not-satisfiable``.
+    """
+    value = header(scope, b"range")
+    if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:
+        return None
+    named = dict(headers)
+    if b"accept-ranges" not in named:
+        return None
+    first, last = match.groups()
+    condition = header(scope, b"if-range").strip()
+    is_stale = condition and condition != named.get(b"etag")
+    if is_stale or not (first or last) or (first and last and int(last) < int(first)):
+        return None
+    start = int(first) if first else max(0, size - int(last))
+    stop = min(size, int(last) + 1) if first and last else size
+    if start >= stop:
+        detail = f"The Range {match.string.decode()!r} starts beyond the last of {size:,} bytes."
+        raise refuse("range-not-satisfiable", 416, detail, f"Ask for bytes of 0 to {size - 1}.", size=size)
+    return ByteRange(start, stop, size)
+
+
+def unsatisfiable(error: ProblemError) -> Response:
+    """Return the 416 response, with the size."""
+    headers = {"Content-Range": f"bytes */{error.problem.details['size']}", **ACCEPT_RANGES}
+    return problem_response(error.problem, headers)
+
+
+class RangedResponse(Response):
+    """Complete response with support of ranges."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response or the requested range."""
+        await send_body(scope, receive, send, self.raw_headers, bytes(self.body))
+
+
+async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
+    """Send a complete body with 200, its requested range with 206, or 416."""
+    try:
+        part = requested_range(scope, headers, len(body))
+    except ProblemError as error:
+        await unsatisfiable(error)(scope, receive, send)
+        return
+    if part is not None:
+        headers, body = part.partial(headers), body[part.start : part.stop]
+    await send({"type": "http.response.start", "status": 206 if part else 200, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def compress_json(scope: Scope, send: Send) -> Send:
+    """Return a `send` that compresses JSON by gzip for clients that accept it."""
+    forward = send
+
+    async def send_compressed(message: Message) -> None:
+        nonlocal forward
+        if message["type"] == "http.response.start":
+            if not _JSON.isdisjoint(message["headers"]):
+                forward = _compressing(scope, send)
+            elif message["status"] == HTTPStatus.NOT_MODIFIED:
+                _tag(message, lambda tag: gzip_tag(tag) in header(scope, b"if-none-match"))
+        await forward(message)
+
+    return send_compressed
+
+
+def _compressing(scope: Scope, send: Send) -> Send:
+    """Return a `send` of JSON; it joins the first pieces, so that the responder sees a short body as a whole."""
+    is_accepted = accepts_gzip(header(scope, b"accept-encoding"))
+    responder = (
+        GZipResponder(_no_app, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=())
+        if is_accepted
+        else IdentityResponder(_no_app, LEAST, exclude_content_types=())
+    )
+    start: bytearray | None = bytearray()
+
+    async def send_tagged(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _tag(message, lambda _: (b"content-encoding", b"gzip") in message["headers"])
+        await send(message)
+
+    async def send_joined(message: Message) -> None:
+        nonlocal start
+        if message["type"] == "http.response.body" and start is not None:
+            start += message.get("body", b"")
+            if message.get("more_body") and len(start) < LEAST:
+                return
+            message["body"], start = bytes(start), None
+        await responder.send_with_compression(message)
+
+    responder.send = send_tagged
+    return send_joined
+
+
+def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
+    """Replace the plain ETag of a compressed representation by its own."""
+    headers = message["headers"]
+    for index, (name, value) in enumerate(headers):
+        if name == b"etag" and is_gzip(value):
+            headers[index] = (name, gzip_tag(value))
+
+
+async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve nothing; the responders get the messages of another app."""
+
+
+def accepts_gzip(accepted: bytes) -> bool:
+    """Return whether an Accept-Encoding header allows gzip, by name or by `*`, with a quality above 0."""
+    accepted = accepted.lower()
+    if b"gzip" not in accepted and b"*" not in accepted:
+        return False
+    qualities: dict[bytes, float] = {}
+    for part in accepted.split(b","):
+        coding, _, parameter = part.partition(b";")
+        try:
+            qualities[coding.strip()] = float(parameter.strip().removeprefix(b"q=") or 1)
+        except ValueError:
+            continue
+    return qualities.get(b"gzip", qualities.get(b"*", 0)) > 0
+
+
+def gzip_tag(etag: bytes) -> bytes:
+    """Return the ETag of the compressed representation."""
+    return etag[:-1] + _SUFFIX
+
+
+def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
+    """Return whether If-None-Match names the content with this plain ETag, compressed or not."""
+    tags = {part.strip().removeprefix(b"W/") for part in if_none_match.split(b",")}
+    return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})

@@ -1,0 +1,375 @@
+"""Roles that are guessed by the values of columns, missing values, and ids, alike for every format of tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from glle_engine.base import columns
+from glle_engine.base.columns import Layout
+from service.uploads.formats import arrow_table, csv_table
+from service.uploads.limits import MAX_FEATURES, Limits
+from service.uploads.registry import XLSX
+from tests.service.uploads.bodies import CSV, FEATHER, JSON, NPY, NPZ, PARQUET, feather, npy, npz, packed, read, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+N = 20
+DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=3 * at) for at in range(N)]
+COLUMNS: dict[str, list[Any]] = {
+    "x": [float(at * at % 7) for at in range(N)],
+    "y": [at + 0.5 for at in range(N)],
+    "kind": ["u", "v", "w", "v"] * (N // 4),
+    "site": ["north", "south"] * (N // 2),
+    "sample": [f"s-{at}" for at in range(N)],
+    "day": DAYS,
+    "end": DAYS,
+}
+
+
+def csv(columns: dict[str, list[Any]]) -> bytes:
+    """Return the CSV of columns; None is an empty cell."""
+    cells = [["" if value is None else str(value) for value in values] for values in columns.values()]
+    return "\n".join(",".join(row) for row in [[*columns], *zip(*cells, strict=True)]).encode()
+
+
+def workbook(columns: dict[str, list[Any]], *more: str) -> bytes:
+    """Return the workbook of a sheet of columns, and of further empty sheets; None is an empty cell."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    pytest.importorskip("python_calamine")
+    for row in [[*columns], *zip(*columns.values(), strict=True)]:
+        book.active.append(row)
+    for name in more:
+        book.create_sheet(name)
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+FORMATS: dict[str, Callable[[Any], bytes]] = {
+    XLSX: workbook,
+    CSV: csv,
+    PARQUET: lambda columns: packed(pa.table(columns)),
+    FEATHER: lambda columns: feather(pa.table(columns)),
+}
+each_format = pytest.mark.parametrize("media", FORMATS)
+
+
+@each_format
+def test_values_decide_the_roles_of_texts_and_dates(media: str) -> None:
+    """Few words are the label, distinct texts ids, dates the color; further ones are set apart; all are noticed."""
+    table = read(FORMATS[media](COLUMNS), media)
+    assert (table.names, table.values.shape) == (["x", "y"], (N, 2))
+    assert table.labels is not None
+    assert table.color is not None
+    assert table.ids is not None
+    assert (table.labels.tolist(), table.ids.tolist()) == (COLUMNS["kind"], COLUMNS["sample"])
+    midnights = [dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp() for day in DAYS]
+    assert table.color.tolist() == midnights
+    assert table.source["columns"] == {
+        "label": ["kind"],
+        "color": ["day"],
+        "id": ["sample"],
+        "ignore": ["site", "end"],
+    }
+    notices = table.source["notices"]
+    assert len(notices) == 5
+    assert "3 distinct words. It is the label" in notices[0]
+    assert "set apart, because 'kind' is the label; as label use ?label=site" in notices[1]
+    assert "seconds since 1970" in notices[3]
+
+
+@each_format
+def test_given_roles_come_first(media: str) -> None:
+    """A given label, color or list of features leaves the guesses out that it replaces."""
+    body = FORMATS[media](COLUMNS)
+    table = read(body, media, label="site", color="end", ignore=["day"])
+    assert table.source["columns"] == {
+        "label": ["site"],
+        "color": ["end"],
+        "id": ["sample"],
+        "ignore": ["kind", "day"],
+    }
+    assert read(body, media, features=["x", "y"]).labels is None
+    assert (read(body, media, one_hot=["kind"]).names or [])[2:] == ["kind=u", "kind=v", "kind=w"]
+
+
+@each_format
+def test_words_that_are_neither_few_nor_distinct_need_a_role(media: str) -> None:
+    """So do the texts of a table with few rows, and of one that would be left without a feature."""
+    words = [f"w{at % 14}" for at in range(N)]
+    assert refused(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["label"] == ["note"]
+    assert "'kind'" in refused(FORMATS[media]({"x": [1.0, 2.0], "kind": ["u", "v"]}), media).detail
+    assert "'kind'" in refused(FORMATS[media]({"kind": COLUMNS["kind"], "sample": COLUMNS["sample"]}), media).detail
+
+
+@each_format
+@pytest.mark.parametrize("text", ["{} %", "${}.5", "1'{:03}.5", "1.{:03} €"])
+def test_numbers_with_marks_are_refused(media: str, text: str) -> None:
+    """They are neither ids nor labels, unless a role says so; the first one is in the problem."""
+    body = FORMATS[media]({"x": COLUMNS["x"], "price": [text.format(at) for at in range(N)]})
+    problem = refused(body, media)
+    assert "'price' has numbers as texts, such as" in problem.detail
+    assert "convert it to plain numbers" in problem.remedy
+    assert read(body, media, id=["price"]).ids is not None
+
+
+def test_categories_of_digits_are_the_label() -> None:
+    """Texts of digits without this type are refused."""
+    digits = pa.array(["1", "2"] * (N // 2))
+    table = read(feather(pa.table({"x": COLUMNS["x"], "k": digits.dictionary_encode()})), FEATHER)
+    assert table.labels is not None
+    assert "'k'" in refused(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
+
+
+def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
+    """It has a number, so that it is data, and a word that its column has once."""
+    body = csv({"kind": COLUMNS["kind"], "2020": COLUMNS["x"]})
+    (notice,) = (notice for notice in read(body).source["notices"] if "first row" in notice)
+    assert "'kind' and others; if it is a header, use ?header=present." in notice
+    assert not any("first row" in notice for notice in read(body.partition(b"\n")[2]).source["notices"])
+
+
+@each_format
+def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
+    """With the choices; columns without a role are refused before."""
+    gaps: dict[str, list[Any]] = {name: [*COLUMNS[name]] for name in ("x", "y")}
+    gaps["x"][3] = gaps["y"][5] = gaps["y"][6] = None
+    problem = refused(FORMATS[media](gaps), media)
+    assert "Columns with such values: 'x' (1), 'y' (2)." in problem.detail
+    assert problem.details["bad_columns"] == {"x": 1, "y": 2}
+    assert "?missing=drop" in problem.remedy
+    assert "?missing=median" in problem.remedy
+    problem = refused(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
+    assert "'note'" in problem.detail
+
+
+@each_format
+def test_missing_values_are_dropped_or_filled(media: str) -> None:
+    """The rows, their labels, colors and ids go together; the median is that of the other rows."""
+    gaps: dict[str, list[Any]] = {name: [*values] for name, values in COLUMNS.items()}
+    gaps["x"][3] = gaps["y"][5] = gaps["kind"][7] = None
+    body = FORMATS[media](gaps)
+    kept = [at for at in range(N) if at not in {3, 5}]
+    table = read(body, media, missing="drop")
+    whole = np.column_stack([COLUMNS["x"], COLUMNS["y"]])
+    np.testing.assert_array_equal(table.values, whole[kept])
+    assert table.ids is not None
+    assert table.ids.tolist() == [COLUMNS["sample"][at] for at in kept]
+    assert table.labels is not None
+    assert table.labels.tolist() == [gaps["kind"][at] or "" for at in kept]
+    assert "2 of 20 rows have missing values and were dropped. Missing values: x (1), y (1)." in table.source["notices"]
+    table = read(body, media, missing="median")
+    assert table.values[3].tolist() == [np.median(np.delete(whole[:, 0], 3)), whole[3, 1]]
+    assert table.values[5].tolist() == [whole[5, 0], np.median(np.delete(whole[:, 1], 5))]
+    assert any("replaced by the medians of their columns: x (1), y (1)" in notice for notice in table.source["notices"])
+    gaps["x"][3] = float("inf")
+    if media != XLSX:  # whose cells have no infinity
+        assert refused(FORMATS[media](gaps), media, missing="drop").code == "not-finite"
+    empty = csv({**COLUMNS, "x": [None] * N})
+    assert "no median: x" in refused(empty, missing="median").detail
+    assert "no row is left" in refused(empty, missing="drop").detail
+    assert read(
+        FORMATS[media]({**COLUMNS, "site": [None, *COLUMNS["site"][1:]]}), media, one_hot=["site"], missing="drop"
+    ).values.shape == (N - 1, 4)
+
+
+def test_the_first_sheet_of_a_workbook_is_read() -> None:
+    """A notice names it if there are more; cells that are no numbers are refused with their place."""
+    table = read(workbook(COLUMNS, "notes"), XLSX)
+    assert "Of the 2 sheets of the workbook the first was read, 'Sheet'." in table.source["notices"]
+    numbered = read(workbook({"1": [2, 3], "2": [4, 5.5]}), XLSX)
+    assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
+    problem = refused(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
+    assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
+    assert "'pair' holds text, such as '01:00:00'" in refused(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
+    assert refused(workbook(COLUMNS), XLSX, color="site").code == "bad-cell"
+    assert refused(b"x" * 100, XLSX).code == "malformed-xlsx"
+    assert refused(npz(data=np.ones((2, 2))), XLSX).code == "malformed-xlsx"
+    assert refused(workbook({}), XLSX).code == "empty-data"
+    assert refused(workbook(COLUMNS), XLSX, Limits(points=5000, features=20, inflated=100)).status == 413
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("media", [NPY, NPZ, JSON])
+def test_missing_values_of_arrays(media: str, order: Any) -> None:
+    """NaN and null, in any memory order; colors count, too."""
+    values = np.asfortranarray(np.arange(12.0).reshape(4, 3)) if order == "F" else np.arange(12.0).reshape(4, 3)
+    values[1, 2] = np.nan
+    members = {"data": values, "ids": np.arange(4)}
+    text = '{"data": [[0, 1, 2], [3, 4, null], [6, 7, 8], [9, 10, 11]]}'
+    body: Any = {NPY: npy(values), NPZ: npz(**members), JSON: text}[media]
+    assert "missing" in refused(text, JSON).remedy
+    dropped, filled = (read(body, media, missing=missing).values for missing in ("drop", "median"))
+    assert dropped.tolist() == [[0, 1, 2], [6, 7, 8], [9, 10, 11]]
+    assert filled[1].tolist() == [3, 4, 8]
+    assert "missing='mean' is not one of drop, median" in refused(body, media, missing="mean").detail
+
+
+@pytest.mark.parametrize("media", [CSV, PARQUET])
+def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns with the names of ids that hold none are features of the second pass, however many they are."""
+    monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
+    layouts: list[Layout] = []
+    layout_of = Layout.of.__func__  # type: ignore[attr-defined] # a class method
+
+    def count_calls(cls: type[Layout], *arguments: Any) -> Layout:
+        layouts.append(layout_of(cls, *arguments))
+        return layouts[-1]
+
+    monkeypatch.setattr(Layout, "of", classmethod(count_calls))
+    # Each has a repeated value in another row.
+    columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
+    table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))
+    assert table.values.shape == (4, 301)
+    assert len(table.source["notices"]) == 300
+    assert len(layouts) <= 3  # of the schema, and of two passes
+
+
+def test_the_service_drops_rows_and_says_so(client: httpx.Client) -> None:
+    """By the query or a field of a form, of an array as well; the record has the notice."""
+    values = np.arange(12.0).reshape(4, 3)
+    values[1, 2] = np.nan
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    headers = {"content-type": NPY}
+    record = client.post("/v1/datasets?missing=drop", content=buffer.getvalue(), headers=headers).json()
+    assert (record["n"], len(record["notices"])) == (3, 1)
+    assert client.get(record["links"]["data"]).json()["data"] == np.delete(values, 1, axis=0).tolist()
+    form = client.post("/v1/datasets", files={"file": ("x.npy", buffer.getvalue())}, data={"missing": "drop"}).json()
+    assert form["id"] == record["id"]
+    assert client.post("/v1/datasets?missing=mean", content=b"", headers=headers).status_code == 422
+
+
+NUMBERS = {"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        pytest.param([3, 5, 2**53], "i", id="whole numbers"),
+        pytest.param([7, 7, -3], "i", id="repeated"),
+        pytest.param(["007", "008", "9"], "U", id="leading zeros"),
+        pytest.param(["3", "5", "9007199254740993"], "U", id="beyond 2^53"),
+        pytest.param(["+1", "-0", "1.0"], "U", id="other spellings of numbers"),
+        pytest.param(["b-1", "a-2", "ü ß"], "U", id="text"),
+        pytest.param(["7", "", "a"], "U", id="missing"),
+    ],
+)
+def test_ids_of_text_stay_as_they_are(ids: list[Any], kind: str) -> None:
+    """Numbers in their usual digits are integers, all else is text; a missing id is empty and noticed."""
+    rows = [f"{x},{id_},{y}" for x, id_, y in zip(NUMBERS["x"], ids, NUMBERS["y"], strict=True)]
+    table = read("\n".join(["x,name,y", *rows]) + "\n", id=["name"])
+    assert table.ids is not None
+    assert (table.ids.dtype.kind, table.ids.tolist(), table.names) == (kind, ids, ["x", "y"])
+    missing = [notice for notice in table.source.get("notices", []) if notice.startswith("The id is missing in 1 of 3")]
+    assert len(missing) == ids.count("")
+
+
+def test_detected_ids_are_kept() -> None:
+    """The index of a frame and a column with the name of an id are ids without a role."""
+    rows = [f"{x},{y}" for x, y in zip(*NUMBERS.values(), strict=True)]
+    indexed = "\n".join([",x,y", *(f"{10 * at},{row}" for at, row in enumerate(rows, 1))])
+    assert read(indexed).ids.tolist() == [10, 20, 30]  # type: ignore[union-attr]
+    named = feather(pa.table({**NUMBERS, "customer_id": ["c", "a", "b"]}))
+    assert read(named, FEATHER).ids.tolist() == ["c", "a", "b"]  # type: ignore[union-attr]
+    assert read("\n".join(["x,y", *rows])).ids is None
+    assert read(indexed, features=["*"]).ids is None
+
+
+@pytest.mark.parametrize("kind", [PARQUET, FEATHER])
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        pytest.param([4, 2, 9], [4, 2, 9], id="integers"),
+        pytest.param(pa.array([4, None, 9]), ["4", "", "9"], id="integers with a null"),
+        pytest.param([4.0, float("nan"), 9.0], ["4", "", "9"], id="integers of pandas with a missing one"),
+        pytest.param(pa.array(["p", "q", "p"]).dictionary_encode(), ["p", "q", "p"], id="categories"),
+        pytest.param([2**63 - 1, 2**53, 1], [str(2**63 - 1), str(2**53), "1"], id="beyond 2^53"),
+        pytest.param(
+            pa.array(np.array(["2026-01-01", "2026-01-02", "2026-02-01"], "datetime64[D]")),
+            ["2026-01-01", "2026-01-02", "2026-02-01"],
+            id="dates",
+        ),
+    ],
+)
+def test_ids_of_arrow_and_parquet(kind: str, ids: Any, kept: list[Any]) -> None:
+    """Every type of column is kept as its text, whole numbers as integers."""
+    write = packed if kind == PARQUET else feather
+    table = read(write(pa.table({**NUMBERS, "case": ids})), kind, id=["case"])
+    assert table.ids is not None
+    assert table.ids.tolist() == kept
+    np.testing.assert_array_equal(table.values, np.column_stack(list(NUMBERS.values())))
+
+
+def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns are in the order of the file, and a notice says if some are not stored."""
+    body = "site,plot,x\nA,1,0.5\nA,2,1.5\nB,1,2.5\n"
+    assert read(body, id=["plot", "site"]).ids.tolist() == [["A", "1"], ["A", "2"], ["B", "1"]]  # type: ignore[union-attr]
+    monkeypatch.setattr("service.uploads.column_table.MAX_IDS", 1)
+    monkeypatch.setattr(columns, "MAX_IDS", 1)
+    table = read(body, id=["plot", "site"])
+    assert table.ids is not None
+    assert table.ids.tolist() == ["A", "A", "B"]
+    assert table.source["notices"] == ["Of 2 columns of ids the values of the first 1 are stored."]
+
+
+def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long id is refused with its row, and many wide ones together; whole numbers are never too long."""
+    for body, code in ((f"x,k\n1,a\n2,{'b' * 1001}\n", "id-too-long"), ("x,k\n1,a\0\n", "invalid-id")):
+        problem = refused(body, id=["k"])
+        assert (problem.code, problem.details["row"]) == (code, body.count("\n") - 1)
+    monkeypatch.setattr("service.uploads.row_texts.MAX_TEXTS", 10)
+    assert read("x,k\n1,123456\n2,123457\n", id=["k"]).ids.tolist() == [123456, 123457]  # type: ignore[union-attr]
+    assert refused("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
+
+
+def test_the_service_gives_ids_back(client: httpx.Client) -> None:
+    """Record, preview, values in every format, and the resource of the ids have them; each format reads them again."""
+    body = "customer,x,y\nC-7,0.5,1\nC-3,1.5,2\nC-9,2.5,4\n"
+    headers, ids = {"content-type": CSV}, ["C-7", "C-3", "C-9"]
+    first = client.post("/v1/datasets?id=customer", content=body, headers=headers).json()
+    assert (first["has_ids"], first["columns"]) == (True, {"id": ["customer"]})
+    preview = client.post("/v1/datasets/preview?id=customer", content=body, headers=headers).json()
+    assert (preview["id"], preview["ids"]) == (first["id"], ids)
+    data, path = first["links"]["data"], first["links"]["ids"]
+    assert client.get(path).json() == {"shape": [3], "dtype": "str96", "data": ids}
+    assert client.get(f"{path}?points=1:").json()["data"] == ids[1:]
+    array = client.get(path, headers={"accept": "application/x-npy"})
+    assert np.load(io.BytesIO(array.content)).tolist() == ids
+    again = client.get(path, headers={"accept": "application/x-npy", "if-none-match": array.headers["etag"]})
+    assert again.status_code == 304
+    csv = client.get(f"{data}?points=0:2", headers={"accept": CSV}).text
+    assert csv.splitlines() == ["id,x,y", "C-7,0.5,1.0", "C-3,1.5,2.0"]
+    for media in ("application/json", "application/zip", CSV):
+        content = client.get(data, headers={"accept": media}).content
+        if media == "application/json":
+            whole = json.loads(content)
+            content = json.dumps({name: whole[name] for name in ("data", "names", "ids")}).encode()
+        repeated = client.post("/v1/datasets", content=content, headers={"content-type": media})
+        assert repeated.json()["id"] == first["id"], media
+
+
+def test_ids_are_content(client: httpx.Client) -> None:
+    """Equal values with other ids, or without, are other data sets; without ids their resource is a 404."""
+    data, names = [[0.5, 1.0], [1.5, 2.0]], ["id", "y"]
+    several: list[Any] = [[1, 2], ["1", "02"], [[1, 2], [3, 4]], None]
+    records = [client.post("/v1/datasets", json={"data": data, "names": names, "ids": ids}).json() for ids in several]
+    assert len({record["id"] for record in records}) == 4
+    assert [record["has_ids"] for record in records] == [True, True, True, False]
+    assert client.get(f"/v1/datasets/{records[2]['id']}/ids").json()["data"] == [[1, 2], [3, 4]]
+    heads = [client.get(records[at]["links"]["data"], headers={"accept": CSV}).text.splitlines()[:2] for at in (0, 2)]
+    assert heads == [["id_,id,y", "1,0.5,1.0"], ["id_1,id_2,id,y", "1,2,0.5,1.0"]]
+    missing = client.get(f"/v1/datasets/{records[3]['id']}/ids")
+    assert (missing.status_code, missing.json()["type"]) == (404, "urn:glle:problem:no-ids")
+    assert "ids" not in records[3]["links"]
