@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 import glle_engine
-from service.encoding.compression import accepts_gzip
+from service.encoding.representations import accepts_gzip
 from service.encoding.result import is_not_modified
 from service.schemas.problems import failures
 from worker.base.problems import refuse

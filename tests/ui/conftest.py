@@ -14,12 +14,11 @@ from tests.system.conftest import Up, fitted, running, synthetic
 from tests.ui.driver.browser import launched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from playwright.sync_api import Browser
 
-    from tests.ui.driver.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer, Tab
 
 # Every test run collects this folder; only `make test-ui` runs it. Without playwright it is not collected.
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py", "*/test_*.py"]
@@ -49,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
+def tab(browser: Browser) -> Tab:
     """Return a context manager of tabs; it fails at the end if a tab had an unexpected complaint."""
 
     @contextmanager
@@ -69,7 +68,7 @@ def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
 
 
 @pytest.fixture
-def explorer(tab: Callable[..., AbstractContextManager[Explorer]], up: Up) -> Iterator[Explorer]:
+def explorer(tab: Tab, up: Up) -> Iterator[Explorer]:
     """Return a tab of a laptop's size, before it opens the page."""
     with tab(up.url) as opened:
         yield opened
@@ -83,3 +82,10 @@ def link(up: Up) -> str:
         assert client.get(f"{posterior}/summary?count=6&scale=1&wait=60").status_code == 200
         assert client.get(f"{posterior}/summary?count=40&resamples=20&wait=60").status_code == 200
     return f"/#posterior={posterior.rsplit('/', 1)[1]}&count=6"
+
+
+@pytest.fixture
+def tab_with_draws(explorer: Explorer, link: str) -> Explorer:
+    """Return a tab with six draws."""
+    explorer.open_draws(link)
+    return explorer

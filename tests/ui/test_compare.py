@@ -14,45 +14,46 @@ if TYPE_CHECKING:
 
 def test_a_comparison_shows_pictures_and_scores(explorer: Explorer) -> None:
     """Each method has a picture and a score column with the best marked; a click enlarges one."""
-    explorer.open()
-    explorer.make_sheet("s_curve", 200)
+    explorer.open_sheet("s_curve", 200)
     explorer.at("tab-compare").click()
     for name, is_chosen in {"pca": True, "lle": True, "isomap": True, "t-sne": False}.items():
         chip = explorer.at(f"compare-{name}")
         if (chip.get_attribute("aria-pressed") == "true") != is_chosen:
             chip.click()
     expect(explorer.at("compare-go")).to_have_text("Compare 3 methods")
-    explorer.save_picture("compare-choice")
     explorer.at("compare-go").click()
     thumbs = explorer.at("comparison").get_by_test_id("thumb")
     expect(thumbs).to_have_count(3, timeout=60_000)
     scores = explorer.at("scores")
     expect(scores.locator("thead th")).to_have_count(4)
+    expect(scores.locator("tbody th").first).to_contain_text("How much of this picture remains")
+    expect(scores.locator("tbody tr").first.locator("td")).to_have_count(3, timeout=60_000)
+    expect(scores.locator("tbody tr").first).to_contain_text("%")
     best = scores.locator("tbody tr").filter(has=explorer.page.locator("td.best"))
     expect(best).to_have_count(scores.locator("tbody tr").count())
-    explorer.save_picture("comparison")
     assert "comparison=job_" in explorer.page.url
     explorer.page.reload()
     expect(thumbs).to_have_count(3, timeout=60_000)
     expect(scores.locator("thead th")).to_have_count(4)
     expect(explorer.at("compare-t-sne")).to_have_attribute("aria-pressed", "false")
     thumbs.nth(2).locator("canvas").click()
-    expect(explorer.at("stage")).to_be_visible()
-    explorer.save_picture("single")
+    expect(explorer.at("frame-name")).to_have_text("Isomap")
+    explorer.page.go_back()
+    expect(thumbs).to_have_count(3)
+    explorer.page.go_forward()
+    expect(explorer.at("frame-name")).to_have_text("Isomap")
 
 
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     """Its estimate and embedding are shown, and no animation is offered."""
-    explorer.open()
-    explorer.make_sheet("s_curve", 200)
+    explorer.open_sheet("s_curve", 200)
     explorer.at("method").select_option("pca")
     explorer.at("fit").click()
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
     expect(explorer.at("transport")).to_have_count(0)
     expect(explorer.at("export-npy")).to_be_enabled()
-    explorer.save_picture("pca")
     explorer.page.reload()
-    expect(explorer.at("frame-name")).to_have_text("Principal component analysis", timeout=30_000)
+    expect(explorer.at("frame-name")).to_have_text("PCA", timeout=30_000)
 
 
 def test_a_comparison_with_spread_shows_how_much_remains(explorer: Explorer) -> None:
@@ -63,9 +64,8 @@ def test_a_comparison_with_spread_shows_how_much_remains(explorer: Explorer) -> 
     explorer.open(f"/#dataset={sheet.id}&comparison={table.job}&view=compare")
     rows = explorer.at("scores").locator("tbody tr")
     expect(rows).to_have_count(3, timeout=60_000)
-    kept = rows.filter(has_text="Neighbors kept on half the data").locator("td")
-    shares = [float(text.split()[0]) for text in kept.all_inner_texts()]
+    kept = rows.first.filter(has_text="How much of this picture remains").locator("td")
+    shares = [float(text.split("%")[0]) / 100 for text in kept.all_inner_texts()]
     expected = [row["spread"]["pairs_kept"] for row in table.rows]
     assert all(abs(share - found) < 0.01 for share, found in zip(shares, expected, strict=True))
     expect(rows.filter(has_text="Points apart from the next class")).to_have_count(1)
-    explorer.save_picture("comparison-spread")

@@ -27,19 +27,17 @@ def test_a_chosen_table_is_previewed_before_it_is_sent(explorer: Explorer) -> No
     expect(preview.locator("th")).to_have_text(["label", "x", "y", "z"])
     expect(preview.locator("tbody tr").first).to_contain_text("inner")
     assert explorer.state("dataset") is None
-    explorer.save_picture("preview")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("roll.csv 120 rows, 3 columns")
     explorer.fit(count=3)
     expect(explorer.at("color")).to_have_value("labels")
     expect(explorer.at("legend").locator("button")).to_have_text(["inner60", "outer60"])
-    explorer.save_picture("labels")
 
 
 def test_columns_get_roles_before_the_upload(explorer: Explorer) -> None:
     """An index is set apart with a notice; words get a role by a button of the problem, numbers by a pattern."""
-    X = sheet(60)
-    rows = csv(X, kind=["a", "b"] * 30, place=["p", "q", "r"] * 20).decode().replace(",", ";").splitlines()
+    X = sheet(9)  # of few rows no role is guessed
+    rows = csv(X, kind=["a", "b", "b"] * 3, place=["p", "q", "r"] * 3).decode().replace(",", ";").splitlines()
     body = "\n".join([";" + rows[0], *(f"{i};{row}" for i, row in enumerate(rows[1:]))])
     explorer.open()
     explorer.choose_file("sheet.csv", body.encode())
@@ -56,10 +54,23 @@ def test_columns_get_roles_before_the_upload(explorer: Explorer) -> None:
     explorer.at("column-roles").evaluate("part => part.open = true")
     explorer.at("role-place").select_option("ignore")
     expect(explorer.at("preview").locator("th")).to_have_text(["id", "label", "x", "y", "z"])
-    explorer.save_picture("roles")
     explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_contain_text("sheet.csv 60 rows, 3 columns")
+    expect(explorer.at("chosen")).to_contain_text("sheet.csv 9 rows, 3 columns")
     assert explorer.state("dataset")["columns"] == {"id": ["0"], "label": ["kind"], "ignore": ["place"]}
+
+
+def test_a_separator_is_chosen(explorer: Explorer) -> None:
+    """A chosen separator reads the table again."""
+    explorer.open()
+    explorer.choose_file("bars.csv", csv(sheet(44)).replace(b",", b"|"))
+    explorer.at("delimiter").select_option("pipe")
+    expect(explorer.at("preview").locator("th")).to_have_text(["x", "y", "z"])
+    explorer.at("delimiter").select_option("comma")
+    expect(explorer.at("problem")).to_be_visible()
+    explorer.at("delimiter").select_option("pipe")
+    expect(explorer.at("preview").locator("th")).to_have_text(["x", "y", "z"])
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("bars.csv 44 rows, 3 columns")
 
 
 def test_a_dropped_table_is_colored_by_a_chosen_column(explorer: Explorer) -> None:
@@ -119,16 +130,22 @@ def test_a_missing_value_is_reported_with_row_and_column(explorer: Explorer) -> 
     lines = csv(sheet(40)).decode().splitlines()
     lines[7] = lines[7].split(",", 1)[0] + ",nan," + lines[7].rsplit(",", 1)[1]
     explorer.open()
-    explorer.choose_file("holes.csv", "\n".join(lines).encode())
-    explorer.at("use-file").click()
+    explorer.upload("holes.csv", "\n".join(lines).encode())
     problem = explorer.at("problem")
     expect(problem).to_be_visible()
     expect(problem).to_contain_text("row 7, column 2 (y)")
     expect(explorer.at("remedy")).to_be_visible()
     assert explorer.state("dataset") is None
-    explorer.save_picture("refused")
-    explorer.at("dismiss").click()
+    explorer.at("choose-drop").click()
+    expect(explorer.at("pending")).to_contain_text("39 rows")
+    explorer.at("discard-file").click()
+    explorer.choose_file("holes.csv", "\n".join(lines).encode())
+    explorer.at("choose-median").click()
+    expect(explorer.at("upload-notices")).to_contain_text("replaced by the medians of their columns: y (1)")
     expect(problem).to_have_count(0)
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("holes.csv 40 rows")
+    explorer.at("change-data").click()
     explorer.drop_file("whole.csv", csv(sheet(40)).decode())
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("whole.csv 40 rows")
@@ -143,6 +160,11 @@ def test_an_unsupported_file_is_refused_without_an_upload(explorer: Explorer) ->
     expect(explorer.at("problem-title")).to_have_text("This file cannot be read")
     expect(explorer.at("remedy")).to_contain_text("CSV")
     assert "POST" not in sent
+    explorer.expected.append("415")  # of a service without the library
+    explorer.choose_file("book.xlsx", b"PK")
+    expect(explorer.at("pending")).to_contain_text("book.xlsx")
+    expect(explorer.at("problem")).to_be_visible()  # of the service, because this is no workbook
+    assert "POST" in sent
 
 
 # Records the bytes of the file of each request with a form.

@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 from csv import reader
-from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -20,10 +19,10 @@ from tests.system.conftest import ROOT
 from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from pathlib import Path
 
-    from tests.ui.driver.explorer import Explorer
+    from tests.system.conftest import Up
+    from tests.ui.driver.explorer import Explorer, Tab
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -31,18 +30,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def tab_at_third_draw(explorer: Explorer, link: str) -> Explorer:
     """Return a tab at the third of six draws."""
-    explorer.open(link)
-    explorer.wait_drawn()
+    explorer.open_draws(link)
     explorer.at("scrub").fill("3")
     expect(explorer.at("frame-name")).to_contain_text("Draw 2")
     return explorer
-
-
-def download(explorer: Explorer, kind: str) -> tuple[str, bytes]:
-    """Return the name and content of a download."""
-    with explorer.page.expect_download() as result:
-        explorer.at(f"export-{kind}").click()
-    return result.value.suggested_filename, Path(result.value.path()).read_bytes()
 
 
 def embedding(explorer: Explorer, index: int) -> np.ndarray:
@@ -54,10 +45,10 @@ def embedding(explorer: Explorer, index: int) -> np.ndarray:
 def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> None:
     """All digits equal the service's, and the file name has the draw's index."""
     expected = embedding(tab_at_third_draw, 2)
-    name, content = download(tab_at_third_draw, "npy")
+    name, content = tab_at_third_draw.download("npy")
     assert name == "draw-2.npy"
     np.testing.assert_array_equal(np.load(io.BytesIO(content)), expected)
-    name, content = download(tab_at_third_draw, "csv")
+    name, content = tab_at_third_draw.download("csv")
     assert name == "draw-2.csv"
     assert content.startswith(b"row,y1,y2,spread,stability\n")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
@@ -75,10 +66,10 @@ def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> 
     """Both npy and CSV have the mean of the six draws."""
     expected = np.mean([embedding(tab_at_third_draw, index) for index in range(6)], axis=0)
     tab_at_third_draw.at("show-consensus").click()
-    name, content = download(tab_at_third_draw, "npy")
+    name, content = tab_at_third_draw.download("npy")
     assert name == "average.npy"
     np.testing.assert_allclose(np.load(io.BytesIO(content)), expected, atol=1e-5)
-    _, content = download(tab_at_third_draw, "csv")
+    _, content = tab_at_third_draw.download("csv")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
     np.testing.assert_allclose(table[:, 1:3], expected, atol=1e-5)
 
@@ -88,41 +79,52 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     kinds = ['the "inner", first', "outer"] * 45
     quoted = ['"the ""inner"", first"', "outer"] * 45
     explorer.open()
-    explorer.choose_file("roll.csv", csv(sheet(90), kind=quoted))
-    explorer.at("use-file").click()
+    explorer.upload("roll.csv", csv(sheet(90), kind=quoted))
     explorer.fit(count=2)
-    _, content = download(explorer, "csv")
+    _, content = explorer.download("csv")
     rows = list(reader(io.StringIO(content.decode())))
     assert rows[0] == ["row", "y1", "y2", "label", "spread", "stability"]
     assert [row[3] for row in rows[1:]] == kinds
-    _, svg = download(explorer, "svg")
-    legend = next(group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("id") == "legend")  # noqa: S314
-    texts = [text.text for text in legend.iter(f"{SVG}text")]
-    assert texts == ["Labels", "outer (45)", 'the "inner", first (45)']
-    _, png = download(explorer, "png")
+    _, svg = explorer.download("svg")
+    texts = [text.text for text in ET.fromstring(svg).iter(f"{SVG}text") if text.get("stroke") is None]  # noqa: S314
+    assert 'the "inner", first' in texts  # the name of a group
+    legend = texts[texts.index("Labels") :]
+    assert legend[1:3] == ["outer (45)", 'the "inner", first (45)']
+    assert " ".join(map(str, legend[3:])) == explorer.at("faint").inner_text()
+    _, png = explorer.download("png")
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-    corner = picture[-picture.shape[0] // 8 :, : picture.shape[1] // 20].reshape(-1, 3)
+    corner = picture[-picture.shape[0] // 3 :, : picture.shape[1] // 20].reshape(-1, 3)
     colors = explorer.page.evaluate("[...document.querySelectorAll('.swatch')].map((s) => s.style.background)")
     for color in colors:
         assert (corner == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
 def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
-    """The PNG is not empty; the SVG has one circle per row, and the ellipses that the stage has."""
+    """The PNG is not empty; the SVG has one circle per row, and the twenty regions that the stage has."""
     tab_at_third_draw.at("shape-ellipse").click()
-    _, png = download(tab_at_third_draw, "png")
+    _, png = tab_at_third_draw.download("png")
     assert png.startswith(b"\x89PNG")
     assert len(png) > 5000
-    _, svg = download(tab_at_third_draw, "svg")
+    _, svg = tab_at_third_draw.download("svg")
     circles = ET.fromstring(svg).iter(f"{SVG}circle")  # noqa: S314 -- written by the page
     assert len(list(circles)) == 150
-    overlay = next(group for group in ET.fromstring(svg).iter(f"{SVG}g") if group.get("id") == "overlay")  # noqa: S314
-    assert len([path for path in overlay.iter(f"{SVG}path") if path.get("fill") == "none"]) == 100
+    outlines = [path for path in ET.fromstring(svg).iter(f"{SVG}path") if path.get("fill") == "none"]  # noqa: S314
+    assert len(outlines) == 20
 
 
-def test_a_link_restores_the_view(
-    tab_at_third_draw: Explorer, tab: Callable[..., AbstractContextManager[Explorer]]
-) -> None:
+def test_the_legend_of_a_phone_is_below_its_picture(tab: Tab, up: Up, link: str) -> None:
+    """The saved picture is higher than the stage, and the legend covers no point."""
+    with tab(up.url, viewport={"width": 390, "height": 844}) as explorer:
+        explorer.open_draws(link)
+        _, svg = explorer.download("svg")
+        root = ET.fromstring(svg)  # noqa: S314
+        lowest = max(float(circle.get("cy", "nan")) for circle in root.iter(f"{SVG}circle"))
+        title = next(text for text in root.iter(f"{SVG}text") if text.text == "True position, first")
+        stage = explorer.box("stage")
+        assert lowest < stage["height"] < float(title.get("y", "nan")) < float(root.get("height", "nan"))
+
+
+def test_a_link_restores_the_view(tab_at_third_draw: Explorer, tab: Tab) -> None:
     """Another tab shows the same draw, color and shape, with equal point positions."""
     tab_at_third_draw.at("shape-ellipse").click()
     tab_at_third_draw.at("color").select_option("spread")
@@ -158,7 +160,6 @@ def test_the_snippets_for_shell_and_python_give_the_draw(tab_at_third_draw: Expl
     np.testing.assert_array_equal(np.load(tmp_path / "draw.npy"), expected)
     tab_at_third_draw.at("show-python").click()
     python = tab_at_third_draw.at("lines").inner_text()
-    tab_at_third_draw.save_picture("lines")
     code = f"{python}\nimport numpy as np\nnp.save('python.npy', embedding)\n"
     environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=60)
@@ -176,19 +177,16 @@ def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:
     expect(explorer.at("upload-notices")).to_contain_text("'customer_id' numbers or names the rows")
     explorer.at("use-file").click()
     explorer.fit(count=2)
-    explorer.page.reload()
-    explorer.wait_drawn()
-    explorer.at("find-label").fill("c-007")
-    explorer.at("find-label").press("Enter")
+    explorer.reload_draws()
+    explorer.find("label", "c-007")
     expect(explorer.at("point-id")).to_have_text("C-007")
     expect(explorer.at("point")).to_contain_text("Row 1")
-    explorer.save_picture("ids")
     for column in ("show-consensus", None):
         if column:
             explorer.at(column).click()
         else:
             explorer.at("scrub").fill("2")
-        _, content = download(explorer, "csv")
+        _, content = explorer.download("csv")
         rows = list(reader(io.StringIO(content.decode())))
         assert rows[0] == ["row", "id", "y1", "y2", "spread", "stability"]
         assert [row[1] for row in rows[1:]] == ids

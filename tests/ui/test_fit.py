@@ -13,12 +13,7 @@ from tests.system.conftest import fitted, synthetic
 from tests.ui.driver.tables import csv, two_sheets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from tests.ui.driver.explorer import Explorer
-
-    Tab = Callable[..., AbstractContextManager[Explorer]]
+    from tests.ui.driver.explorer import Explorer, Tab
 
 # Records every state of the progress bar: label, value or null, and stage.
 WATCH = """() => {
@@ -34,8 +29,7 @@ WATCH = """() => {
 
 def test_a_fit_reports_progress_and_ends_with_draws(explorer: Explorer) -> None:
     """The bar names each step and can be cancelled; then draws, spread and notes appear."""
-    explorer.open()
-    explorer.make_sheet("swiss_roll", 40_000)
+    explorer.open_sheet("swiss_roll", 40_000)
     explorer.at("draws-count").fill("12")
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
@@ -47,20 +41,17 @@ def test_a_fit_reports_progress_and_ends_with_draws(explorer: Explorer) -> None:
     # This stage has no measurable progress.
     assert {value for _, value, stage in bars if stage == "laying out the map"} == {None}
     expect(explorer.at("notes")).to_be_visible()
-    expect(explorer.at("spectrum")).to_contain_text("Gap")
     assert explorer.state("draws")["count"] == 12
 
 
 def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> None:
     """The bar advances in each stage; the button cancels the job, and the page accepts the next one."""
-    explorer.open()
-    explorer.make_sheet("swiss_roll", 120_000)
+    explorer.open_sheet("swiss_roll", 120_000)
     explorer.at("form-em-n_neighbors").fill("10")  # the default of so many points needs a larger cache
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
     explorer.page.wait_for_function("new Set(bars.map(([, value]) => value)).size > 2", timeout=60_000)
     expect(explorer.at("cancel")).to_be_in_viewport(ratio=1)  # the page scrolls to the button
-    explorer.save_picture("progress")
     explorer.at("cancel").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=30_000)
     result = [(stage, value) for label, value, stage in explorer.page.evaluate("bars") if label == "Fitting" and value]
@@ -72,15 +63,13 @@ def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> N
     assert explorer.state("posterior") is None
     job = explorer.page.request.get(f"{explorer.url}/v1/jobs?limit=1").json()["items"][0]
     assert job["status"] == "cancelled"
-    explorer.save_picture("cancelled")
 
 
 def test_disconnected_data_are_fitted_with_the_suggested_k(explorer: Explorer) -> None:
     """The problem names the disconnected graph; its button sets the smallest k that connects, and fits."""
     explorer.expected.append("422")
     explorer.open()
-    explorer.choose_file("apart.csv", csv(two_sheets(24)))
-    explorer.at("use-file").click()
+    explorer.upload("apart.csv", csv(two_sheets(24)))
     expect(explorer.at("chosen")).to_be_visible()
     explorer.at("draws-count").fill("3")
     explorer.at("form-em").locator("summary").click()
@@ -88,7 +77,6 @@ def test_disconnected_data_are_fitted_with_the_suggested_k(explorer: Explorer) -
     explorer.at("fit").click()
     remedy = explorer.at("remedy-n_neighbors")
     expect(remedy).to_have_text("Use the smallest k that connects: 24")
-    explorer.save_picture("remedy")
     remedy.click()
     explorer.wait_drawn()
     expect(explorer.at("form-em-n_neighbors")).to_have_value("24")
@@ -98,21 +86,36 @@ def test_disconnected_data_are_fitted_with_the_suggested_k(explorer: Explorer) -
 def test_disconnected_data_are_fitted_with_bridges(explorer: Explorer) -> None:
     """Without other settings the components are bridged, and the first note of the fit says so."""
     explorer.open()
-    explorer.choose_file("apart.csv", csv(two_sheets(25)))
-    explorer.at("use-file").click()
+    explorer.upload("apart.csv", csv(two_sheets(25)))
     expect(explorer.at("chosen")).to_be_visible()
     explorer.at("draws-count").fill("3")
     explorer.at("fit").click()
     explorer.wait_drawn()
     expect(explorer.at("note-bridged")).to_contain_text("joined by bridges")
-    explorer.save_picture("bridged")
+    k = explorer.state("posterior")["spec"]["n_neighbors"]
+    expect(explorer.at("note-bridged").get_by_role("button")).to_have_text(f"Use {k + 4} neighbors")
+
+
+def test_a_note_is_followed_by_its_button(explorer: Explorer) -> None:
+    """Columns of unequal scales are standardized, and fitted again."""
+    explorer.open()
+    explorer.upload("units.csv", csv(two_sheets(30)[:30] * [1, 1, 1e4]))
+    explorer.fit(count=2)
+    explorer.at("note-unequal-feature-scales").get_by_role("button", name="Standardize the columns").click()
+    expect(explorer.at("note-unequal-feature-scales")).to_have_count(0, timeout=60_000)
+    explorer.wait_drawn()
+    assert explorer.state("posterior")["spec"]["standardize"] == "zscore"
+    explorer.page.go_back()
+    expect(explorer.at("note-unequal-feature-scales")).to_be_visible(timeout=60_000)
+    explorer.wait_drawn()
+    assert explorer.state("posterior")["spec"].get("standardize") in {None, "none"}
+    assert explorer.state("draws")["count"] == 2
 
 
 def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explorer, tab: Tab) -> None:
     """The address has its job; a refresh follows it to the draws, and another tab lists it and opens it."""
     explorer.page.route("**/summary?*", lambda _: None)  # nothing here needs the long work of the spread
-    explorer.open()
-    explorer.make_sheet("swiss_roll", 60_000)
+    explorer.open_sheet("swiss_roll", 60_000)
     explorer.at("draws-count").fill("2")
     explorer.at("fit").click()
     expect(explorer.page).to_have_url(re.compile("job=job_"))
@@ -121,7 +124,6 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
         other.open()
         running = other.at("recent-job").filter(has_text="Fit").first
         expect(running).to_contain_text("Swiss roll")
-        other.save_picture("recent")
         explorer.page.reload()
         expect(explorer.at("progress-label")).to_contain_text("Fitting")
         expect(explorer.at("chosen")).to_contain_text("60,000 rows")
@@ -149,8 +151,7 @@ def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer) -> None:
 def test_a_job_whose_record_is_gone_leaves_its_data(explorer: Explorer) -> None:
     """The problem says that there is no such job, and the data set of the link is chosen."""
     explorer.expected.append("404")
-    explorer.open()
-    explorer.make_sheet("s_curve", 90)
+    explorer.open_sheet("s_curve", 90)
     dataset = explorer.state("dataset")["id"]
     explorer.page.goto("about:blank")
     explorer.open(f"/#dataset={dataset}&job=job_00000000000000000000")

@@ -10,15 +10,10 @@ from playwright.sync_api import expect
 from tests.conftest import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from playwright.sync_api import FloatRect
+    from playwright.sync_api import FloatRect, Route
 
     from tests.system.conftest import Up
-    from tests.ui.driver.explorer import Explorer
-
-    Tab = Callable[..., AbstractContextManager[Explorer]]
+    from tests.ui.driver.explorer import Explorer, Tab
 
 FIRST_LOAD_BYTES = 400_000
 PHONE = {"width": 390, "height": 844}
@@ -57,26 +52,22 @@ LIGHTNESS = """() => {
 def test_colors_follow_the_system_and_have_contrast(tab: Tab, up: Up, link: str, scheme: str) -> None:
     """The background follows the system's scheme, and every text has the contrast of WCAG level AA."""
     with tab(up.url, color_scheme=scheme) as explorer:
-        explorer.open(link)
-        explorer.wait_drawn()
+        explorer.open_draws(link)
         lightness = explorer.page.evaluate(LIGHTNESS)
         assert (lightness["page"] > 0.5) == (scheme == "light")
         assert lightness["least"][0] >= READABLE, lightness["least"]
         explorer.at("scrub").fill("2")
-        explorer.save_picture(f"draw-{scheme}")
 
 
 def test_the_theme_button_overrides_the_system_persistently(tab: Tab, up: Up, link: str) -> None:
     """The points are drawn again, and a reload keeps the theme."""
     with tab(up.url, color_scheme="light") as explorer:
-        explorer.open(link)
-        explorer.wait_drawn()
+        explorer.open_draws(link)
         light = explorer.wait_still()
         explorer.at("theme").click()
         assert explorer.page.evaluate(LIGHTNESS)["page"] < 0.1
-        assert explorer.wait_still() != light
-        explorer.page.reload()
-        explorer.wait_drawn()
+        explorer.wait_changed(light)
+        explorer.reload_draws()
         assert explorer.page.evaluate(LIGHTNESS)["page"] < 0.1
         explorer.page.keyboard.press("d")
         assert explorer.page.evaluate(LIGHTNESS)["page"] > 0.5
@@ -87,22 +78,46 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
     with tab(up.url, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as explorer:
         explorer.open()
         assert explorer.horizontal_overflow() == 0
-        explorer.save_picture("phone-start")
         explorer.page.goto("about:blank")
-        explorer.open(link)
-        explorer.wait_drawn()
-        explorer.save_picture("phone-draws")
-        for name in ("show-curl", "tab-grid", "tab-scales"):
+        explorer.open_draws(link)
+        for name in ("show-curl", "tab-grid"):
             explorer.at(name).click()
-            if name == "tab-scales":
-                expect(explorer.at("scale-grid")).to_be_visible(timeout=30_000)
             assert explorer.horizontal_overflow() == 0, name
-            explorer.save_picture(f"phone-{name}")
         explorer.at("tab-draws").tap()
         explorer.at("play").tap()
         expect(explorer.at("play")).to_have_attribute("aria-pressed", "true")
         explorer.at("set-up").tap()
         expect(explorer.at("change-data")).to_be_in_viewport()  # the page scrolls to it
+
+
+def test_a_laptop_shows_verdict_picture_and_save_at_once(tab: Tab, up: Up, link: str) -> None:
+    """Nothing of them is outside a window of 1366 x 820, also after an audit."""
+    with tab(up.url, viewport={"width": 1366, "height": 820}) as explorer:
+        explorer.open_draws(link)
+        for name in ("headline", "reliability", "stage", "play", "export-png", "copy-link"):
+            expect(explorer.at(name)).to_be_in_viewport(ratio=1)
+
+
+# Sums the shifts of the layout that no input has caused.
+SHIFTS = """globalThis.shifts = 0;
+new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifts += entry.value;
+}).observe({ type: 'layout-shift' });"""
+
+
+def test_the_layout_does_not_jump_when_figures_arrive(explorer: Explorer, link: str) -> None:
+    """From the first picture to the reliability of the spread hardly anything moves (a good page has at most 0.1)."""
+
+    def delay(route: Route) -> None:
+        explorer.page.wait_for_timeout(200)
+        route.continue_()
+
+    explorer.page.route("**/summary?*", delay)
+    explorer.open(link)
+    expect(explorer.at("stage")).to_be_visible()
+    explorer.page.evaluate(SHIFTS)
+    explorer.wait_drawn()
+    assert explorer.page.evaluate("shifts") < 0.05
 
 
 def within(inner: FloatRect, outer: FloatRect) -> bool:
@@ -120,8 +135,7 @@ def within(inner: FloatRect, outer: FloatRect) -> bool:
 def test_legend_and_tools_hide_nothing(tab: Tab, up: Up, link: str, width: int) -> None:
     """On a wide page legend and tools are in opposite corners of the stage, on a phone below the picture."""
     with tab(up.url, viewport={"width": width, "height": 844}) as explorer:
-        explorer.open(link)
-        explorer.wait_drawn()
+        explorer.open_draws(link)
         stage, legend, tool = (explorer.at(name).bounding_box() for name in ("stage", "legend", "zoom-in"))
         assert stage
         assert legend
@@ -131,15 +145,16 @@ def test_legend_and_tools_hide_nothing(tab: Tab, up: Up, link: str, width: int) 
         else:
             assert within(legend, stage)
             assert within(tool, stage)
-            unit = min(stage["width"], stage["height"])
-            assert legend["x"] + legend["width"] < stage["x"] + (stage["width"] - unit) / 2 + 1
-        explorer.save_picture(f"draws-{width}")
+            across, upward = zip(*explorer.places(), strict=True)
+            assert min(across) > legend["x"] + legend["width"]
+            assert max(across) < tool["x"]
+            free = tool["x"] - legend["x"] - legend["width"]
+            assert max((max(across) - min(across)) / free, (max(upward) - min(upward)) / stage["height"]) > 0.7
 
 
 def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> None:
     """Tab visits all controls in order with a visible focus; Space and arrow keys control the animation."""
-    explorer.open(link)
-    explorer.wait_drawn()
+    explorer.open_draws(link)
     keys = explorer.page.keyboard
     explorer.open_set_up()
     explorer.page.evaluate("document.querySelector('.skip').focus()")
@@ -168,14 +183,13 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
     keys.press("Space")
     expect(explorer.at("play")).to_have_attribute("aria-pressed", "false")
     keys.press("Home")
-    expect(explorer.at("frame-name")).to_contain_text("Reference")
+    expect(explorer.at("frame-name")).to_contain_text("Average")
     keys.press("ArrowRight")
     expect(explorer.at("frame-name")).to_contain_text("Draw 0")
     keys.press("2")
     expect(explorer.at("grid")).to_be_visible()
     keys.press("?")
     expect(explorer.at("keys-dialog")).to_be_visible()
-    explorer.save_picture("keys")
     keys.press("Escape")
     expect(explorer.at("keys-dialog")).to_have_count(0)
 
@@ -192,8 +206,7 @@ FOCUSED = """() => {
 
 def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None:
     """Every control has a name, and a live region announces events."""
-    explorer.open()
-    explorer.make_sheet("s_curve", 100)
+    explorer.open_sheet("s_curve", 100)
     explorer.fit(count=2)
     nameless = explorer.page.evaluate(NAMELESS)
     assert nameless == []
@@ -215,7 +228,6 @@ def test_the_empty_page_offers_an_example_and_a_file(explorer: Explorer) -> None
     expect(explorer.at("fit")).to_be_disabled()
     expect(explorer.at("tab-grid")).to_be_disabled()
     expect(explorer.at("inspector")).to_have_count(0)
-    explorer.save_picture("start")
 
 
 def test_the_first_load_is_small(explorer: Explorer) -> None:
@@ -247,7 +259,6 @@ def test_one_click_on_an_example_plays_its_draws(explorer: Explorer, name: str) 
     if classes:
         expect(explorer.at("legend").locator("button")).to_have_count(int(classes))
     explorer.wait_drawn()
-    explorer.save_picture(f"example-{name}")
 
 
 def test_an_example_does_not_play_where_motion_is_reduced(tab: Tab, up: Up) -> None:
@@ -261,8 +272,7 @@ def test_an_example_does_not_play_where_motion_is_reduced(tab: Tab, up: Up) -> N
 
 def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
     """The picture takes its place; the button, and the key, bring it back with the settings of the fit."""
-    explorer.open()
-    explorer.make_sheet("s_curve", 120)
+    explorer.open_sheet("s_curve", 120)
     expect(explorer.at("set-up")).to_have_attribute("aria-expanded", "true")
     explorer.fit(count=3)
     expect(explorer.at("setup")).to_be_hidden()
@@ -281,14 +291,12 @@ def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
 
 def test_a_synthetic_data_set_is_shown_before_its_fit(explorer: Explorer) -> None:
     """Its first rows, its name and the cost of the fit are shown, and the fit is enabled."""
-    explorer.open()
-    explorer.make_sheet("swiss_roll", 1000)
+    explorer.open_sheet("swiss_roll", 1000)
     expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
     expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")
     expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
     expect(explorer.at("fit")).to_be_enabled()
-    explorer.save_picture("chosen")
 
 
 def test_methods_and_settings_are_those_of_the_service(explorer: Explorer) -> None:
@@ -326,4 +334,3 @@ def test_without_webgl_the_page_uses_a_canvas(tab: Tab, explorer: Explorer, link
         before = flat.wait_still()
         flat.at("next").click()
         assert flat.wait_still() != before
-        flat.save_picture(f"flat-{scheme}")

@@ -26,9 +26,6 @@ export function useKey(key) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** Return whether a key is stored. */
-export const hasKey = () => sessionStorage.getItem(KEY) !== null;
-
 /**
  * Send a request to the service.
  * @param {string} path
@@ -49,7 +46,7 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
     answer = await fetch(path, { method, headers, body: sent, signal });
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
-    set({ service: 'down' });
+    set({ service: 'down', missed: state.missed + 1 });
     throw new Refused({
       type: 'unreachable',
       title: 'The service does not answer',

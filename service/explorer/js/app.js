@@ -14,16 +14,15 @@ import { set, useStore } from './store.js';
 import { Compare } from './views/compare.js';
 import { Empty } from './views/empty.js';
 import { Headline } from './views/headline.js';
-import { Grid, Scales } from './views/grid.js';
+import { Grid } from './views/grid.js';
 import { Stage } from './views/stage.js';
 import { Transport } from './views/transport.js';
-import { writeLink } from './actions/link.js';
+import { openView } from './actions/link.js';
 import { toggleSetUp } from './actions/state.js';
 
 const VIEWS = [
   ['draws', 'One at a time'],
   ['grid', 'Side by side'],
-  ['scales', 'Scales'],
   ['compare', 'Methods'],
 ];
 
@@ -55,7 +54,7 @@ function Top() {
     <span class="tagline">Embeddings, and how sure they are</span>
     <span class="gap"></span>
     <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)" onClick=${() => set({ dialog: 'keys' })}>?</button>
-    <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colours' : 'Use dark colours'}
+    <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colors' : 'Use dark colors'}
       title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
     <a class="docs" href="/docs">API</a>
   </header>`;
@@ -78,17 +77,13 @@ function Tabs() {
     event.stopPropagation();
     event.preventDefault();
     const place = VIEWS.findIndex(([name]) => name === view);
-    open(VIEWS[(place + step + VIEWS.length) % VIEWS.length][0]);
+    openView(VIEWS[(place + step + VIEWS.length) % VIEWS.length][0]);
     event.currentTarget.querySelector('[aria-selected=true]')?.focus();
-  };
-  const open = (name) => {
-    set({ view: name });
-    writeLink();
   };
   return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${turn}>
     ${VIEWS.map(([name, title]) => html`<button type="button" role="tab" id=${`tab-${name}`} data-testid=${`tab-${name}`}
       aria-selected=${view === name} tabindex=${view === name ? 0 : -1} aria-controls="panel" disabled=${isOff(name)}
-      onClick=${() => open(name)}>${title}</button>`)}
+      onClick=${() => openView(name)}>${title}</button>`)}
   </div>`;
 }
 
@@ -100,7 +95,6 @@ function View() {
     ${view === 'draws' && !shows && html`<${Empty} />`}
     ${view === 'draws' && shows && html`<${Stage} />${!single && html`<${Transport} />`}`}
     ${view === 'grid' && html`<${Grid} />`}
-    ${view === 'scales' && html`<${Scales} />`}
     ${view === 'compare' && html`<${Compare} />`}
   </div>`;
 }

@@ -34,6 +34,7 @@ export async function follow(job, label) {
  * @returns {Promise<Response>} of status 200
  */
 export async function askMade(path, accept, label) {
+  if (state.work) set({ work: { label, stage: '', done: 0, total: 0 } }); // the answer may take seconds
   for (;;) {
     const answer = await ask(path, { accept });
     if (answer.status !== 202) return answer;

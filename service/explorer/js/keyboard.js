@@ -1,10 +1,11 @@
 /** Keyboard shortcuts of the page, inactive in an input field. */
 
 import { choosePoints } from './actions/selection.js';
+import { openView } from './actions/link.js';
 import { toggleSetUp } from './actions/state.js';
 import { switchTheme } from './lib/theme.js';
 import { onStage } from './views/stage.js';
-import { goTo, togglePlay } from './views/transport.js';
+import { goTo, step, togglePlay } from './views/transport.js';
 import { dimension } from './lib/frames.js';
 import { turnBy } from './plot/turning.js';
 import { set, state } from './store.js';
@@ -14,17 +15,15 @@ const STEP = 0.15; // radians of a turn by a key
 /** Each key with its label and its action. */
 export const KEYS = [
   ['Space', 'Play or pause', togglePlay],
-  ['ArrowRight', 'Next draw', () => goTo(state.frame + 1)],
-  ['ArrowLeft', 'Previous draw', () => goTo(state.frame - 1)],
-  ['Home', 'Reference', () => goTo(0)],
-  ['1', 'One draw at a time', () => set({ view: 'draws' })],
-  ['2', 'Draws side by side', () => state.posterior && set({ view: 'grid' })],
-  ['3', 'Grid of scales', () => state.posterior && set({ view: 'scales' })],
-  ['4', 'Methods side by side', () => state.dataset && set({ view: 'compare' })],
+  ['ArrowRight', 'Next draw', () => step(1)],
+  ['ArrowLeft', 'Previous draw', () => step(-1)],
+  ['Home', 'Average of the draws', () => goTo(-1)],
+  ['1', 'One draw at a time', () => openView('draws')],
+  ['2', 'Draws side by side', () => state.posterior && openView('grid')],
+  ['3', 'Methods side by side', () => state.dataset && openView('compare')],
   ['s', 'Set-up', toggleSetUp],
-  ['e', 'Points, halos, ellipses, density', () => set({ shape: { none: 'halo', halo: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
+  ['e', 'Points, regions, density', () => set({ shape: { none: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
   ['r', 'Turn three dimensions by dragging, or not', () => set({ isTurning: !state.isTurning })],
-  ['t', 'Trails', () => set({ trails: !state.trails })],
   ['l', 'Select by drawing around points', () => set({ lassoing: !state.lassoing })],
   ['+', 'Zoom in', () => onStage.plot?.zoom(1.3)],
   ['-', 'Zoom out', () => onStage.plot?.zoom(1 / 1.3)],

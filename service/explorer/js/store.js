@@ -8,6 +8,7 @@ let version = 0; // number of changes
 /** The state. Read it anywhere; change it only by `set`. */
 export const state = {
   service: 'connecting', // or ready, down, locked
+  missed: 0, // requests that a stopped service has not answered
   info: null,
   contract: null,
   methods: [],
@@ -32,7 +33,6 @@ export const state = {
   draws: null, // {seed, scale, first, count, n, p, data, look}
   summary: null,
   reliability: null, // of the spread of a posterior: {id, level, reason}
-  scales: null,
   single: null, // an embedding by a method without draws
   movement: null, // of `single` over half-samples: {level, reason, figures, notes, arrays, p}
   audit: null, // of the shown map: its statements, and arrays with a value for each point
@@ -42,16 +42,14 @@ export const state = {
   scoreList: null,
   estimate: null, // cost of the chosen method, from the service
   view: 'draws',
-  frame: 0, // 0 is the reference, i the draw i - 1, -1 the consensus
-  playing: false,
-  speed: 1,
+  frame: -1, // 0 is the reference, i the draw i - 1, -1 the average of the draws
+  playing: false, // or true, or once: through the draws, then to their average
   axes: [0, 1],
   turn: null, // of three dimensions: [rightward, upward] unit vectors; null shows the axes
   isTurning: true, // whether a drag turns three dimensions
   metadata: null, // further columns of the data set: {name: values}
   color: 'auto',
-  shape: 'none', // of the spread: none, halo, ellipse, density
-  trails: false,
+  shape: 'none', // of the spread: none, ellipse, density
   selection: null, // {list, mask}
   hover: -1,
   lassoing: false,

@@ -12,9 +12,13 @@ from playwright.sync_api import expect
 from tests.conftest import until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Locator, Page, Request
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
-OUT = Path(__file__).resolve().parents[3] / "out" / "ui"
+    from playwright.sync_api import ConsoleMessage, FloatRect, Locator, Page, Request
+
+    Tab: TypeAlias = Callable[..., AbstractContextManager["Explorer"]]
 
 # The state comes from the modules of the page.
 _STATE = "async (name) => (await import('/explorer/js/store.js')).state[name]"
@@ -74,6 +78,21 @@ class Explorer:
         self.page.goto(self.url + link)
         expect(self.at("method-panel")).to_have_count(1, timeout=30_000)  # hidden once a link has its picture
 
+    def open_draws(self, link: str) -> None:
+        """Open a link, and wait for its draws."""
+        self.open(link)
+        self.wait_drawn()
+
+    def reload_draws(self) -> None:
+        """Load the page again, and wait for its draws."""
+        self.page.reload()
+        self.wait_drawn()
+
+    def open_sheet(self, sheet: str, n: int) -> None:
+        """Open the page, and make a synthetic data set."""
+        self.open()
+        self.make_sheet(sheet, n)
+
     def at(self, name: str) -> Locator:
         """Return the element with this test id."""
         return self.page.get_by_test_id(name)
@@ -85,6 +104,11 @@ class Explorer:
     def choose_file(self, name: str, content: bytes) -> None:
         """Choose a file in the file field."""
         self.at("file").set_input_files({"name": name, "mimeType": "", "buffer": content})
+
+    def upload(self, name: str, content: bytes) -> None:
+        """Choose a file, and use it as it is."""
+        self.choose_file(name, content)
+        self.at("use-file").click()
 
     def drop_file(self, name: str, content: str) -> None:
         """Drop a file onto the page."""
@@ -117,8 +141,25 @@ class Explorer:
 
     def wait_drawn(self) -> None:
         """Wait until draws and spread are available and no work is pending."""
-        expect(self.at("shape-halo")).to_be_enabled(timeout=150_000)
+        expect(self.at("shape-ellipse")).to_be_enabled(timeout=150_000)
         expect(self.at("cancel")).to_have_count(0)
+
+    def download(self, kind: str) -> tuple[str, bytes]:
+        """Return the name and content of a saved file."""
+        with self.page.expect_download() as result:
+            self.at(f"export-{kind}").click()
+        return result.value.suggested_filename, Path(result.value.path()).read_bytes()
+
+    def find(self, by: str, text: str) -> None:
+        """Find points by their `row` or `label`."""
+        self.at(f"find-{by}").fill(text)
+        self.at(f"find-{by}").press("Enter")
+
+    def box(self, name: str) -> FloatRect:
+        """Return the place of a visible element."""
+        box = self.at(name).bounding_box()
+        assert box
+        return box
 
     def places(self) -> list[list[float]]:
         """Return the position of each point on the screen, in pixels of the tab."""
@@ -142,11 +183,10 @@ class Explorer:
         until(is_still, 20)
         return last[0]
 
+    def wait_changed(self, before: bytes, name: str = "stage") -> None:
+        """Wait until an element is drawn otherwise than in a screenshot."""
+        until(lambda: self.screenshot(name) != before, 20)
+
     def horizontal_overflow(self) -> int:
         """Return how many pixels the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
-
-    def save_picture(self, name: str, *, whole: bool = False) -> None:
-        """Save a screenshot of the tab to the output folder."""
-        OUT.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=OUT / f"{name}.png", full_page=whole)

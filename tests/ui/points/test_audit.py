@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from playwright.sync_api import expect
 
@@ -12,6 +13,8 @@ from glle_engine import manifolds
 from tests.ui.driver.tables import csv
 
 if TYPE_CHECKING:
+    from playwright.sync_api import FilePayload
+
     from tests.ui.driver.explorer import Explorer
 
 N = 150
@@ -22,8 +25,7 @@ SIDES = ["left" if x < 0 else "right" for x in SHEET.X[:, 0]]
 def test_an_embedding(explorer: Explorer) -> None:
     """The verdict in words on top, its figures, colors, and points opaque by their stability."""
     explorer.open()
-    explorer.choose_file("sheet.csv", csv(SHEET.X, side=SIDES))
-    explorer.at("use-file").click()
+    explorer.upload("sheet.csv", csv(SHEET.X, side=SIDES))
     explorer.at("method").select_option("isomap")
     explorer.at("fit").click()
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
@@ -36,25 +38,27 @@ def test_an_embedding(explorer: Explorer) -> None:
     expect(explorer.at("verdict")).to_have_text(found.verdict)
     expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * found.remains)}%")
     expect(explorer.at("audit-groups")).to_contain_text(re.compile("apart in other samples"))
-    assert explorer.wait_still() != plain
-    explorer.save_picture("audit-embedding")
+    explorer.wait_changed(plain)
+    root = ET.fromstring(explorer.download("svg")[1])  # noqa: S314 # written by the page
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    assert found.verdict in " ".join(text.text or "" for text in texts), "the saved picture has the verdict"
+    lowest = max(float(circle.get("cy", "nan")) for circle in root.iter("{http://www.w3.org/2000/svg}circle"))
+    first = next(text for text in texts if text.text and found.verdict.startswith(text.text))
+    assert float(first.get("y", "nan")) > lowest, "below the points"
     for color in ("audited", "p_value"):
         explorer.at("color").select_option(color)
         expect(explorer.at("legend")).to_contain_text("Stability" if color == "audited" else "Chance")
-    explorer.at("find-row").fill("7")
-    explorer.at("find-row").press("Enter")
+    explorer.find("row", "7")
     expect(explorer.at("point-stays")).to_contain_text(f"{round(100 * found.stability[7])}%")
 
 
 def test_a_posterior(explorer: Explorer, link: str) -> None:
     """The audit of the shown posterior; its draws keep it, another fit forgets it."""
-    explorer.open(link)
-    explorer.wait_drawn()
+    explorer.open_draws(link)
     explorer.at("audit").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     expect(explorer.at("verdict")).to_contain_text("of the neighbors are kept")
     assert explorer.state("audit")["method"] == "glle"
-    explorer.save_picture("audit-posterior")
     explorer.open_set_up()
     explorer.at("form-em-n_neighbors").fill("9")
     explorer.at("fit").click()
@@ -77,7 +81,6 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     expect(explorer.at("note-coordinates-alone")).to_have_count(1)
     expect(explorer.at("movement")).to_have_count(0)
     assert explorer.state("dataset")["d"] == 3
-    explorer.save_picture("audit-coordinates")
     explorer.open(explorer.page.url.removeprefix(explorer.url))
     explorer.page.reload()
     expect(explorer.at("verdict")).to_contain_text("neighbors are kept", timeout=30_000)
@@ -85,11 +88,10 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
 
 def test_coordinates_beside_a_data_set(explorer: Explorer) -> None:
     """A file with as many rows is audited; another one is refused with the remedy, and the data stay."""
-    explorer.open()
-    explorer.make_sheet("s_curve", N)
+    explorer.open_sheet("s_curve", N)
     explorer.expected.append("422")
     table = "y1,y2\n" + "".join(f"{a},{b}\n" for a, b in SHEET.coordinates.tolist())
-    short = {"name": "map.csv", "mimeType": "", "buffer": table.encode().rsplit(b"\n", 3)[0]}
+    short: FilePayload = {"name": "map.csv", "mimeType": "", "buffer": table.encode().rsplit(b"\n", 3)[0]}
     explorer.at("map-file").set_input_files(short)
     expect(explorer.at("problem")).to_contain_text("rows of coordinates")
     explorer.at("dismiss").click()

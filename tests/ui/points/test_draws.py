@@ -1,4 +1,4 @@
-"""Draws: animation, slider, grids, scales and spread."""
+"""Draws: animation, slider, grid and spread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -> None:
     """The picture and the draw number change during the animation, and stop with it."""
     before = tab_with_draws.wait_still()
-    tab_with_draws.at("speed").select_option("4")
     tab_with_draws.at("play").click()
     expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "true")
     until(lambda: tab_with_draws.state("frame") >= 3)
     assert tab_with_draws.screenshot() != before
-    tab_with_draws.save_picture("playing")
     tab_with_draws.at("play").click()
     expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "false")
     after = tab_with_draws.wait_still()
@@ -39,7 +37,6 @@ def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -
 def test_the_animation_repeats(tab_with_draws: Explorer) -> None:
     """The first draw follows the last one."""
     tab_with_draws.at("scrub").fill("6")
-    tab_with_draws.at("speed").select_option("4")
     tab_with_draws.at("play").click()
     expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 0")
 
@@ -66,8 +63,7 @@ def test_points_move_and_do_not_flip(tab_with_draws: Explorer) -> None:
         tab_with_draws.at("scrub").fill(place)
         expect(tab_with_draws.at("scrub")).to_have_value(place)
         frames.append(tab_with_draws.places())
-    stage = tab_with_draws.at("stage").bounding_box()
-    assert stage
+    stage = tab_with_draws.box("stage")
     middle = stage["x"] + stage["width"] / 2
     for frame in frames[1:]:
         distance = sum(abs(a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
@@ -76,11 +72,11 @@ def test_points_move_and_do_not_flip(tab_with_draws: Explorer) -> None:
 
 
 def test_reference_and_average_are_one_click_away(tab_with_draws: Explorer) -> None:
-    """One click shows the average of all draws, another the reference embedding."""
+    """The average of all draws is shown first; one click shows the reference embedding, another the average again."""
+    expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
     tab_with_draws.at("scrub").fill("4")
     tab_with_draws.at("show-consensus").click()
     expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
-    tab_with_draws.save_picture("consensus")
     tab_with_draws.at("show-reference").click()
     expect(tab_with_draws.at("frame-name")).to_contain_text("Reference")
     assert tab_with_draws.state("frame") == 0
@@ -90,48 +86,69 @@ def test_a_thumbnail_opens_its_draw(tab_with_draws: Explorer) -> None:
     """The grid has one thumbnail per draw and one of the reference; a click enlarges it."""
     tab_with_draws.at("tab-grid").click()
     expect(tab_with_draws.at("thumb")).to_have_count(7)
-    tab_with_draws.save_picture("grid")
     tab_with_draws.at("thumb").nth(4).locator("canvas").click()
     expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 3")
 
 
-def test_the_grid_of_scales_spreads_from_row_to_row(tab_with_draws: Explorer) -> None:
-    """Four draws at each of five scales; their spread grows with the scale."""
-    tab_with_draws.at("tab-scales").click()
-    expect(tab_with_draws.at("scale-grid").get_by_test_id("thumb")).to_have_count(20, timeout=30_000)
-    groups = tab_with_draws.at("scale-grid").get_by_role("group")
-    names = [group.get_attribute("aria-label") for group in groups.all()]
-    assert names == [f"Scale {scale}" for scale in ("0.01", "0.1", "1", "5", "10")]
-    assert tab_with_draws.state("work") is None
-    assert tab_with_draws.page.evaluate(SPREAD_BY_SCALE) == sorted(tab_with_draws.page.evaluate(SPREAD_BY_SCALE))
-    tab_with_draws.save_picture("scales", whole=True)
+def test_the_least_certain_points_have_regions_within_the_view(tab_with_draws: Explorer) -> None:
+    """Twenty outlines, with a sentence that explains them, and none of them leaves the picture."""
+    before = tab_with_draws.wait_still()
+    tab_with_draws.at("shape-ellipse").click()
+    expect(tab_with_draws.at("shape-ellipse")).to_have_attribute("aria-pressed", "true")
+    expect(tab_with_draws.at("inspector")).to_contain_text("Around the average place of a point")
+    tab_with_draws.wait_changed(before)
+    rows, sides, size = tab_with_draws.page.evaluate(OUTLINES)
+    stability = tab_with_draws.page.evaluate(
+        "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
+    )
+    assert len(rows) == 20
+    assert max(stability[row] for row in rows) <= min(np.delete(stability, rows))
+    assert np.min(sides) >= 0
+    assert (np.max(sides, axis=0) <= size).all()
 
 
-# Squared distance of the four draws of each scale from their mean.
-SPREAD_BY_SCALE = """async () => {
-    const { scales } = (await import('/explorer/js/store.js')).state;
-    const size = scales.n * scales.p;
-    return scales.scales.map((_, row) => {
-        let sum = 0;
-        for (let at = 0; at < size; at++) {
-            const four = [0, 1, 2, 3].map((i) => scales.data[(row * 4 + i) * size + at]);
-            const mean = four.reduce((a, b) => a + b) / 4;
-            sum += four.reduce((a, b) => a + (b - mean) ** 2, 0);
-        }
-        return sum;
+# The rows with outlines, the corners of their contours in pixels of the stage, and its size.
+OUTLINES = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const { directionsOf } = await import('/explorer/js/lib/frames.js');
+    const { outlinedRows } = await import('/explorer/js/plot/overlay.js');
+    const { contourOf, momentsOf } = await import('/explorer/js/plot/spread.js');
+    const { draws, axes, turn } = state;
+    const screen = onStage.plot.screen();
+    const rows = outlinedRows();
+    const sides = rows.flatMap((row) => {
+        const moments = momentsOf(row, draws, directionsOf(draws.p, axes, turn), onStage.box);
+        const { x, y, long, short, angle } = contourOf(moments);
+        const across = Math.hypot(long * Math.cos(angle), short * Math.sin(angle));
+        const up = Math.hypot(long * Math.sin(angle), short * Math.cos(angle));
+        return [-1, 1].map((sign) =>
+            [screen.x + screen.sx * (x + sign * across), screen.y + screen.sy * (y + sign * up)]);
     });
+    return [rows, sides, [onStage.overlay.clientWidth, onStage.overlay.clientHeight]];
 }"""
 
 
-@pytest.mark.parametrize("shape", ["halo", "ellipse"])
-def test_the_spread_is_shown_as_a_shape(tab_with_draws: Explorer, shape: str) -> None:
-    """A shape surrounds the points, with a sentence that explains it."""
-    before = tab_with_draws.wait_still()
-    tab_with_draws.at(f"shape-{shape}").click()
-    expect(tab_with_draws.at(f"shape-{shape}")).to_have_attribute("aria-pressed", "true")
-    expect(tab_with_draws.at("inspector")).to_contain_text("Around the average place of a point")
-    assert tab_with_draws.wait_still() != before
-    tab_with_draws.save_picture(f"shape-{shape}")
+def test_stable_points_are_opaque(tab_with_draws: Explorer) -> None:
+    """The farther a point's color from the paper, the more of its neighbors stay; the legend says so."""
+    expect(tab_with_draws.at("faint")).to_have_text("Faint: few neighbors stay from draw to draw")
+    stability, contrast = np.array(tab_with_draws.page.evaluate(CONTRASTS)).T
+    order = np.argsort(stability)
+    assert (np.diff(contrast[order]) >= -0.02).all()  # colors have 256 steps
+    assert contrast[order[-1]] > contrast[order[0]]
+    tab_with_draws.at("color").select_option("stability")
+    expect(tab_with_draws.at("faint")).to_have_count(0)
+
+
+# The stability of each row, and how far its color is from the paper, as a share of that of its color in the legend.
+CONTRASTS = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { onStage: { look } } = await import('/explorer/js/views/stage.js');
+    const { rgb } = await import('/explorer/js/lib/palettes.js');
+    const distance = (color) => Math.hypot(...rgb(color).map((part) => 255 - part));
+    return Array.from(state.summary.stability, (share, row) =>
+        [share, distance(look.palette[look.index[row]]) / distance(look.solid[look.index[row] % look.solid.length])]);
+}"""
 
 
 def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -> None:
@@ -146,7 +163,6 @@ def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -
     headline.focus()
     expect(tooltip).to_be_visible()
     expect(tooltip).to_contain_text("its 8 nearest points in the consensus")
-    tab_with_draws.save_picture("headline")
 
 
 # Mean, covariance and half axes of a row in pixels, as the overlay draws them, and the dots of all draws.
@@ -185,16 +201,16 @@ def test_contours_share_the_frame_of_the_dots(tab_with_draws: Explorer) -> None:
 @pytest.mark.parametrize("how", ["hover", "selection"])
 def test_a_point_shows_its_contour_on_hover_and_selection(tab_with_draws: Explorer, how: str) -> None:
     """Without any shape of the spread, the overlay gets ink at the ends of the longer axis of the row's contour."""
+    tab_with_draws.at("show-reference").click()
+    tab_with_draws.wait_still()
     row, places = 31, tab_with_draws.places()
     contour = tab_with_draws.page.evaluate(CONTOUR, row)
     if how == "selection":
-        tab_with_draws.at("find-row").fill(str(row))
-        tab_with_draws.at("find-row").press("Enter")
+        tab_with_draws.find("row", str(row))
     else:
         tab_with_draws.page.mouse.move(places[row][0] + 30, places[row][1] + 30)
         tab_with_draws.page.mouse.move(*places[row], steps=4)
     until(lambda: tab_with_draws.page.evaluate(INK, contour))
-    tab_with_draws.save_picture(f"contour-{how}")
 
 
 # Whether the overlay has ink at both ends of the longer axis of a contour.
@@ -214,16 +230,14 @@ INK = """async ({ x, y, long, angle }) => {
 def test_the_density_of_each_label_holds_half_of_its_places(explorer: Explorer) -> None:
     """Each label has a contour in its color; half of its places in all draws are within it."""
     explorer.open()
-    explorer.choose_file("roll.csv", csv(sheet(200), kind=["a", "b"] * 100))
-    explorer.at("use-file").click()
+    explorer.upload("roll.csv", csv(sheet(200), kind=["a", "b"] * 100))
     explorer.fit(count=8)
     before = explorer.wait_still()
     explorer.at("shape-density").click()
-    assert explorer.wait_still() != before
+    explorer.wait_changed(before)
     shares = explorer.page.evaluate(WITHIN)
     assert len(shares) == 2
     assert all(0.5 <= share < 0.55 for share in shares), shares
-    explorer.save_picture("density")
 
 
 # For each label, the share of the places over all draws whose cell is denser than the level of the contour.
@@ -233,15 +247,16 @@ WITHIN = """async () => {
     const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
     const { densitiesHere } = await import('/explorer/js/plot/overlay.js');
     const { draws, axes } = state;
-    const { look, box } = onStage;
+    const { look } = onStage;
     const directions = directionsOf(2, axes, null);
-    return densitiesHere({ look, directions, box }).map(({ index, values, level, lines }) => {
+    const { box, densities } = densitiesHere({ look, directions });
+    return densities.map(({ index, values, level, lines }) => {
         if (!lines.length) return 0;
         const side = Math.sqrt(values.length);
         let [inside, all] = [0, 0];
         for (let draw = 0; draw < draws.count; draw++) {
             for (let row = 0; row < draws.n; row++) {
-                if (look.index[row] !== index) continue;
+                if (look.index[row] % look.solid.length !== index) continue;
                 const place = placeOf(draws.data.subarray(draw * draws.n * 2), row, 2, directions, box);
                 const [column, line] = place.map((value) => Math.floor(((value + 1.25) / 2.5) * side));
                 inside += values[line * side + column] >= level;
@@ -255,13 +270,13 @@ WITHIN = """async () => {
 
 def test_three_dimensions_turn_by_dragging_and_by_keys(explorer: Explorer) -> None:
     """The points move as a rigid body, a click still selects, and the button restores the axes."""
-    explorer.open()
-    explorer.make_sheet("swiss_roll", 150)
+    explorer.open_sheet("swiss_roll", 150)
     explorer.at("form-em-n_components").fill("3")
     explorer.fit(count=3)
+    explorer.at("show-reference").click()
+    explorer.wait_still()
     front = np.array(explorer.places())
-    stage = explorer.at("stage").bounding_box()
-    assert stage
+    stage = explorer.box("stage")
     middle = (stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2)
     mouse = explorer.page.mouse
     mouse.move(*middle)
@@ -276,7 +291,6 @@ def test_three_dimensions_turn_by_dragging_and_by_keys(explorer: Explorer) -> No
     flat = reference @ np.stack([u, -v], axis=1)
     flat, shown = flat - flat.mean(axis=0), side - side.mean(axis=0)
     np.testing.assert_allclose(shown, flat * (np.linalg.norm(shown) / np.linalg.norm(flat)), atol=0.5)
-    explorer.save_picture("turned")
     row = int(np.argmin(side[:, 0]))
     mouse.click(*side[row])
     expect(explorer.at("point").locator("h2")).to_have_text(f"Row {row}")
@@ -288,16 +302,12 @@ def test_three_dimensions_turn_by_dragging_and_by_keys(explorer: Explorer) -> No
     assert explorer.state("turn") is not None
 
 
-def test_the_spread_is_shown_as_color_and_as_trails(tab_with_draws: Explorer) -> None:
-    """The legend has the smallest and largest spread; trails are drawn over the points."""
+def test_the_spread_is_shown_as_color(tab_with_draws: Explorer) -> None:
+    """The legend has the smallest and largest spread."""
     before = tab_with_draws.wait_still()
     tab_with_draws.at("color").select_option("spread")
     expect(tab_with_draws.at("legend")).to_have_text(re.compile(r"0?\.\d+.*\d"))
-    colored = tab_with_draws.wait_still()
-    assert colored != before
-    tab_with_draws.at("trails").check()
-    assert tab_with_draws.wait_still() != colored
-    tab_with_draws.save_picture("trails")
+    tab_with_draws.wait_changed(before)
 
 
 def test_another_seed_gives_other_draws_of_the_same_fit(tab_with_draws: Explorer) -> None:
@@ -331,6 +341,4 @@ def test_a_doubtful_scale_is_named_beside_it(explorer: Explorer) -> None:
             expect(explorer.at(f"note-{note['code']}")).to_be_visible()
         expect(explorer.page.locator(".headline")).to_contain_text("(doubtful)")
         assert "scale=auto" in explorer.page.url
-        explorer.page.reload()
-        explorer.wait_drawn()
-    explorer.save_picture("doubtful")
+        explorer.reload_draws()

@@ -12,21 +12,16 @@ from tests.conftest import until
 from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from playwright.sync_api import Locator
 
-    from tests.ui.driver.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer, Tab
 
 SELECTED = "async () => Array.from((await import('/explorer/js/store.js')).state.selection.list)"
-EDGE = 4  # pixels, tolerance of the simplified lasso
+EDGE = 4  # pixels, tolerance of the simplified lasso, and radius of a dot
 
 
 @pytest.fixture(params=["webgl", "flat"])
-def tab_with_draws(
-    request: pytest.FixtureRequest, tab: Callable[..., AbstractContextManager[Explorer]], explorer: Explorer, link: str
-) -> Explorer:
+def tab_with_draws(request: pytest.FixtureRequest, tab: Tab, explorer: Explorer, link: str) -> Explorer:
     """Return a tab with six draws, with and without WebGL."""
     explorer.open(link.replace("/#", f"/?plot={request.param}#"))
     explorer.wait_drawn()
@@ -72,9 +67,59 @@ def test_hover_shows_row_neighbors_and_stability(tab_with_draws: Explorer) -> No
     expect(point.locator("h2")).to_have_text(f"Row {row}")
     expect(tab_with_draws.at("point-neighbors").locator("button")).to_have_count(8)
     expect(tab_with_draws.at("point-stability")).to_have_text(re.compile(r"\d+\s?% of its neighbors stay"))
-    tab_with_draws.save_picture("hover")
     tab_with_draws.at("theme").hover()
     expect(tab_with_draws.at("tip")).to_have_count(0)
+
+
+def test_a_point_shows_its_places_in_all_draws(tab_with_draws: Explorer) -> None:
+    """A selected point has a dot at each of its six places."""
+    row = tab_with_draws.page.evaluate(FARTHEST)
+    dots = []
+    for draw in range(1, 7):
+        tab_with_draws.at("scrub").fill(str(draw))
+        dots.append(tab_with_draws.places()[row])
+    stage = tab_with_draws.box("stage")
+    tab_with_draws.find("row", str(row))
+    tab_with_draws.wait_still()
+    inside = [
+        [x - stage["x"], y - stage["y"]]
+        for x, y in dots
+        if EDGE < x - stage["x"] < stage["width"] - EDGE and EDGE < y - stage["y"] < stage["height"] - EDGE
+    ]
+    assert inside
+    assert all(tab_with_draws.page.evaluate(DOT, place) for place in inside)
+
+
+# The row with the widest spread.
+FARTHEST = """async () => {
+    const { spread } = (await import('/explorer/js/store.js')).state.summary;
+    return spread.indexOf(Math.max(...spread));
+}"""
+
+# Whether the overlay has ink at a place of the stage.
+DOT = """async ([x, y]) => {
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    return onStage.overlay.getContext('2d').getImageData(Math.round(x), Math.round(y), 1, 1).data[3] > 100;
+}"""
+
+
+def test_the_least_certain_rows_are_listed_and_selected(tab_with_draws: Explorer) -> None:
+    """Twenty rows by their stability; a click selects one, a button all of them."""
+    stability = tab_with_draws.page.evaluate(
+        "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
+    )
+    rows = tab_with_draws.at("least-certain").locator("li button")
+    expect(rows).to_have_count(20)
+    found = [re.match(r"Row (\d+)\s+(\d+)%", text) for text in rows.all_inner_texts()]
+    assert all(found)
+    shares = [stability[int(match[1])] for match in found if match]
+    assert shares == sorted(stability)[:20]
+    assert [int(match[2]) for match in found if match] == [int(100 * share + 0.5) for share in shares]
+    rows.nth(3).click()
+    assert found[3]
+    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {found[3][1]}")
+    tab_with_draws.at("select-least").click()
+    expect(tab_with_draws.at("selected")).to_contain_text("20 points selected")
 
 
 def test_a_selection_in_the_large_view_is_in_all_views(tab_with_draws: Explorer) -> None:
@@ -87,7 +132,6 @@ def test_a_selection_in_the_large_view_is_in_all_views(tab_with_draws: Explorer)
     tab_with_draws.page.mouse.move(5, 5)
     draw_lasso(tab_with_draws, tab_with_draws.at("stage"), shift=True)
     expect(tab_with_draws.at("selected")).to_contain_text("points selected")
-    tab_with_draws.save_picture("selected")
     line = stage["x"] + stage["width"] / 2
     selected_x = {row: places[row][0] for row in tab_with_draws.page.evaluate(SELECTED)}
     sure = {row for row, (x, _) in enumerate(places) if x < line - EDGE}
@@ -97,7 +141,6 @@ def test_a_selection_in_the_large_view_is_in_all_views(tab_with_draws: Explorer)
     tab_with_draws.at("tab-grid").click()
     faded = tab_with_draws.wait_still("thumb")
     assert faded != whole
-    tab_with_draws.save_picture("selected-grid")
     tab_with_draws.page.keyboard.press("Escape")
     expect(tab_with_draws.at("selected")).to_have_count(0)
     until(lambda: tab_with_draws.screenshot("thumb") != faded)
@@ -120,8 +163,7 @@ def test_a_selection_in_a_thumbnail_is_in_all_views(tab_with_draws: Explorer) ->
 
 def test_a_row_is_found_by_its_number(tab_with_draws: Explorer) -> None:
     """A row is shown by its number, and its neighbors are links."""
-    tab_with_draws.at("find-row").fill("17")
-    tab_with_draws.at("find-row").press("Enter")
+    tab_with_draws.find("row", "17")
     expect(tab_with_draws.at("point")).to_contain_text("Row 17")
     other = tab_with_draws.at("point-neighbors").locator("button").first
     number = other.text_content()
@@ -144,7 +186,6 @@ def test_a_selected_point_is_linked_with_its_neighbors(tab_with_draws: Explorer)
     rows = [int(text) for text in tab_with_draws.at("point-neighbors").locator("button").all_text_contents()]
     assert len(rows) == 8
     assert all(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
-    tab_with_draws.save_picture("linked")
     tab_with_draws.page.keyboard.press("Escape")
     until(lambda: tab_with_draws.screenshot() != linked)
     assert not any(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
@@ -164,16 +205,13 @@ LINE = """async ([a, b]) => {
 def test_rows_are_found_by_label(explorer: Explorer) -> None:
     """Equal labels come first, then those that contain the text; a text without a row is reported."""
     explorer.open()
-    explorer.choose_file("roll.csv", csv(sheet(60), kind=["red", "dark red", "blue"] * 20))
-    explorer.at("use-file").click()
+    explorer.upload("roll.csv", csv(sheet(60), kind=["red", "dark red", "blue"] * 20))
     explorer.fit(count=2)
     for text, rows in {"Red": range(0, 60, 3), "dark": range(1, 60, 3)}.items():
-        explorer.at("find-label").fill(text)
-        explorer.at("find-label").press("Enter")
+        explorer.find("label", text)
         expect(explorer.at("selected")).to_contain_text("20 points selected")
         assert explorer.page.evaluate(SELECTED) == list(rows)
-    explorer.at("find-label").fill("green")
-    explorer.at("find-label").press("Enter")
+    explorer.find("label", "green")
     expect(explorer.at("not-found")).to_have_text("No row has “green”.")
     expect(explorer.at("selected")).to_have_count(0)
 
@@ -182,10 +220,7 @@ def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -
     """Columns that are left out at the upload, and those of another file, can be chosen; a refresh keeps them."""
     X = sheet(40)
     explorer.open()
-    explorer.choose_file("roll.csv", csv(X, kind=["a", "b"] * 20, place=["north", "south", "east", "west"] * 10))
-    explorer.at("choose-ignore").click()
-    explorer.at("label-column").select_option("kind")
-    explorer.at("use-file").click()
+    explorer.upload("roll.csv", csv(X, kind=["a", "b"] * 20, place=["north", "south", "east", "west"] * 10))
     explorer.fit(count=2)
     explorer.at("color").select_option("place")
     expect(explorer.at("legend").locator("button")).to_have_text(["east10", "north10", "south10", "west10"])
@@ -197,12 +232,9 @@ def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -
     expect(explorer.at("legend").locator("button")).to_have_count(5)
     explorer.at("color").select_option("score")
     expect(explorer.at("legend")).to_contain_text("19.5")
-    explorer.at("find-label").fill("north")
-    explorer.at("find-label").press("Enter")
+    explorer.find("label", "north")
     assert explorer.page.evaluate(SELECTED) == list(range(0, 40, 4))
-    explorer.save_picture("columns")
-    explorer.page.reload()
-    explorer.wait_drawn()
+    explorer.reload_draws()
     expect(explorer.at("color")).to_have_value("further:score")
     explorer.at("add-columns").set_input_files({"name": "short.csv", "mimeType": "", "buffer": b"team\nx\n"})
     expect(explorer.at("problem")).to_contain_text("short.csv has 1 rows below its header; the data set has 40.")

@@ -1,6 +1,7 @@
 /** Start of the page: load the service's info and methods, and open the link. */
 
 import { askJson, Refused } from '../api.js';
+import { cancel } from '../jobs.js';
 import { readLink } from './link.js';
 import { set, state, subscribe } from '../store.js';
 import { listRecent, openLinked, refreshRecent } from './open.js';
@@ -26,17 +27,27 @@ export async function boot() {
   }
 }
 
+let isMoved = false; // the address has changed during the work
+
+/** Open the link of the address, after Back or a pasted one; running work is cancelled first. */
+function goThere() {
+  isMoved = Boolean(state.work);
+  if (isMoved) cancel();
+  else if (state.info) openLinked(readLink());
+}
+
 /**
  * Poll a service that went down during the work until it is back; list the jobs again after work and on a return to the
  * tab; open a link that is pasted into this tab.
  */
 export function watch() {
-  subscribe((changes) => 'work' in changes && !changes.work && state.info && refreshRecent());
-  document.addEventListener('visibilitychange', () => !document.hidden && state.info && refreshRecent());
-  addEventListener('hashchange', () => {
-    const link = readLink();
-    if (link && state.info && !state.work) openLinked(link);
+  subscribe((changes) => {
+    if (!('work' in changes) || changes.work || !state.info) return;
+    refreshRecent();
+    if (isMoved) goThere();
   });
+  document.addEventListener('visibilitychange', () => !document.hidden && state.info && refreshRecent());
+  addEventListener('hashchange', goThere);
   setInterval(async () => {
     if (state.service !== 'down' || !state.info) return;
     try {

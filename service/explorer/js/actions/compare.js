@@ -4,11 +4,14 @@ import { ask, askJson, NPZ } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
+const HALVES = 8; // refits of each method to halves of the data
+const MAX_REFITTED = 5000; // points whose methods are refitted without being asked
 const REST = 400; // milliseconds after the last change
 
 /** The methods that make an embedding. */
@@ -38,27 +41,28 @@ const parametersOf = (name) => state.forms[name] ?? {};
 export async function embed(method) {
   await runWork(async () => {
     const body = { dataset: state.dataset.id, method: method.name, parameters: parametersOf(method.name), ...beside() };
+    const job = await askJson('/v1/embeddings', { method: 'POST', body }); // what is shown stays if it is refused
     clearResults();
     set({ view: 'draws' });
-    await showEmbedding(await askJson('/v1/embeddings', { method: 'POST', body }));
+    await showEmbedding(job);
   });
 }
 
 /** Follow the job of an embedding, and show its result; meanwhile the address has the job. */
 export async function showEmbedding(started) {
   const { method: name, parameters } = started.request;
-  const method = state.methods.find((one) => one.name === name);
+  const title = titleOfMethod(name);
   set({ job: started.id });
   writeLink();
-  const job = await follow(started, method.title);
+  const job = await follow(started, title);
   const body = { dataset: job.dataset, method: name, parameters, ...beside() };
   const path = `${job.links.embedding}/coordinates`;
   const [embedding, result] = await Promise.all([
-    askArray(`${path}?dtype=float32`, method.title),
-    askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
+    askArray(`${path}?dtype=float32`, title),
+    askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', title).then((answer) => answer.json()),
   ]);
-  const single = { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result };
-  set({ single, movement: null, audit: null, announcement: `${method.title} is done.` });
+  const single = { title, path, body, data: embedding.data, p: embedding.shape[1], result };
+  set({ single, movement: null, audit: null, announcement: `${title} is done.` });
   fold();
 }
 
@@ -69,20 +73,47 @@ export async function compare() {
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
+    if (state.dataset.n <= MAX_REFITTED) await measureRemains();
   });
+}
+
+/** Measure how much of each picture remains, although that takes long. */
+export const measureRemainsNow = () => runWork(measureRemains);
+
+/** Repeat the comparison with refits to halves of the data; what is shown stays meanwhile. */
+async function measureRemains() {
+  const { request } = state.comparison;
+  const methods = request.methods.map(({ method, parameters }) => ({ method, parameters }));
+  const body = { ...request, methods, spread: HALVES };
+  await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
 }
 
 /** Follow the job of a comparison, and show its result; meanwhile the address has the job. */
 export async function showComparison(started) {
-  set({ comparison: null, comparisonJob: started.id });
-  writeLink();
-  const job = await follow(started, `Comparing ${started.request.methods.length} methods`);
+  const { request } = started;
+  const isMore = request.spread && state.comparison; // the same with refits
+  if (!isMore) {
+    set({ comparison: null, comparisonJob: started.id });
+    writeLink({ isRunning: true });
+  }
+  const count = `${request.methods.length} methods`;
+  const job = await follow(started, isMore ? `Refitting ${count} to halves of the data` : `Comparing ${count}`);
   const path = `/v1/jobs/${job.id}/result`;
   const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
   const places = await placesOf(comparison, path);
   if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-  set({ comparison: { rows: comparison.rows, places }, announcement: 'The comparison is ready.' });
+  set({ comparison: { rows: comparison.rows, places, request }, comparisonJob: started.id, announcement: 'The comparison is ready.' });
+  writeLink({ isSame: isMore });
   fold();
+}
+
+/** Show the embedding of one row of the comparison on the large stage. */
+export function openRow(row) {
+  const { data, p } = state.comparison.places[row.label];
+  const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
+  const single = { title: titleOfMethod(row.method), label: row.label, path: row.links.coordinates, data, p, result: row, body };
+  set({ single, job: null, movement: null, audit: null, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
+  writeLink();
 }
 
 /** Embeddings of the rows by label: aligned ones in one response, others one by one. */

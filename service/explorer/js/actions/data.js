@@ -9,7 +9,7 @@ import { writeLink } from './link.js';
 import { keepLeftOut, keptColumns } from './metadata.js';
 import { clearResults, runWork } from './state.js';
 
-const ENDINGS = /\.(csv|tsv|txt|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
+const ENDINGS = /\.(csv|tsv|txt|xlsx|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
 const MAX_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
 const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview
@@ -40,8 +40,10 @@ export async function headOf(file) {
  * The form of a file with the chosen roles of its columns; a chosen feature keeps all columns without a role. The roles
  * that the preview of a head has shown hold for the whole file.
  */
-function formOf({ file, head, roles, only }, columns = []) {
+function formOf({ file, head, roles, only, delimiter, missing }, columns = []) {
   const form = new FormData();
+  if (delimiter) form.append('delimiter', delimiter);
+  if (missing) form.append('missing', missing);
   const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
   const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MAX_COLUMNS);
   const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];

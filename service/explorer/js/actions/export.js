@@ -7,8 +7,8 @@ import { paint } from '../lib/paint.js';
 import { parseCsv } from './metadata.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
-import { paintLegend, svgLegend } from '../plot/legend.js';
-import { drawMarks, drawOverlay } from '../plot/overlay.js';
+import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
+import { drawMarks } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
 import { SvgContext } from '../plot/svg.js';
 import { onStage } from '../views/stage.js';
@@ -16,72 +16,69 @@ import { state } from '../store.js';
 
 const SIDE = 1200; // pixels of a saved picture
 
-/** Save the picture as PNG, with the points as on the screen. */
+/** Save the picture as PNG, as it is on the screen. */
 export async function savePng() {
-  const picture = document.createElement('canvas');
-  const context = paintFrame(picture);
-  if (!context) return 'Show a draw first';
-  const blob = await new Promise((resolve) => picture.toBlob(resolve, 'image/png'));
-  save(blob, `${fileName()}.png`);
-  return 'Saved';
-}
-
-/** Paint the frame, its overlay and its legend onto a separate canvas. */
-function paintFrame(picture) {
-  const { plot, xy, look, box, overlay } = onStage;
-  if (!plot || !xy) return null;
-  const width = overlay.clientWidth;
-  const height = overlay.clientHeight;
-  const factor = Math.max(1, SIDE / Math.max(width, height));
-  const under = document.createElement('canvas');
-  Object.assign(picture, { width: width * factor, height: height * factor });
-  Object.assign(under, { width: width * factor, height: height * factor });
+  const { plot, xy, look, overlay } = onStage;
+  if (!plot || !xy) return 'Show a draw first';
+  const [width, height] = sizeOfPicture();
+  const factor = Math.max(1, SIDE / Math.max(width, overlay.clientHeight));
+  const [picture, dots] = [1, 2].map(() => Object.assign(document.createElement('canvas'), { width: width * factor, height: height * factor }));
+  const screen = Object.fromEntries(Object.entries(plot.screen()).map(([name, value]) => [name, value * factor]));
+  const { size, opacity } = sizeOf(xy.length / 2);
+  paint(dots.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
   const context = picture.getContext('2d');
   context.fillStyle = colors().surface;
   context.fillRect(0, 0, picture.width, picture.height);
-  const { x, y, sx, sy } = plot.screen();
-  const screen = { x: x * factor, y: y * factor, sx: sx * factor, sy: sy * factor };
-  const { size, opacity } = sizeOf(xy.length / 2);
-  paint(under.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
-  context.drawImage(under, 0, 0);
-  drawOverlay(under, { width: picture.width / devicePixelRatio, height: picture.height / devicePixelRatio }, xy, {
-    x: screen.x / devicePixelRatio,
-    y: screen.y / devicePixelRatio,
-    sx: screen.sx / devicePixelRatio,
-    sy: screen.sy / devicePixelRatio,
-  }, box, look, colors());
-  context.drawImage(under, 0, 0);
-  paintLegend(context, look, height, factor, colors());
-  return context;
+  context.drawImage(dots, 0, 0);
+  context.scale(factor, factor);
+  drawAbove(context);
+  return save(await new Promise((resolve) => picture.toBlob(resolve, 'image/png')), `${fileName()}.png`);
+}
+
+/** Height of the points, with the legend below them where the stage has it there. */
+function heightOfStage() {
+  const { overlay, look, isNarrow } = onStage;
+  return overlay.clientHeight + (isNarrow ? legendHeight(look) : 0);
+}
+
+/** Width and height of the picture, with the verdict below it. */
+function sizeOfPicture() {
+  const [width, verdict] = [onStage.overlay.clientWidth, state.audit?.verdict];
+  return [width, heightOfStage() + (verdict ? sentenceHeight(verdict, width) : 0)];
+}
+
+/** Draw the overlay and the legend over the points, and the verdict below them, by a context of a canvas or of SVG. */
+function drawAbove(context) {
+  const { plot, xy, look, box, overlay } = onStage;
+  drawMarks(context, { width: overlay.clientWidth, height: overlay.clientHeight }, xy, plot.screen(), box, look, colors());
+  drawLegend(context, look, heightOfStage(), colors());
+  if (state.audit?.verdict) drawSentence(context, state.audit.verdict, overlay.clientWidth, heightOfStage(), colors());
 }
 
 /** Save the points as circles of an SVG, with the overlay and the legend. */
 export function saveSvg() {
-  const { xy, look, plot, overlay, box } = onStage;
+  const { xy, look, plot } = onStage;
   if (!plot || !xy) return 'Show a draw first';
-  const screen = plot.screen();
-  const { x, y, sx, sy } = screen;
+  const { x, y, sx, sy } = plot.screen();
   const { size, opacity } = sizeOf(xy.length / 2);
-  const [width, height] = [overlay.clientWidth, overlay.clientHeight];
+  const [width, height] = sizeOfPicture();
   const mask = state.selection?.mask;
   const groups = look.palette.map(() => []);
   for (let i = 0; i < xy.length / 2; i++) {
-    const faint = mask && !mask[i] ? ' opacity=".15"' : '';
+    const faint = mask && !mask[i] ? ' opacity=".25"' : '';
     const place = `cx="${(x + sx * xy[2 * i]).toFixed(2)}" cy="${(y + sy * xy[2 * i + 1]).toFixed(2)}"`;
     groups[look.index[i]].push(`<circle ${place} r="${size / 2}"${faint}/>`);
   }
   const drawn = groups.map((circles, i) => circles.length && `<g fill="${look.palette[i]}">${circles.join('')}</g>`);
-  const marks = new SvgContext();
-  drawMarks(marks, { width, height }, xy, screen, box, look, colors());
+  const above = new SvgContext();
+  drawAbove(above);
   const text = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
     `<title>${titleOf(state.frame)}</title><rect width="100%" height="100%" fill="${colors().surface}"/>`,
     `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g>`,
-    `<g id="overlay">${marks.elements.join('\n')}</g>`,
-    `${svgLegend(look, height, colors())}</svg>`,
+    `<g id="above">${above.elements.join('\n')}</g></svg>`,
   ].join('\n');
-  save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
-  return 'Saved';
+  return save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
 }
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */

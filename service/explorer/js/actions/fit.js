@@ -9,9 +9,6 @@ import { embed } from './compare.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
-/** The scales of the paper's figure 4, and the number of draws at each. */
-export const SCALES = [0.01, 0.1, 1, 5, 10];
-export const DRAWS_A_SCALE = 4;
 const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
 const MAX_ASSESSED = 5000; // points whose spread is assessed without being asked
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
@@ -20,6 +17,12 @@ const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 export const chosenMethod = () => methodNamed(state.method);
 
 const methodNamed = (name) => state.methods.find((method) => method.name === name);
+
+/** The schemas of a method's settings by name. */
+export function settingsOf(name) {
+  const { properties } = methodNamed(name).parameters;
+  return properties.parameters?.properties ?? properties;
+}
 
 /** Default number of draws, within the memory of a tab. */
 export function defaultCount() {
@@ -38,9 +41,9 @@ export async function fit({ plays = false } = {}) {
   return runWork(async () => {
     const method = chosenMethod();
     const body = { ...state.forms[method.name], dataset: state.dataset.id, method: method.name };
+    const answer = await askJson(method.links.create, { method: 'POST', body }); // what is shown stays if it is refused
     clearResults();
     set({ view: 'draws' });
-    const answer = await askJson(method.links.create, { method: 'POST', body });
     await show(answer.kind ? await followFit(answer) : answer);
     await draw({ plays });
   });
@@ -49,7 +52,7 @@ export async function fit({ plays = false } = {}) {
 /** Follow a fit to its posterior; meanwhile the address has the job. */
 export async function followFit(job) {
   set({ job: job.id });
-  writeLink();
+  writeLink({ isRunning: true });
   await follow(job, 'Fitting');
   return askJson(`/v1/posteriors/${job.posterior}`);
 }
@@ -66,22 +69,9 @@ export async function assessNow() {
 
 /** The settings that differ from the defaults of the method's schema. */
 export function changedFrom(method, spec) {
-  const { properties: own } = methodNamed(method).parameters;
-  const properties = own.parameters?.properties ?? own;
+  const properties = settingsOf(method);
   const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
   return Object.fromEntries(Object.entries(spec).filter(isOwn));
-}
-
-/** Draw at each scale of the grid. */
-export async function drawScales() {
-  if (state.scales || !state.posterior) return;
-  await runWork(async () => {
-    const { id } = state.posterior;
-    const { seed } = drawSettings();
-    const body = { count: DRAWS_A_SCALE, seed, scales: SCALES };
-    const made = await makeDraws(id, body, 'Drawing at five scales');
-    if (state.posterior?.id === id) set({ scales: { ...made, scales: SCALES, seed } });
-  });
 }
 
 /** Show a posterior: its reference embedding and its neighbors. */
@@ -99,11 +89,11 @@ export async function show(posterior) {
 export async function draw({ plays = false } = {}) {
   const { id } = state.posterior;
   const { count, seed, scale } = drawSettings();
-  set({ draws: null, summary: null, playing: false, frame: 0 });
+  set({ draws: null, summary: null, playing: false, frame: -1 });
   const made = await makeDraws(id, { count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
-  if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: true });
+  if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
   if (count > 1) await assess(id);
@@ -128,7 +118,7 @@ async function assess(id, { asked = false } = {}) {
     return;
   }
   if (asked) set({ reliability: null });
-  const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1' })}`;
+  const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1', wait: 0 })}`;
   const stated = await reliabilityOf(path);
   if (state.posterior?.id !== id) return;
   set({ reliability: { id, ...stated }, announcement: `How sure is the spread? ${stated.level}. ${stated.reason}` });
@@ -147,10 +137,10 @@ async function reliabilityOf(path) {
   }
 }
 
-/** Fetch spread, stability, consensus and spectrum of the shown draws. */
+/** Fetch spread, stability and consensus of the shown draws. */
 async function summarise(id, scale) {
   const { count, seed } = drawSettings();
-  const query = new URLSearchParams({ count, seed, scale, dtype: 'float32' });
+  const query = new URLSearchParams({ count, seed, scale, dtype: 'float32', wait: 0 });
   const path = `/v1/posteriors/${id}/summary?${query}`;
   const answer = await askMade(path, NPZ, 'Measuring the spread');
   const found = readNpz(await answer.arrayBuffer());

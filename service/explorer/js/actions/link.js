@@ -1,14 +1,15 @@
 /** Link that reproduces the view, in the fragment of the address: data, running job, posterior, draws, comparison. */
 
-import { state } from '../store.js';
+import { set, state } from '../store.js';
 
-const VIEWS = new Set(['draws', 'grid', 'scales', 'compare']);
-const SHAPES = new Set(['none', 'halo', 'ellipse', 'density']);
+const VIEWS = new Set(['draws', 'grid', 'compare']);
+const PLACE = ['dataset', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
+const SHAPES = new Set(['none', 'ellipse', 'density']);
 
 /** Read the link of the address, or null. */
 export function readLink() {
   const query = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(['dataset', 'job', 'posterior', 'comparison'].map((name) => [name, query.get(name)]));
+  const found = Object.fromEntries(['dataset', 'job', 'posterior', 'comparison', 'method'].map((name) => [name, query.get(name)]));
   if (!Object.values(found).some(Boolean)) return null;
   const scale = query.get('scale') ?? '1';
   return {
@@ -16,7 +17,7 @@ export function readLink() {
     seed: whole(query.get('seed'), 0),
     count: Math.max(1, whole(query.get('count'), 24)),
     scale: scale === 'auto' ? scale : Number(scale) || 0,
-    frame: whole(query.get('frame'), 0),
+    frame: whole(query.get('frame'), -1),
     view: VIEWS.has(query.get('view')) ? query.get('view') : 'draws',
     color: query.get('color') ?? 'auto',
     shape: SHAPES.has(query.get('shape')) ? query.get('shape') : 'none',
@@ -25,7 +26,7 @@ export function readLink() {
 
 /** Address of the current view. */
 export function linkHere() {
-  const { dataset, job, posterior, draws, forms, comparisonJob } = state;
+  const { dataset, job, posterior, draws, forms, comparisonJob, single } = state;
   const query = new URLSearchParams();
   const put = (values) => Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
   if (posterior) put({ posterior: posterior.id });
@@ -34,17 +35,46 @@ export function linkHere() {
     const { seed, count, scale, isAuto } = draws ?? forms.draws ?? {};
     put({ seed, count, scale: isAuto ? 'auto' : scale });
   }
-  if (comparisonJob) put({ comparison: comparisonJob });
-  if (posterior && draws) put({ frame: Math.max(0, state.frame) });
-  if (posterior || job || comparisonJob) put({ view: !posterior && !job ? 'compare' : state.view, color: state.color, shape: state.shape });
+  if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
+  if (posterior && draws) put({ frame: state.frame });
+  if (posterior || job || comparisonJob) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
   const text = String(query);
   return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
 }
 
-/** Write the view to the address, without an entry in the browser's history. */
-export function writeLink() {
+let isOpening = false; // a link is being opened: the address has its entry in the history
+
+/**
+ * Write the view to the address; another place is an entry in the browser's history, unless it is the same with more. That of
+ * a running fit is replaced by what it makes.
+ */
+export function writeLink({ isRunning = false, isSame = false } = {}) {
   const here = linkHere();
-  if (here !== location.href) history.replaceState(null, '', here);
+  const isNew = !isOpening && !isSame && !history.state?.isRunning && placeOf(here) !== placeOf(location.href);
+  if (here === location.href && Boolean(history.state?.isRunning) === isRunning) return;
+  history[isNew ? 'pushState' : 'replaceState']({ isRunning }, '', here);
+}
+
+/** Run some work that opens the link of the address, which stays one entry of the history. */
+export async function openWithin(work) {
+  isOpening = true;
+  try {
+    await work();
+    writeLink();
+  } finally {
+    isOpening = false;
+  }
+}
+
+/** Show another view, which Back leaves again. */
+export function openView(view) {
+  set({ view });
+  writeLink();
+}
+
+function placeOf(address) {
+  const query = new URLSearchParams(new URL(address).hash.slice(1));
+  return PLACE.map((name) => query.get(name)).join();
 }
 
 function whole(text, otherwise) {

@@ -3,10 +3,10 @@
 import { askJson, Refused } from '../api.js';
 import { set, state } from '../store.js';
 import { showAudited } from './audit.js';
-import { showComparison, showEmbedding } from './compare.js';
+import { openRow, showComparison, showEmbedding } from './compare.js';
 import { choose, listDatasets } from './data.js';
-import { changedFrom, draw, drawScales, followFit, show } from './fit.js';
-import { writeLink } from './link.js';
+import { changedFrom, draw, followFit, show } from './fit.js';
+import { openWithin, writeLink } from './link.js';
 import { clearResults, runWork } from './state.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);
@@ -43,15 +43,22 @@ export const isOpen = ({ status }) => OPEN.has(status);
 
 /** Open the data, job, posterior and comparison of a link. */
 export async function openLinked(link) {
-  await runWork(async () => {
+  await runWork(() => openWithin(async () => {
+    if (!link) {
+      clearResults();
+      return set({ dataset: null, pending: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
+    }
     if (link.posterior) await openPosterior(link.posterior, link);
-    else if (link.job) await openJobOf(link);
-    else if (link.dataset) await choose(await askJson(`/v1/datasets/${link.dataset}`));
-    if (link.comparison) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
+    else if (link.job && link.job !== state.job) await openJobOf(link);
+    else if (link.dataset && link.dataset !== state.dataset?.id) await choose(await askJson(`/v1/datasets/${link.dataset}`));
+    else if (!link.job) clearResults();
+    if (!link.comparison) set({ comparison: null, comparisonJob: null });
+    else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
+    const row = state.comparison?.rows.find(({ label }) => label === link.method);
+    if (row) openRow(row);
     set({ view: link.view, color: link.color, shape: link.shape });
-    if (link.view === 'scales') await drawScales();
-    writeLink();
-  });
+    return undefined;
+  }));
 }
 
 /** Open a job of the list. */
@@ -109,6 +116,10 @@ async function openComparison(job) {
 
 /** Show a posterior and the draws of a link. */
 async function openPosterior(id, link) {
+  const { draws } = state;
+  if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.count) {
+    return set({ ...(state.single && { single: null, movement: null, audit: null }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
+  }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
   if (state.dataset?.id === dataset.id) clearResults();
@@ -116,7 +127,7 @@ async function openPosterior(id, link) {
   settings(posterior.spec.method, posterior.spec, link);
   await show(posterior);
   await draw();
-  set({ frame: Math.min(link.frame ?? 0, state.draws.count) });
+  return set({ frame: Math.min(link.frame ?? -1, state.draws.count) });
 }
 
 /** Fill the forms of a method and of its draws. */

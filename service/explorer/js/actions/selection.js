@@ -14,6 +14,9 @@ export function choosePoints(rows) {
   set({ selection: { list: Int32Array.from(rows), mask }, announcement: `${rows.length} points are selected.` });
 }
 
+/** Number, id and label of a row, as far as they are known. */
+export const namesOf = (row) => [`Row ${row}`, state.columns?.ids?.[row], state.columns?.labels?.[row]].filter(Boolean);
+
 /** Rows of the neighbors of a point. */
 export function neighborsOf(row) {
   const { neighbors } = state;

@@ -11,17 +11,15 @@ const NO_RESULTS = {
   draws: null,
   summary: null,
   reliability: null,
-  scales: null,
   single: null,
   movement: null,
   audit: null,
-  frame: 0,
+  frame: -1,
   playing: false,
   hover: -1,
   selection: null,
   axes: [0, 1],
   turn: null,
-  trails: false,
   shape: 'none',
 };
 

@@ -4,27 +4,61 @@ import { state } from '../store.js';
 
 export const MARGIN = 0.94;
 const OUTSIDE = 0.004; // share of points at each end that may lie outside the first view
+export const FAR = 0.1; // share of regions at each end that may
 const LOOKED_AT = 50000;
+
+export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal law in a plane
 
 let averaged = { data: null, mean: null };
 
-/** The average of the draws, point by point, as they are shown: each rotated to the reference. */
+/**
+ * The average of the draws, point by point, as they are shown: each rotated to the reference.
+ * @returns {{mean: Float32Array, ends: Float32Array[]}} the lower and the upper ends of the points' regions
+ */
 export function averageOf({ data, count }) {
-  if (averaged.data === data) return averaged.mean;
+  if (averaged.data === data) return averaged;
   const size = data.length / count;
-  const mean = new Float32Array(size);
-  for (let draw = 0; draw < count; draw++) {
-    for (let at = 0; at < size; at++) mean[at] += data[draw * size + at] / count;
+  const [mean, low, high] = [1, 2, 3].map(() => new Float32Array(size));
+  for (let i = 0; i < data.length; i++) mean[i % size] += data[i] / count;
+  for (let i = 0; i < data.length; i++) high[i % size] += (data[i] - mean[i % size]) ** 2 / Math.max(1, count - 1);
+  for (let at = 0; at < size; at++) {
+    const reach = HALF * Math.sqrt(high[at]);
+    low[at] = mean[at] - reach;
+    high[at] = mean[at] + reach;
   }
-  averaged = { data, mean };
-  return mean;
+  averaged = { data, mean, ends: [low, high] };
+  return averaged;
+}
+
+/**
+ * What the view of the shown frame holds: the first as a whole, but not the outermost places of the others. The average
+ * has the regions of the outlined rows as a whole, and those of most other points.
+ */
+export function outlineHere(rows) {
+  const { reference, draws, single, movement, frame } = state;
+  if (!single && !draws) return reference ? [reference] : [];
+  if (!single && frame !== -1) return [reference, draws.data];
+  if (single && !movement) return [single.data];
+  const [low, high] = single ? movedEnds(movement) : averageOf(draws).ends;
+  const p = dimension();
+  const ends = [low, high].flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p)))).flat();
+  const places = embeddingOf(frame);
+  const first = new Float32Array(places.length + ends.length);
+  first.set(places);
+  first.set(ends, places.length);
+  return [first, low, high];
+}
+
+/** The ends of the regions of a movement, a standard deviation from the average place. */
+function movedEnds({ arrays: { consensus, covariance }, p }) {
+  return [-1, 1].map((sign) => consensus.map((value, at) => value + sign * Math.sqrt(covariance[at * p + (at % p)])));
 }
 
 /** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the average of the draws. */
 export function embeddingOf(frame) {
   const { reference, draws, single } = state;
   if (single) return single.data;
-  if (frame === -1 && draws) return averageOf(draws);
+  if (frame === -1 && draws) return averageOf(draws).mean;
   if (frame === 0 || !draws) return reference;
   const size = draws.n * draws.p;
   return draws.data.subarray((frame - 1) * size, frame * size);
@@ -32,8 +66,8 @@ export function embeddingOf(frame) {
 
 /** Title of a frame. */
 export function titleOf(frame) {
-  if (frame === -1) return 'Average';
-  return frame === 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
+  if (frame === -1 && state.draws) return 'Average';
+  return frame <= 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
 }
 
 /** Dimension of the shown embedding. */
@@ -46,23 +80,28 @@ export const points = () => state.dataset?.n ?? 0;
  * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not the
  * outermost points of the others, because a few far draws would make all else small.
  * @param {Float32Array[]} embeddings
+ * @param {{room: number[], middle: number}} place - width and height of the free part of the picture, and its middle
+ *   across, in halves of the picture's shorter side
  */
-export function boxOf([first, ...others], n, p, axes) {
+export function boxOf([first, ...others], n, p, axes, { room, middle, cut = OUTSIDE } = SQUARE) {
   const sides = [0, 1].map((side) => {
     if (axes[side] >= p) return [0, n - 1];
     let [low, high] = range(first, axes[side], p);
     for (const other of others) {
-      const [from, to] = inner(other, axes[side], p);
+      const [from, to] = inner(other, axes[side], p, cut);
       low = Math.min(low, from);
       high = Math.max(high, to);
     }
     return [low, high];
   });
   const center = sides.map(([low, high]) => (low + high) / 2);
-  const half = sides.map(([low, high]) => (high - low) / 2 || 1);
-  const longer = Math.max(...half);
-  return { center, half: p === 1 ? half : [longer, longer] };
+  let half = sides.map(([low, high], side) => ((high - low) / 2 || 1) / room[side]);
+  if (p > 1) half = half.fill(Math.max(...half));
+  center[0] -= (middle * half[0]) / MARGIN;
+  return { center, half };
 }
+
+const SQUARE = { room: [1, 1], middle: 0 };
 
 /** The smallest and the largest value of a coordinate. */
 function range(embedding, axis, p) {
@@ -90,8 +129,10 @@ export function ballOf([first, ...others], n) {
 }
 
 /** The ball's box, seen along two directions. */
-export function boxAlong(ball, directions) {
-  return { ...ball, center: directions.map((direction) => dot(direction, ball.middle)) };
+export function boxAlong(ball, directions, { room, middle } = SQUARE) {
+  const half = ball.half.map((radius) => radius / Math.min(...room));
+  const [x, y] = directions.map((direction) => dot(direction, ball.middle));
+  return { ...ball, half, center: [x - (middle * half[0]) / MARGIN, y] };
 }
 
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
@@ -113,33 +154,18 @@ export function placeOf(embedding, row, p, [u, v], box) {
 }
 
 /** The range of a coordinate without its outermost values, from an even sample. */
-function inner(embedding, axis, p) {
+function inner(embedding, axis, p, share) {
   const count = embedding.length / p;
   const step = Math.max(1, Math.ceil(count / LOOKED_AT));
   const values = Float32Array.from({ length: Math.floor((count - 1) / step) + 1 }, (_, i) => embedding[i * step * p + axis]);
   values.sort();
-  const cut = Math.floor(values.length * OUTSIDE);
+  const cut = Math.floor(values.length * share);
   return [values[cut], values[values.length - 1 - cut]];
 }
 
 /** Put an embedding into its box: x and y of each point in [-1, 1], into an existing array. */
 export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
-  const [x, y] = axes;
-  const [cx, cy] = box.center;
-  const fx = MARGIN / box.half[0];
-  const fy = MARGIN / box.half[1];
-  if (turn && p === 3) {
-    const [[a, b, c], [d, e, f]] = turn;
-    for (let i = 0; i < n; i++) {
-      const [r, s, t] = [embedding[3 * i], embedding[3 * i + 1], embedding[3 * i + 2]];
-      into[2 * i] = (a * r + b * s + c * t - cx) * fx;
-      into[2 * i + 1] = (d * r + e * s + f * t - cy) * fy;
-    }
-    return into;
-  }
-  for (let i = 0; i < n; i++) {
-    into[2 * i] = (embedding[i * p + x] - cx) * fx;
-    into[2 * i + 1] = ((p === 1 ? i : embedding[i * p + y]) - cy) * fy;
-  }
+  const directions = directionsOf(p, axes, turn);
+  for (let row = 0; row < n; row++) into.set(placeOf(embedding, row, p, directions, box), 2 * row);
   return into;
 }

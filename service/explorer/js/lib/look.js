@@ -6,7 +6,7 @@ import { colors, theme } from './theme.js';
 /** Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'audit', 'theme'];
 
-const OPACITIES = [1, 0.7, 0.42, 0.2]; // of the points of an audit, the stable ones first
+const OPACITIES = [0.3, 0.42, 0.55, 0.7, 0.85, 1]; // of points by their stability; the faint ones are painted first
 const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
 const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
@@ -14,7 +14,7 @@ const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a mov
 export function choices({ dataset, columns, metadata, summary, movement, audit }) {
   const found = [];
   if (columns?.labels) found.push(['labels', 'Labels']);
-  if (columns?.color) found.push(['color', 'Colour column']);
+  if (columns?.color) found.push(['color', 'Color column']);
   for (const name of Object.keys(metadata ?? {})) found.push([`further:${name}`, name]);
   if (columns?.coordinates) {
     found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
@@ -32,7 +32,7 @@ export function choices({ dataset, columns, metadata, summary, movement, audit }
   if (columns?.values) {
     for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
   }
-  found.push(['row', 'Row number'], ['plain', 'One colour']);
+  found.push(['row', 'Row number'], ['plain', 'One color']);
   return found;
 }
 
@@ -44,21 +44,56 @@ export function resolveColor(state) {
 }
 
 /**
- * Colour the points; after an audit, points that other samples do not support are faint.
- * @returns {{name: string, index: Uint16Array, palette: string[], legend: object}} index modulo the colors of the legend
+ * How far to believe the place of each point: the share of its neighbors that stay, by the best that is known of the
+ * shown picture, or null. Without another sample it is 1 - p.
+ */
+export function certaintyOf({ audit, single, movement, summary }) {
+  const { stability, p_value: p } = audit?.arrays ?? {};
+  if (stability) return { shares: stability, where: 'in another sample' };
+  if (p) return { shares: p.map((value) => 1 - value), isByChance: true };
+  if (single) return movement && { shares: movement.arrays.neighbor_stability, where: 'on half of the data' };
+  return summary && { shares: summary.stability, where: 'from draw to draw' };
+}
+
+let ranked = { by: null, rows: [] };
+
+/** The rows with the least certain places, the least certain first. */
+export function leastCertain(state, most) {
+  const by = state.audit ?? (state.single ? state.movement : state.summary);
+  if (ranked.by !== by) {
+    const { shares } = certaintyOf(state) ?? { shares: [] };
+    const spread = state.single ? state.movement?.arrays.movement : state.summary?.spread; // the wider of equal ones first
+    ranked = { by, rows: Array.from(shares.keys()).sort((a, b) => shares[a] - shares[b] || (spread ? spread[b] - spread[a] : 0)) };
+  }
+  return ranked.rows.slice(0, most);
+}
+
+/**
+ * Color the points; those whose neighbors change are faint.
+ * @returns {{name: string, index: Uint16Array, palette: string[], solid: string[], legend: object}} index modulo the
+ *   colors of the legend, which are `solid`
  */
 export function lookOf(state, n) {
   const look = colorsOf(state, n);
-  const { stability, is_point_beyond: isBeyond } = state.audit?.arrays ?? {};
-  const shares = stability ?? isBeyond;
-  if (!shares || look.name === 'audited' || shares.length !== n) return look;
+  const certainty = certaintyOf(state);
+  if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability', 'neighbor_stability'].includes(look.name)) return look;
+  const { shares, where } = certainty;
   const { surface } = colors();
   const palette = OPACITIES.flatMap((opacity) => look.palette.map((color) => mix(surface, color, opacity)));
-  const level = (share) => Math.min(OPACITIES.length - 1, Math.floor((1 - share) * OPACITIES.length));
-  return { ...look, palette, index: look.index.map((color, row) => level(shares[row]) * look.palette.length + color) };
+  const most = OPACITIES.length - 1;
+  const level = (share) => Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * OPACITIES.length)));
+  const faint = where ? `Faint: few neighbors stay ${where}` : 'Faint: neighbors as by chance';
+  const index = look.index.map((color, row) => level(shares[row]) * look.palette.length + color);
+  return { ...look, palette, index, legend: { ...look.legend, faint } };
 }
 
-function colorsOf(state, n) {
+/** The colors alone. */
+export function colorsOf(state, n) {
+  const look = paletteOf(state, n);
+  return { ...look, solid: look.palette };
+}
+
+function paletteOf(state, n) {
   const name = resolveColor(state);
   const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
@@ -121,7 +156,7 @@ function byClass(labels, title, called = 'labels') {
     const shared = i === palette.length - 1 && names.length > palette.length;
     const name = shared ? `${names.length - i} others` : names[i];
     const count = shared ? names.slice(i).reduce((sum, word) => sum + counts.get(word), 0) : counts.get(names[i]);
-    return { color, name, count, index: i };
+    return { color, name, count, index: i, isRest: shared };
   });
   return { name: called, index, palette, legend: { kind: 'classes', title, entries } };
 }

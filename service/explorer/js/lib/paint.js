@@ -22,7 +22,7 @@ export function paint(context, xy, screen, look, { radius, mask = null, opacity 
 function circles(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask, opacity) {
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
-    context.globalAlpha = chosen ? opacity : 0.13;
+    context.globalAlpha = chosen ? opacity : 0.25;
     const paths = palette.map(() => null);
     for (let i = 0; i < n; i++) {
       if (mask && mask[i] !== chosen) continue;
@@ -57,7 +57,7 @@ function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask)
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
   const colors = Uint32Array.from(palette, (color) => pack(rgb(color), 255));
-  const faint = Uint32Array.from(palette, (color) => pack(rgb(color), 45));
+  const faint = Uint32Array.from(palette, (color) => pack(rgb(color), 70));
   const n = xy.length / 2;
   const side = Math.max(1, Math.round(radius * 1.6));
   for (const chosen of mask ? [0, 1] : [1]) {

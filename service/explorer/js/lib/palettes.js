@@ -54,7 +54,7 @@ export function mix(first, second, share) {
   return hex(a.map((value, i) => Math.round(value + (b[i] - value) * share)));
 }
 
-/** Red, green and blue of a colour, of 0 to 255. */
+/** Red, green and blue of a color, of 0 to 255. */
 export const rgb = (color) => [1, 3, 5].map((at) => Number.parseInt(color.slice(at, at + 2), 16));
 
 const hex = (parts) => `#${parts.map((part) => part.toString(16).padStart(2, '0')).join('')}`;

@@ -36,30 +36,35 @@ export function stepsOf(problem, spec = {}) {
 export const ROLES = {
   feature: 'fitted',
   label: 'labels',
-  color: 'colour',
+  color: 'color',
   id: 'name of the row',
   ignore: 'left out',
   one_hot: 'zeros and ones for each word',
 };
 
-const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
+/** What becomes of missing values, as the page calls it. */
+const MISSING = { drop: 'Leave these rows out', median: 'Take the medians' };
+
+const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot|missing)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
 
 /** A text of the service with its query parameters as the page's choices: “x” as “left out”. */
 export function inWords(text) {
-  const describeOption = ([role, name]) => (name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
+  const describeOption = ([role, name]) => (role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
   const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
   return (text ?? '').replaceAll(QUERY, writeOptions);
 }
 
 /** The choices of a refused table: each gives its columns one role. */
-export function choicesOf({ details }) {
-  return Object.entries(details?.options ?? {})
+export function choicesOf({ details, remedy }) {
+  const ways = Object.entries(MISSING).filter(([name]) => remedy?.includes(`?missing=${name}`));
+  const columns = Object.entries(details?.options ?? {})
     .filter(([role]) => role in ROLES)
     .map(([role, names]) => ({
       role,
       label: `${names.map((name) => `“${name}”`).join(', ')}: ${ROLES[role]}`,
       roles: Object.fromEntries(names.map((name) => [name, role])),
     }));
+  return [...ways.map(([missing, label]) => ({ role: missing, label, missing })), ...columns];
 }
 
 /** Notes of the fit in plain words; a note that is not listed keeps the service's sentence. */
@@ -90,7 +95,11 @@ const PLAIN = {
     'Some variances come out below zero, and are used without their sign. The constrained variant cannot do that.',
     { label: 'Use the constrained variant', values: { variant: 'constrained' } },
   ],
-  'not-converged': () => ['The fit stopped before it settled', 'More iterations may change the picture: see “More settings”.'],
+  'not-converged': ({ iterations: [name, count] }) => [
+    'The fit stopped before it settled',
+    'More iterations may change the picture.',
+    name && { label: `Allow ${number(2 * count)} iterations`, values: { [name]: 2 * count } },
+  ],
   'near-duplicates': () => [
     'Some rows are almost the same',
     'What tells them apart is next to nothing, and their place among their neighbors rests on it.',
@@ -99,15 +108,18 @@ const PLAIN = {
   'unequal-feature-scales': () => [
     'One column outweighs the others',
     'Columns with large numbers alone decide who is near whom. Bring the columns to one scale unless they share a unit.',
+    { label: 'Standardize the columns', values: { standardize: 'zscore' } },
   ],
   'constant-features': () => ['Some columns never change', 'They are accepted, and change nothing.'],
-  'more-components-than-features': () => [
+  'more-components-than-features': ({ p }) => [
     'More dimensions than columns',
     'The further dimensions are functions of the first ones, and show nothing new.',
+    { label: `Use ${p - 1} dimensions`, values: { n_components: p - 1 } },
   ],
-  bridged: () => [
+  bridged: ({ k }) => [
     'Separate pieces were joined by bridges',
     'The distance between those pieces in the picture means little. More neighbors may join them without bridges.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
   'zero-covariance': () => [
     'Every draw may be the same',
@@ -125,9 +137,15 @@ const PLAIN = {
       'More neighbors, or fewer dimensions, can help.',
     { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
-  'scale-not-matched': () => [
+  'scale-not-matched': ({ k }) => [
     'The scale of the draws does not match the data',
     'No scale that was tried makes draws spread as halves of the data do. Compare spreads within this picture only.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
+  ],
+  'disconnected-graph': ({ k }) => [
+    'The data fall into separate pieces',
+    'No chain of neighbors leads from one piece to the next, so their places beside each other mean nothing. More neighbors may join them.',
+    { label: `Use ${k + 4} neighbors`, values: { n_neighbors: k + 4 } },
   ],
   'scale-poorly-correlated': () => [
     'The scale fits the middle of the points only',
@@ -158,11 +176,13 @@ export function plainProblem({ type, title, detail, remedy, details }) {
   return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
 }
 
-/** A note in plain words: title, sentence, and the step that helps, if any. */
-export function plainNote({ code, message }, spec) {
-  const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors }) ?? [
+/** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */
+export function plainNote({ code, message }, spec, settings = {}) {
+  const iterations = Object.entries(spec).find(([name]) => ['max_iter', 'max_iterations', 'n_iter'].includes(name)) ?? [];
+  const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors, iterations }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),
     message,
   ];
-  return { title, text, step, message };
+  const isPossible = step && Object.keys(step.values).every((name) => name in settings);
+  return { title, text, step: isPossible ? step : null, message };
 }

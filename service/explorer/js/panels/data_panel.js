@@ -3,7 +3,7 @@
 import { auditMap, headOf, isTable, MAP, mapOf, previewPending, synthesise, uploadPending } from '../actions/data.js';
 import { openDataset } from '../actions/open.js';
 import { clearResults } from '../actions/state.js';
-import { html, number, useState } from '../lib/html.js';
+import { html, number, useEffect, useState } from '../lib/html.js';
 import { inWords, ROLES } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { labelOf, SchemaForm } from './schema_form.js';
@@ -14,7 +14,7 @@ export async function take(file) {
     set({
       problem: {
         title: 'This file cannot be read',
-        detail: `${file.name} is neither CSV, TSV, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz or .zst.`,
+        detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz or .zst.`,
         remedy: 'Save the table as CSV, one row a line, and drop it here.',
         details: {},
       },
@@ -23,7 +23,7 @@ export async function take(file) {
   }
   clearResults();
   set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, isSetUp: true });
-  set({ pending: { file, head: await headOf(file), shown: null, roles: {}, only: '' } });
+  set({ pending: { file, head: await headOf(file), shown: null, roles: {}, only: '', delimiter: '', missing: '' } });
   await previewPending();
   set({ announcement: `${file.name} is ready to be sent.` });
 }
@@ -32,6 +32,7 @@ export async function take(file) {
 export function DataPanel() {
   const { dataset, pending, recent } = useStore('dataset', 'pending', 'recent', 'work');
   const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [dataset]); // also of a dropped file
   if (pending) return html`<section class="panel" data-testid="data-panel"><h2>1 · Data</h2><${Pending} /></section>`;
   if (dataset && !isOpen) {
     return html`<section class="panel" data-testid="data-panel">
@@ -40,39 +41,31 @@ export function DataPanel() {
       <${Chosen} />
     </section>`;
   }
-  const pick = (one) => {
-    setOpen(false);
-    openDataset(one);
-  };
   return html`<section class="panel" data-testid="data-panel">
     <div class="panel-head"><h2>1 · Data</h2>
       ${dataset && html`<button type="button" class="link" onClick=${() => setOpen(false)}>Keep</button>`}</div>
-    <${Drop} onTaken=${() => setOpen(false)} />
-    <${Synthetic} onMade=${() => setOpen(false)} />
-    ${recent.length > 0 && html`<${Recent} items=${recent} onPick=${pick} />`}
+    <${Drop} /><${Synthetic} />
+    ${recent.length > 0 && html`<${Recent} items=${recent} />`}
   </section>`;
 }
 
 /** Drop zone for a file. */
-function Drop({ onTaken }) {
+function Drop() {
   const heard = (event) => {
     const [file] = event.target.files;
     event.target.value = '';
-    if (file) {
-      onTaken();
-      take(file);
-    }
+    if (file) take(file);
   };
   return html`<label class="drop" data-testid="drop">
-    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz,.zst" onChange=${heard} />
+    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz,.zst" onChange=${heard} />
     <span class="drop-sign" aria-hidden="true">↥</span>
     <span><strong>Choose a file</strong> or drop it here</span>
-    <span class="quiet">CSV, Excel’s CSV, npy, Parquet · one row a point</span>
+    <span class="quiet">CSV, Excel, npy, Parquet · one row a point</span>
   </label>`;
 }
 
 /** Form of a synthetic data set. */
-function Synthetic({ onMade }) {
+function Synthetic() {
   const { info, contract, forms, work } = useStore('info', 'contract', 'forms', 'work');
   const schema = contract?.components.schemas.SyntheticIn;
   if (!info || !schema) return null;
@@ -81,7 +74,6 @@ function Synthetic({ onMade }) {
   const change = (changed) => set({ forms: { ...state.forms, synthetic: changed } });
   const make = (event) => {
     event.preventDefault();
-    onMade();
     synthesise({ ...values, name });
   };
   return html`<details class="more" data-testid="synthetic">
@@ -98,12 +90,12 @@ function Synthetic({ onMade }) {
 }
 
 /** List of the existing data sets. */
-function Recent({ items, onPick }) {
+function Recent({ items }) {
   return html`<details class="more" data-testid="recent" open=${items.length < 6}>
     <summary>Used before (${items.length})</summary>
     <ul class="list">
       ${items.map((one) => html`<li key=${one.id}>
-        <button type="button" class="row" onClick=${() => onPick(one)}>
+        <button type="button" class="row" onClick=${() => openDataset(one)}>
           <span>${nameOf(one)}</span><span class="quiet">${number(one.n)} × ${number(one.d)}</span>
         </button></li>`)}
     </ul>
@@ -117,10 +109,12 @@ export function nameOf(dataset) {
   return `Data set ${dataset.id.slice(3, 9)}`;
 }
 
+const SEPARATORS = ['', 'comma', 'semicolon', 'tab', 'pipe']; // as the service calls them
+
 /** A file before its upload: what the service would fit, and the roles of its columns. */
 function Pending() {
   const { pending, work } = useStore('pending', 'work');
-  const { file, head, shown, roles, only } = pending;
+  const { file, head, shown, roles, only, delimiter } = pending;
   const columns = shown?.columns ?? [];
   const roleOf = ({ name, role }) => roles[name] ?? role;
   const give = (changed) => previewPending({ roles: { ...roles, ...changed } });
@@ -143,7 +137,11 @@ function Pending() {
     ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
       more=${{ ids: shown.ids, labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />
-    ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Colour')}
+    ${/\.(csv|tsv|txt)(\.(gz|zst))?$/i.test(file.name) && html`<div class="form"><div class="field"><label for="delimiter">Separator</label>
+      <select id="delimiter" data-testid="delimiter" disabled=${Boolean(work)}
+        onChange=${(event) => previewPending({ shown: null, roles: {}, delimiter: event.target.value })}>
+        ${SEPARATORS.map((name) => html`<option value=${name} selected=${name === delimiter}>${name || 'automatic'}</option>`)}</select></div></div>`}
+    ${columns.length > 0 && html`<div class="form">${select('label', 'label-column', 'Labels')}${select('color', 'color-column', 'Color')}
         ${select(MAP[0], 'map-x', 'Map, across')}${select(MAP[1], 'map-y', 'Map, up')}</div>
       <details class="more" data-testid="column-roles" open=${columns.some(({ role }) => role === '')}>
         <summary>Columns (${columns.length})</summary>
@@ -193,7 +191,7 @@ function Chosen() {
   </div>`;
 }
 
-const BESIDE = { ids: 'id', labels: 'label', color: 'colour' };
+const BESIDE = { ids: 'id', labels: 'label', color: 'color' };
 
 /** The first rows, with a limited number of columns. */
 function Table({ names, rows, more = {} }) {

@@ -10,7 +10,7 @@ const BUTTONS = [
   ['png', 'PNG', savePng, 'The picture as it is on the screen'],
   ['svg', 'SVG', saveSvg, 'The picture as lines and circles, for print'],
   ['npy', 'npy', saveNpy, 'The embedding for numpy'],
-  ['csv', 'CSV', saveCsv, 'The embedding with labels, colours and spread, for a spreadsheet'],
+  ['csv', 'CSV', saveCsv, 'The embedding with labels, colors and spread, for a spreadsheet'],
 ];
 
 /** The bar below the view. */

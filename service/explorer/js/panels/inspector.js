@@ -1,29 +1,29 @@
 /** Appearance of the points, and facts about the point under the pointer. */
 
-import { MAX_SHAPES, MAX_TRAILS } from '../plot/overlay.js';
-import { choosePoints, neighborsOf } from '../actions/selection.js';
+import { LEAST, MAX_SHAPES } from '../plot/overlay.js';
+import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useRef, useState } from '../lib/html.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
-import { choices, LOOK, resolveColor } from '../lib/look.js';
+import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 import { Audit } from './audit.js';
 import { Movement } from './movement.js';
 import { Notes } from './notes.js';
-import { Spectrum } from './spectrum.js';
 
 const NEIGHBORS = 12;
-const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses'], ['density', 'Density']];
-const SHAPES_OF_MOVEMENT = SHAPES.slice(0, 3);
+const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
+const SHAPES_OF_MOVEMENT = SHAPES.slice(0, 2);
 
 /** The panel. */
 export function Inspector() {
-  const { reference, single, comparison } = useStore('reference', 'single', 'comparison');
+  const { reference, single, comparison, view } = useStore('reference', 'single', 'comparison', 'view');
   if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
-    <${Appearance} /><${Audit} /><${Point} /><${Spectrum} />${single && html`<${Movement} /><${Scores} />`}<${Notes} />
+    <${Appearance} />${view === 'compare' ? html`<${Point} />` : html`<${Audit} /><${Point} /><${LeastCertain} />
+      ${single && html`<${Movement} /><${Scores} />`}<${Notes} />`}
   </aside>`;
 }
 
@@ -36,22 +36,22 @@ function Scores() {
     <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl></section>`;
 }
 
-/** Colour, shape of the spread, trails, axes. */
+/** Color, shape of the spread, axes. */
 function Appearance() {
   const state = useStore(
-    'shape', 'trails', 'dataset', 'axes', 'turn', 'draws', 'selection', 'posterior', 'single', 'reliability', 'view', ...LOOK,
+    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'reliability', 'view', ...LOOK,
   );
-  const { shape, trails, draws, axes, selection, single, movement } = state;
+  const { shape, axes, selection, single, movement } = state;
   const reliability = single ? movement : state.reliability;
   const p = dimension();
-  const count = selection?.list.length ?? points();
+  const count = selection?.list.length ?? 0;
   const pick = (color) => {
     set({ color });
     writeLink();
   };
   return html`<section class="panel">
     <h2>Look</h2>
-    <div class="field wide"><label for="color">Colour by</label>
+    <div class="field wide"><label for="color">Color by</label>
       <select id="color" data-testid="color" value=${resolveColor(state)} onChange=${(event) => pick(event.target.value)}>
         ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
@@ -62,7 +62,7 @@ function Appearance() {
         if (file) addColumns(file);
       }} /><span>+ Columns from a file</span></label>
     ${state.view !== 'draws' && html`<${Legend} />`}
-    ${(single ? movement : state.posterior) && html`<div class="field wide"><span class="label" id="spread-label">${single ? 'Movement' : 'Spread'} as</span>
+    ${state.view !== 'compare' && (single ? movement : state.posterior) && html`<div class="field wide"><span class="label" id="spread-label">${single ? 'Movement' : 'Spread'} as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${(single ? SHAPES_OF_MOVEMENT : SHAPES).map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
           aria-pressed=${shape === name} onClick=${() => {
@@ -71,15 +71,12 @@ function Appearance() {
           }}>${title}</button>`)}
       </div></div>`}
     ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
-    ${single && movement && ['halo', 'ellipse'].includes(shape) && html`<p class="help" data-testid="movement-help">Around the average place of a point over
-      half-samples, ${shape === 'halo' ? 'as wide as it moves' : 'a standard deviation wide in each direction'}. No interval: no share of new samples is promised inside.</p>`}
+    ${single && movement && shape === 'ellipse' && html`<p class="help" data-testid="movement-help">Around the average place of a point over
+      half-samples, a standard deviation wide in each direction. No interval: no share of new samples is promised inside.</p>`}
     ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
-    ${!single && shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
     ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
-    ${['halo', 'ellipse'].includes(shape) && count > MAX_SHAPES && html`<p class="help">Shown for ${MAX_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
-    ${state.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
-      onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
-    ${trails && count > MAX_TRAILS && html`<p class="help">Shown for ${MAX_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
+    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${LEAST} least certain points. Point at others, or select them, to see theirs.</p>`}
+    ${count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
@@ -130,7 +127,7 @@ function Point() {
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
       ${Object.entries(state.metadata ?? {}).slice(0, 6).map(([name, values]) => html`<dt>${name}</dt><dd>${values[row]}</dd>`)}
-      ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
+      ${columns?.color && html`<dt>Color</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${audit?.arrays.p_value && html`<dt>By chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
@@ -141,6 +138,22 @@ function Point() {
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
     </dl>`}
+  </section>`;
+}
+
+/** The rows with the least certain places; a click selects one. */
+function LeastCertain() {
+  const state = useStore('summary', 'movement', 'audit', 'single', 'columns', 'selection', 'posterior');
+  const certainty = certaintyOf(state);
+  if (!certainty && (state.single || !state.posterior)) return null;
+  const { shares, where } = certainty ?? { where: 'from draw to draw' }; // the panel keeps its place before the draws are there
+  const rows = leastCertain(state, LEAST);
+  const chosen = state.selection?.list;
+  return html`<section class="panel" data-testid="least-certain">
+    <div class="panel-head"><h2>Least certain</h2><button type="button" class="link" data-testid="select-least" onClick=${() => choosePoints(rows)}>Select all</button></div>
+    <p class="help">${where ? `The rows that keep the fewest neighbors ${where}.` : 'The rows whose neighbors are most like chance, with their p.'}</p>
+    <ul class="list">${rows.map((row) => html`<li key=${row}><button type="button" class="row" aria-current=${chosen?.length === 1 && chosen[0] === row}
+      onClick=${() => choosePoints([row])}><span>${namesOf(row).join(' · ')}</span><span class="quiet">${where ? percent(shares[row]) : number(1 - shares[row], 2)}</span></button></li>`)}</ul>
   </section>`;
 }
 

@@ -4,7 +4,14 @@ import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
 import { estimateSoon, hindrance } from '../actions/compare.js';
 import { bytes, html, number, seconds } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { SchemaForm } from './schema_form.js';
+
+/** The methods with draws, in plain words. */
+const WORDS = {
+  em: 'Many maps, each as likely as the data make it. Where they agree, you can rely on the picture.',
+  direct: 'As GLLE, for maps near the single one of locally linear embedding (LLE).',
+};
 
 /** The method and its settings. */
 export function MethodPanel() {
@@ -28,9 +35,9 @@ export function MethodPanel() {
     <div class="field wide">
       <select id="method" aria-label="Method" data-testid="method" value=${method} onChange=${pick}>
         ${families(methods).map(([family, members]) => html`<optgroup label=${family}>${members.map((one) => html`<option
-          value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>${one.title}${hindrance(one) && ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
+          value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>${one.makes === 'posterior' ? titleOfMethod(one.name) : one.title}${hindrance(one) && ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
       </select>
-      <p class="help">${chosen.description}</p>
+      <p class="help">${WORDS[method] ?? chosen.description}</p>
     </div>
     <${SchemaForm} id=${`form-${method}`} schema=${schema} values=${values} without=${['dataset', 'method']}
       notes=${{ variant: variant?.description }} onChange=${change} />
@@ -55,7 +62,7 @@ export function FitPanel() {
   const schema = isEmbedding ? null : contract?.components.schemas.DrawsIn;
   const values = state.forms.draws ?? {};
   const change = (changed) => set({ forms: { ...state.forms, draws: changed } });
-  const ready = Boolean(dataset) && !work && state.service === 'ready';
+  const ready = Boolean(dataset) && !work && state.service !== 'connecting';
   const go = (event) => {
     event.preventDefault();
     if (ready) fit();

@@ -1,8 +1,9 @@
 /** Notes of the fit, and of a calibrated scale of the draws, in plain words, with the step that helps. */
 
+import { settingsOf } from '../actions/fit.js';
 import { html, seconds } from '../lib/html.js';
 import { plainNote } from '../lib/remedies.js';
-import { useStore } from '../store.js';
+import { state, useStore } from '../store.js';
 import { tryWith } from './problem.js';
 
 /** The panel. */
@@ -12,16 +13,17 @@ export function Notes() {
   const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
   const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;
+  const fitted = single?.body ?? { method: posterior.spec.method, parameters: state.forms[posterior.spec.method] };
   const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
     <h2>What the fit noticed</h2>
     ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. It took ${seconds(took)}.</p>`}
     ${notes.map((note) => {
-      const { title, text, step, message } = plainNote(note, spec);
+      const { title, text, step, message } = plainNote(note, spec, settingsOf(fitted.method));
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
         ${message && text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}
-        ${step && html`<button type="button" onClick=${() => tryWith(step.values)}>${step.label}</button>`}
+        ${step && html`<button type="button" onClick=${() => tryWith(step.values, fitted)}>${step.label}</button>`}
       </div>`;
     })}
   </section>`;

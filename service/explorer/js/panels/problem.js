@@ -8,20 +8,26 @@ import { previewPending } from '../actions/data.js';
 import { choicesOf, inWords, plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 
-/** Apply settings of the method, and fit again. */
-export function tryWith(values) {
-  const form = { ...state.forms[state.method], ...values };
-  set({ forms: { ...state.forms, [state.method]: form }, problem: null });
+/** Apply settings of a method, by default of the chosen one, and fit again. */
+export function tryWith(values, { method, parameters } = { method: state.method, parameters: state.forms[state.method] }) {
+  set({ method, forms: { ...state.forms, [method]: { ...parameters, ...values } }, problem: null });
   if (state.dataset) fit();
 }
 
-/** Banner: the service is down, or needs a key. */
+const CLICK = { x: 0, y: 0, at: 0 }; // the last one
+const SOON = 5000; // milliseconds within which a click has asked the service
+addEventListener('click', ({ clientX, clientY }) => Object.assign(CLICK, { x: clientX, y: clientY, at: Date.now() }), true);
+
+/** Banner: the service is down, said at the click that needs it, too; or it needs a key. */
 export function Banner() {
-  const { service } = useStore('service');
+  const { service } = useStore('service', 'missed');
   if (service === 'down') {
+    const left = Math.min(CLICK.x, innerWidth - 260);
     return html`<div class="banner warn" role="alert" data-testid="service-down">
       <strong>The service does not answer.</strong>
-      <span>What you see stays. The page keeps trying, and goes on by itself once the service is back.</span></div>`;
+      <span>What you see stays. Start it again with <code>glle up</code>; the page keeps trying, and goes on by itself.</span></div>
+      ${Date.now() - CLICK.at < SOON && html`<p class="missed" data-testid="missed" style=${{ left: `${left}px`, top: `${CLICK.y + 14}px` }}>The service does not answer.
+        Nothing was lost: press again once it is back.</p>`}`;
   }
   if (service === 'locked') return html`<${KeyForm} />`;
   return null;
@@ -60,9 +66,9 @@ export function Problem() {
     <p>${text}</p>
     ${errors?.length > 1 && html`<ul>${errors.map(({ at, message }) => html`<li>${at}: ${message}</li>`)}</ul>`}
     ${remedy && html`<p class="quiet" data-testid="remedy">${inWords(remedy)}</p>`}
-    ${pending && choices.length > 0 && html`<div class="buttons">${choices.map(({ role, label, roles }) => html`
+    ${pending && choices.length > 0 && html`<div class="buttons">${choices.map(({ role, label, roles, missing = pending.missing }) => html`
       <button type="button" data-testid=${`choose-${role}`}
-        onClick=${() => previewPending({ roles: { ...pending.roles, ...roles } })}>${label}</button>`)}</div>`}
+        onClick=${() => previewPending({ roles: { ...pending.roles, ...roles }, missing })}>${label}</button>`)}</div>`}
     ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}

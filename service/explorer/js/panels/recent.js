@@ -2,6 +2,7 @@
 
 import { isOpen, listedJobs, openJob, openRecent } from '../actions/open.js';
 import { html, percent } from '../lib/html.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { state, useStore } from '../store.js';
 import { nameOf } from './data_panel.js';
 
@@ -21,20 +22,18 @@ export function RecentWork() {
         <span class="quiet">${isOpen(job) ? progress(job) : since(job.finished ?? job.created)}</span></button></li>`)}
       ${posteriors.map((one) => html`<li key=${one.id}><button type="button" class="row" data-testid="recent-posterior" disabled=${off}
         aria-current=${one.id === posterior?.id} onClick=${() => openRecent(one)}>
-        ${entry(one.name ?? dataName(one.dataset), `${titleOf(one.spec.method)}, ${one.spec.n_neighbors} neighbors`)}
+        ${entry(one.name ?? dataName(one.dataset), `${titleOfMethod(one.spec.method)}, ${one.spec.n_neighbors} neighbors`)}
         <span class="quiet">${since(one.created)}</span></button></li>`)}
     </ul>
   </section>`;
 }
-
-const titleOf = (name) => state.methods.find((method) => method.name === name)?.title ?? name;
 
 const entry = (title, text) => html`<span class="two"><span>${title}</span><span class="quiet">${text}</span></span>`;
 
 /** A job in a few words. */
 function describe({ kind, dataset, posterior, request }) {
   const data = dataset ?? state.posteriors.find(({ id }) => id === posterior)?.dataset;
-  const what = kind === 'embedding' ? titleOf(request.method)
+  const what = kind === 'embedding' ? titleOfMethod(request.method)
     : kind === 'comparison' ? `${request.methods.length} methods` : (DOING[kind] ?? kind);
   return data ? entry(dataName(data), what) : entry(what, '');
 }

@@ -5,7 +5,22 @@ import { html } from '../lib/html.js';
 const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
 
-const PLAIN = { n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions' };
+const PLAIN = {
+  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most', n_iter: 'Iterations',
+  tol: 'Tolerance', disconnected: 'Separate pieces', standardize: 'Scale of columns', metric: 'Distance', count: 'Maps to draw', variance: 'Noise variance',
+};
+
+/** Plain words for the settings that everyone sees; the others have the service's descriptions. */
+const HELP = {
+  n_neighbors: 'How many nearest rows are the neighborhood of a row. Few show detail, many are steadier; auto goes by the number of rows.',
+  n_components: 'Of the picture: 2 for a flat map, 3 for one that you can turn.',
+  variant: 'Constrained is the dependable one; published has the equations as they were printed.',
+  standardize: 'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
+  disconnected: 'Join pieces of the data that no neighbors connect by bridges, or stop with an error.',
+  count: 'How many maps. More show the uncertainty better and take longer.',
+  seed: 'Another number gives other draws of the same kind.',
+  scale: 'How much uncertainty is shown. 1 is what the model says; auto is what random halves of the data say.',
+};
 
 /** Label of a field: `max_iter` is “Max iter”. */
 export const labelOf = (name) => {
@@ -78,7 +93,7 @@ function Field({ id, name, control, value, note, onChange }) {
     <div class=${`field ${control.kind}`}>
       <label for=${id}>${labelOf(name)}</label>
       ${input(id, help, control, shown, onChange)}
-      <p class="help" id=${help}>${field.description}${note ? ` ${note}` : ''}</p>
+      <p class="help" id=${help}>${HELP[name] ?? field.description}${note ? ` ${note}` : ''}</p>
     </div>
   `;
 }

@@ -3,7 +3,7 @@
 import createScatterplot from '../../vendor/regl-scatterplot-1.16.0.min.js';
 import { sizeOf } from './size.js';
 
-const UNSEEN = 0.12; // opacity of unselected points
+const UNSEEN = 0.25; // opacity of unselected points
 
 /**
  * Make the plot.

@@ -1,4 +1,4 @@
-/** Legend of the colors for saved pictures: the same rows on a canvas and in SVG. */
+/** Legend of the colors, and the verdict, for saved pictures. */
 
 import { number } from '../lib/html.js';
 
@@ -7,76 +7,65 @@ const PAD = 10;
 const NARROW = 6.7; // pixels a character of 12 pixels, about
 const RAMP = 120;
 
-/** The legend as marks in pixels from its corner, and its size; null if there is nothing to explain. */
-export function legendMarks({ legend }) {
-  if (legend.kind === 'plain') return null;
-  const marks = [{ text: legend.title, x: PAD, y: PAD + 11, bold: true }];
-  if (legend.kind === 'classes') {
-    legend.entries.forEach(({ name, color, count }, i) => {
-      const y = PAD + (i + 1) * LINE + 11;
-      marks.push({ circle: color, x: PAD + 5, y: y - 4 }, { text: `${name} (${number(count)})`, x: PAD + 17, y });
+/** Pixels that the legend takes below a picture. */
+export const legendHeight = (look) => 8 + 2 * PAD + linesOf(look).length * LINE;
+
+function linesOf({ legend: { kind, title, entries = [], palette, low, high, faint } }) {
+  if (kind === 'plain' && !faint) return [];
+  return [
+    { text: title, isBold: true },
+    ...entries.map(({ name, count, color }) => ({ text: `${name} (${number(count)})`, color })),
+    ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
+    ...(faint?.match(/.{1,22}( |$)/g) ?? []).map((text) => ({ text: text.trim() })),
+  ];
+}
+
+/** Draw the legend at the lower left of a picture of this height, by a context of a canvas or of SVG. */
+export function drawLegend(context, look, height, { ink, surface }) {
+  const lines = linesOf(look);
+  if (!lines.length) return;
+  const width = Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
+  const top = height - 8 - 2 * PAD - lines.length * LINE;
+  drawGround(context, top, width, lines.length, surface);
+  lines.forEach(({ text, color, ramp = [], end, isBold }, i) => {
+    const [x, y] = [8 + PAD, top + PAD + (i + 0.5) * LINE];
+    ramp.forEach((step, at) => {
+      context.fillStyle = step;
+      context.fillRect(x + (at * RAMP) / ramp.length, y - 5, RAMP / ramp.length + 0.5, 9);
     });
-  } else {
-    const y = PAD + LINE;
-    marks.push({ ramp: legend.palette, x: PAD, y, width: RAMP, height: 9 });
-    marks.push({ text: number(legend.low), x: PAD, y: y + 23 }, { text: number(legend.high), x: PAD + RAMP, y: y + 23, end: true });
-  }
-  const width = Math.max(RAMP, ...marks.map(({ text, x }) => (text ? x + text.length * NARROW : 0))) + PAD;
-  const height = legend.kind === 'classes' ? PAD * 2 + (legend.entries.length + 1) * LINE - 4 : PAD * 2 + LINE + 26;
-  return { marks, width, height };
-}
-
-/** Paint the legend at the lower left of a canvas; `factor` is pixels a unit. */
-export function paintLegend(context, look, height, factor, { ink, surface, line }) {
-  const found = legendMarks(look);
-  if (!found) return;
-  context.save();
-  context.scale(factor, factor);
-  context.translate(8, height - found.height - 8);
-  context.fillStyle = surface;
-  context.strokeStyle = line;
-  context.globalAlpha = 0.88;
-  context.fillRect(0, 0, found.width, found.height);
-  context.globalAlpha = 1;
-  context.strokeRect(0, 0, found.width, found.height);
-  for (const { text, circle, ramp, x, y, width, height: high, bold, end } of found.marks) {
-    if (ramp) {
-      ramp.forEach((color, i) => {
-        context.fillStyle = color;
-        context.fillRect(x + (i * width) / ramp.length, y, width / ramp.length + 0.5, high);
-      });
-    } else if (circle) {
-      context.fillStyle = circle;
+    if (color) {
+      context.fillStyle = color;
       context.beginPath();
-      context.arc(x, y, 5, 0, 2 * Math.PI);
+      context.arc(x + 5, y, 5, 0, 2 * Math.PI);
       context.fill();
-    } else {
-      context.fillStyle = ink;
-      context.font = `${bold ? '600 ' : ''}12px system-ui, sans-serif`;
-      context.textAlign = end ? 'right' : 'left';
-      context.fillText(text, x, y);
     }
-  }
-  context.restore();
+    context.fillStyle = ink;
+    context.font = `${isBold ? '600 ' : ''}12px system-ui, sans-serif`;
+    context.textAlign = 'left';
+    if (text) context.fillText(text, x + (color ? 17 : 0), y);
+    context.textAlign = 'right';
+    if (end) context.fillText(end, x + RAMP, y);
+  });
 }
 
-const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+const partsOf = (text, width) => text.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / NARROW)}}( |$)`, 'g'));
 
-/** Text for XML. */
-export const escapeXml = (text) => String(text).replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
+/** Pixels that a sentence takes below a picture of this width. */
+export const sentenceHeight = (text, width) => 8 + 2 * PAD + partsOf(text, width).length * LINE;
 
-/** The legend as an SVG group at the lower left of a picture. */
-export function svgLegend(look, height, { ink, surface, line }) {
-  const found = legendMarks(look);
-  if (!found) return '';
-  const drawn = found.marks.map(({ text, circle, ramp, x, y, width, height: high, bold, end }) => {
-    if (ramp) {
-      const step = width / ramp.length;
-      return ramp.map((color, i) => `<rect x="${(x + i * step).toFixed(2)}" y="${y}" width="${(step + 0.5).toFixed(2)}" height="${high}" fill="${color}"/>`).join('');
-    }
-    if (circle) return `<path d="M${x - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0" fill="${circle}"/>`;
-    return `<text x="${x}" y="${y}"${bold ? ' font-weight="600"' : ''}${end ? ' text-anchor="end"' : ''}>${escapeXml(text)}</text>`;
-  });
-  return `<g id="legend" transform="translate(8 ${height - found.height - 8})" font-family="system-ui, sans-serif" font-size="12" fill="${ink}">` +
-    `<rect width="${found.width}" height="${found.height}" fill="${surface}" fill-opacity=".88" stroke="${line}"/>${drawn.join('')}</g>`;
+/** Draw a sentence below a picture of this width and height. */
+export function drawSentence(context, text, width, height, { ink, surface }) {
+  const lines = partsOf(text, width);
+  drawGround(context, height, width - 16, lines.length, surface);
+  Object.assign(context, { fillStyle: ink, font: '600 12px system-ui, sans-serif', textAlign: 'left' });
+  lines.forEach((line, i) => context.fillText(line.trim(), 8 + PAD, height + PAD + (i + 0.5) * LINE));
+}
+
+/** Draw the pale ground of some lines of text. */
+function drawGround(context, top, width, count, surface) {
+  context.globalAlpha = 0.88;
+  context.fillStyle = surface;
+  context.fillRect(8, top, width, 2 * PAD + count * LINE);
+  context.globalAlpha = 1;
+  context.textBaseline = 'middle';
 }

@@ -1,24 +1,25 @@
-/** Overlay of the points: spread, density, trails, neighbors, and the point under the pointer. */
+/** Overlay of the points: regions, density, neighbors, names of groups, and the point under the pointer. */
 
-import { dimension, directionsOf, embeddingOf, placeOf, points } from '../lib/frames.js';
+import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf, points } from '../lib/frames.js';
+import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
 import { densitiesOf } from './density.js';
 import { contourOf, momentsOf, movedMomentsOf } from './spread.js';
 
-export const MAX_SHAPES = 100; // more would cover each other
-export const MAX_TRAILS = 150;
+export const MAX_SHAPES = 50; // of a selection; more would cover each other
+export const LEAST = 20; // rows whose regions are shown without a selection: those with the least certain places
+const MAX_NAMES = 20; // groups with their names in the picture
+const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
 
-/** The rows with an overlay: of the selected points or of all, an even sample of at most `most`. */
-function shapedPoints(n, selection, most) {
-  const count = selection ? selection.list.length : n;
-  const step = Math.max(1, count / most);
-  return Array.from({ length: Math.min(count, most) }, (_, i) => {
-    const place = Math.floor(i * step);
-    return selection ? selection.list[place] : place;
-  });
+/** The rows with a region: an even sample of the selection, or the least certain ones. */
+export function outlinedRows() {
+  const list = state.selection?.list;
+  if (!list) return state.shape === 'ellipse' ? leastCertain(state, LEAST) : [];
+  const step = Math.max(1, list.length / MAX_SHAPES);
+  return Array.from({ length: Math.min(list.length, MAX_SHAPES) }, (_, i) => list[Math.floor(i * step)]);
 }
 
 /** Draw the overlay: `xy` are positions in the box, `screen` maps the box to the page. */
@@ -41,12 +42,15 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const hasSpread = state.draws?.count > 1 && !state.single;
   const hasRegions = state.single ? state.movement : hasSpread && state.reliability; // whose reliability the headline says
   if (hasSpread && hasRegions && state.shape === 'density') drawDensities(context, view);
-  if (hasRegions && ['halo', 'ellipse'].includes(state.shape)) drawShapes(context, view);
-  if (hasSpread && state.trails) drawTrails(context, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
   if (hasRegions) drawContours(context, at, hover, view);
-  for (const row of new Set([only, hover])) if (row >= 0) drawRing(context, at(row), colors);
+  for (const row of new Set([only, hover])) {
+    if (row < 0) continue;
+    if (hasSpread) drawPlaces(context, row, view);
+    drawRing(context, at(row), colors);
+  }
+  drawNames(context, at, view);
   if (state.turn) drawAxes(context, width, height, view);
 }
 
@@ -61,14 +65,15 @@ function traceContour(context, row, { screen, box, directions }) {
   return [screen.x + screen.sx * x, screen.y + screen.sy * y];
 }
 
-/** Thin contours of the selected points and of the one under the pointer, with a line from the average to the dot. */
+/** Thin contours of the chosen rows and of the one under the pointer, with a line from the average to the dot. */
 function drawContours(context, at, hover, view) {
-  const rows = new Set(state.selection && state.shape !== 'ellipse' ? shapedPoints(points(), state.selection, MAX_SHAPES) : []);
+  const { solid, index } = view.look;
+  const rows = new Set(outlinedRows());
   if (hover >= 0) rows.add(hover);
+  context.lineWidth = 1;
   for (const row of rows) {
     const isLoud = row === hover || rows.size <= 2;
-    context.strokeStyle = isLoud ? view.colors.ink : view.look.palette[view.look.index[row]];
-    context.lineWidth = 1;
+    context.strokeStyle = isLoud ? view.colors.ink : solid[index[row] % solid.length];
     context.globalAlpha = isLoud ? 0.9 : rows.size > 30 ? 0.4 : 0.7;
     const middle = traceContour(context, row, view);
     context.stroke();
@@ -83,43 +88,58 @@ function drawContours(context, at, hover, view) {
   context.globalAlpha = 1;
 }
 
-/** A halo as wide as the spread or the movement, or an ellipse, around the average place. */
-function drawShapes(context, view) {
-  const rows = shapedPoints(points(), state.selection, MAX_SHAPES);
-  const isEllipse = state.shape === 'ellipse' && view.p > 1;
-  const unit = Math.abs(view.screen.sx);
-  context.lineWidth = 1;
-  for (const row of rows) {
-    const color = view.look.palette[view.look.index[row]];
-    if (isEllipse) traceContour(context, row, view);
-    else {
-      const { x, y, a, c } = state.single
-        ? movedMomentsOf(row, state.movement, view.directions, view.box)
-        : momentsOf(row, state.draws, view.directions, view.box);
-      context.beginPath();
-      context.arc(view.screen.x + view.screen.sx * x, view.screen.y + view.screen.sy * y, Math.sqrt(a + c) * unit, 0, TAU);
-    }
-    context.globalAlpha = 0.14;
-    context.fillStyle = color;
+/** The places of a point in all shown draws. */
+function drawPlaces(context, row, { screen, box, p, directions, look, colors }) {
+  context.fillStyle = look.solid[look.index[row] % look.solid.length];
+  context.strokeStyle = colors.ink;
+  context.lineWidth = 0.8;
+  for (let draw = 1; draw <= state.draws.count; draw++) {
+    const [x, y] = placeOf(embeddingOf(draw), row, p, directions, box);
+    context.beginPath();
+    context.arc(screen.x + screen.sx * x, screen.y + screen.sy * y, 3, 0, TAU);
     context.fill();
-    if (isEllipse) {
-      context.globalAlpha = 0.7;
-      context.strokeStyle = color;
-      context.stroke();
-    }
+    context.stroke();
   }
-  context.globalAlpha = 1;
 }
 
-let measured = { key: [], densities: [] }; // the last densities, which change only with their inputs
+/** The name of each group at its median place; a name that would cover an earlier one waits for a closer view. */
+function drawNames(context, at, { look: { legend, index }, colors }) {
+  const names = (legend.entries ?? []).slice(0, MAX_NAMES);
+  const rows = names.map(() => []);
+  index.forEach((value, row) => rows[value % names.length]?.push(row));
+  context.font = '600 13px system-ui, sans-serif';
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.lineJoin = 'round';
+  context.lineWidth = 4;
+  context.strokeStyle = colors.surface;
+  context.fillStyle = colors.ink;
+  const drawn = [];
+  names.forEach(({ name, isRest }, group) => {
+    if (isRest || !rows[group].length) return;
+    const step = Math.ceil(rows[group].length / SAMPLE);
+    const places = rows[group].filter((_, i) => i % step === 0).map(at);
+    const [x, y] = [0, 1].map((side) => places.map((place) => place[side]).sort((a, b) => a - b)[places.length >> 1]);
+    const half = 4 * name.length + 3; // about half of its width
+    if (drawn.some(([u, v, other]) => Math.abs(u - x) < half + other && Math.abs(v - y) < 15)) return;
+    drawn.push([x, y, half]);
+    context.strokeText(name, x, y);
+    context.fillText(name, x, y);
+  });
+}
 
-/** The densities of the shown draws, by label. */
-export function densitiesHere({ look, directions, box }) {
-  const key = [state.draws, look, state.selection, box.half[0], ...box.center, ...directions.flat()];
+let measured = { key: [], box: null, densities: [] }; // the last densities, which change only with their inputs
+
+/** The densities of the shown draws, by label, and the box of all draws in which they are. */
+export function densitiesHere({ look, directions }) {
+  const { draws, reference, axes, selection } = state;
+  const key = [draws, look, selection, ...directions.flat()];
   if (key.length !== measured.key.length || key.some((value, i) => value !== measured.key[i])) {
-    measured = { key, densities: densitiesOf({ draws: state.draws, look, mask: state.selection?.mask ?? null, directions, box }) };
+    const all = [reference, draws.data];
+    const box = draws.p === 3 ? boxAlong(ballOf(all, draws.n), directions) : boxOf(all, draws.n, draws.p, axes);
+    measured = { key, box, densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, directions, box }) };
   }
-  return measured.densities;
+  return measured;
 }
 
 /** For each label the contour of the smallest region with half of its places over all draws. */
@@ -127,35 +147,19 @@ function drawDensities(context, view) {
   const { screen, look, colors } = view;
   context.lineWidth = 2;
   context.lineCap = 'round';
-  for (const { index, lines } of densitiesHere(view)) {
-    context.strokeStyle = index < 0 ? colors.ink : look.palette[index];
+  const { box, densities } = densitiesHere(view);
+  const [across, up] = [0, 1].map((side) => (value) =>
+    (value * box.half[side] + (box.center[side] - view.box.center[side]) * MARGIN) / view.box.half[side]);
+  const at = (x, y) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
+  for (const { index, lines } of densities) {
+    context.strokeStyle = index < 0 ? colors.ink : look.solid[index];
     context.beginPath();
     for (const [x, y, u, v] of lines) {
-      context.moveTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
-      context.lineTo(screen.x + screen.sx * u, screen.y + screen.sy * v);
+      context.moveTo(...at(x, y));
+      context.lineTo(...at(u, v));
     }
     context.stroke();
   }
-}
-
-/** The path of a point through all draws. */
-function drawTrails(context, { screen, box, look, p, directions }) {
-  const rows = shapedPoints(points(), state.selection, MAX_TRAILS);
-  const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
-  const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
-  context.lineWidth = 1;
-  context.lineJoin = 'round';
-  context.globalAlpha = wanted.length > 20 ? 0.35 : 0.7;
-  for (const row of wanted) {
-    context.strokeStyle = look.palette[look.index[row]];
-    context.beginPath();
-    for (const embedding of frames) {
-      const [x, y] = placeOf(embedding, row, p, directions, box);
-      context.lineTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
-    }
-    context.stroke();
-  }
-  context.globalAlpha = 1;
 }
 
 /** Lines from a point to its neighbors in the data, and their dots. */

@@ -1,8 +1,6 @@
 /** Spread of points over the draws, in the frame in which the draws are shown. */
 
-import { MARGIN, placeOf } from '../lib/frames.js';
-
-const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal law in a plane
+import { HALF, MARGIN, placeOf } from '../lib/frames.js';
 
 /**
  * Mean and covariance of the places of a row over the draws, in the box.

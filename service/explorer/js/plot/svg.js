@@ -1,5 +1,11 @@
 /** A drawing context that writes SVG in place of pixels, with what the overlay uses of a canvas's context. */
 
+const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
+
+/** Text for XML. */
+const escapeXml = (text) => String(text).replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
+
 const places = (...values) => values.map((value) => value.toFixed(2)).join(' ');
 
 /** Records paths and texts; `elements` are their SVG. */
@@ -48,7 +54,19 @@ export class SvgContext {
     this.elements.push(`<path d="${this.#path}" fill="${this.fillStyle}" opacity="${this.globalAlpha}"/>`);
   }
 
+  fillRect(x, y, width, height) {
+    this.elements.push(`<rect x="${x.toFixed(2)}" y="${y.toFixed(2)}" width="${width.toFixed(2)}" height="${height}" fill="${this.fillStyle}" opacity="${this.globalAlpha}"/>`);
+  }
+
   fillText(text, x, y) {
-    this.elements.push(`<text x="${x.toFixed(2)}" y="${(y + 4).toFixed(2)}" text-anchor="middle" font-family="system-ui, sans-serif" font-size="11" fill="${this.fillStyle}">${text}</text>`);
+    this.#text(text, x, y, `fill="${this.fillStyle}"`);
+  }
+
+  strokeText(text, x, y) {
+    this.#text(text, x, y, `fill="none" stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}" stroke-linejoin="round"`);
+  }
+
+  #text(text, x, y, paint) {
+    this.elements.push(`<text x="${x.toFixed(2)}" y="${(y + 4).toFixed(2)}" text-anchor="${ANCHORS[this.textAlign]}" style="font:${this.font}" ${paint}>${escapeXml(text)}</text>`);
   }
 }

@@ -1,9 +1,10 @@
 /** Methods side by side, with their scores. */
 
-import { compare, comparedMethods, embedders, hindrance } from '../actions/compare.js';
+import { compare, comparedMethods, embedders, hindrance, measureRemainsNow, openRow } from '../actions/compare.js';
 import { boxOf, placeInBox } from '../lib/frames.js';
-import { html, number, seconds, useMemo } from '../lib/html.js';
-import { LOOK, lookOf } from '../lib/look.js';
+import { html, number, percent, seconds, useMemo } from '../lib/html.js';
+import { colorsOf, LOOK } from '../lib/look.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { Empty } from './empty.js';
@@ -36,8 +37,8 @@ function Choice({ names, isOpen }) {
       <span class="quiet">${family}</span><span class="chips">${methods.map((method) => {
         const why = hindrance(method);
         return html`<button type="button" class="chip" data-testid=${`compare-${method.name}`} disabled=${Boolean(why)}
-          aria-pressed=${names.includes(method.name)} title=${why || method.description}
-          onClick=${() => toggle(method.name)}>${method.title}</button>`;
+          aria-pressed=${names.includes(method.name)} title=${why || `${method.title}. ${method.description}`}
+          onClick=${() => toggle(method.name)}>${titleOfMethod(method.name)}</button>`;
       })}</span></div>`)}
     <p class="help">Each with the settings that its form has on the left.</p>
   </details>`;
@@ -48,7 +49,7 @@ function Cards() {
   const state = useStore('comparison', 'selection', 'dataset', ...LOOK);
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
-  const look = useMemo(() => lookOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
+  const look = useMemo(() => colorsOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
@@ -56,25 +57,12 @@ function Cards() {
   return html`<div class="grid" data-testid="comparison">
     ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
       <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
-        note=${seconds(total(row.seconds))} onOpen=${() => open(row)} />`))}
+        note=${seconds(total(row.seconds))} onOpen=${() => openRow(row)} />`))}
   </div>`;
 }
 
 const total = (stages) => Object.values(stages ?? {}).reduce((sum, one) => sum + one, 0);
-const titleOf = (row) => embedders().find(({ name }) => name === row.method)?.title ?? row.label;
-
-/** Show one of them on the large stage. */
-function open(row) {
-  const place = state.comparison.places[row.label];
-  set({
-    single: { title: titleOf(row), path: row.links.coordinates, data: place.data, p: place.p, result: row,
-      body: { dataset: state.dataset.id, method: row.method, parameters: row.parameters } },
-    movement: null,
-    view: 'draws',
-    playing: false,
-    axes: [0, 1],
-  });
-}
+const titleOf = (row) => titleOfMethod(row.method);
 
 /** Reason why a method has no picture. */
 function Failed({ row }) {
@@ -90,9 +78,9 @@ function Failed({ row }) {
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
 
-/** Figures of a spread, which a comparison has on request. */
+/** Figures of refits, the first of which is the first row. */
 const SPREAD = [
-  { name: 'pairs_kept', title: 'Neighbors kept on half the data', better: 'higher',
+  { name: 'pairs_kept', title: 'How much of this picture remains', better: 'higher',
     about: 'Share of neighbor pairs of the picture that stay neighbors when the method is refitted to random halves of the data.' },
   { name: 'separated', title: 'Points apart from the next class', better: 'higher',
     about: 'Share of points whose disc of half of the refits is smaller than the distance to the nearest point of another class: of the labels, or of the clusters of the picture.' },
@@ -100,22 +88,28 @@ const SPREAD = [
 
 /** One row for each score and each figure of the spread, with the best value marked. */
 function Scores() {
-  const { comparison, scoreList } = useStore('comparison', 'scoreList');
+  const { comparison, scoreList, work } = useStore('comparison', 'scoreList', 'work');
   const rows = comparison.rows.filter((row) => row.scores);
   const has = (part, name) => rows.some((row) => (row[part]?.[name] ?? null) !== null);
+  const [remains, ...others] = SPREAD.map((figure) => ({ ...figure, part: 'spread' }));
+  const isMeasured = has('spread', remains.name);
   const shown = [
+    ...(isMeasured ? [remains] : []),
     ...(scoreList ?? []).filter(({ name }) => has('scores', name)).map((score) => ({ ...score, part: 'scores' })),
-    ...SPREAD.filter(({ name }) => has('spread', name)).map((figure) => ({ ...figure, part: 'spread' })),
+    ...others.filter(({ name }) => has('spread', name)),
   ];
   if (!shown.length) return null;
   return html`<div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
-    <tbody>${shown.map(({ name, title, about, better, part }) => {
+    <tbody>${!isMeasured && html`<tr data-testid="remains-unknown"><th scope="row" title=${remains.about}>${remains.title}</th>
+      <td colspan=${rows.length}>${work ? html`<span class="quiet">being measured</span>`
+        : html`<button type="button" class="link" data-testid="measure-remains" onClick=${measureRemainsNow}>Measure it, by refits to halves of the data</button>`}</td></tr>`}
+      ${shown.map(({ name, title, about, better, part }) => {
       const values = rows.map((row) => row[part]?.[name] ?? null);
       const known = values.filter((value) => value !== null);
       const best = known.length < 2 ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
       return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
-        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${number(value)}
+        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${name === remains.name ? percent(value ?? NaN) : number(value)}
           ${value !== null && value === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
     })}</tbody></table></div>`;
 }

@@ -17,7 +17,7 @@ export function Empty() {
   if (pending) {
     return html`<div class="empty" data-testid="empty">
       <h2>Check the columns</h2>
-      <p>Say which column holds labels or colours, then use the data. To audit a map, choose the two columns of its coordinates.</p>
+      <p>Say which column holds labels or colors, then use the data. To audit a map, choose the two columns of its coordinates.</p>
     </div>`;
   }
   return html`<div class="empty" data-testid="empty">
@@ -27,6 +27,6 @@ export function Empty() {
     ${info && html`<p class="quiet">Try it: one click fits an example and plays its draws.</p>
       <div class="examples">${EXAMPLES.map((example, i) => html`<button type="button" key=${example.name} class=${i ? 'example' : 'example primary'}
         data-testid=${`example-${example.name}`} onClick=${() => openExample(example)}><strong>${example.title}</strong><span>${example.text}</span></button>`)}</div>
-      <p class="quiet">Or drop a CSV, npy or Parquet file anywhere on this page.</p>`}
+      <p class="quiet">Or drop a table of CSV, Excel, npy or Parquet anywhere on this page.</p>`}
   </div>`;
 }

@@ -1,8 +1,8 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
-import { auditShown } from '../actions/audit.js';
+import { auditShown, measureMovement } from '../actions/audit.js';
 import { assessNow } from '../actions/fit.js';
-import { measureMovement } from '../actions/movement.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
@@ -16,43 +16,54 @@ export function median(values) {
   return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/** The headline; without a summary it names the data and the method alone. */
+/** The verdict, what it rests on, and what it is of. Its height is that of its longest texts, so that the picture does not move. */
 export function Headline() {
-  const { dataset, posterior, single, summary, reliability, draws, methods, view, audit, work } = useStore(
+  const { dataset, posterior, single, summary, reliability, draws, view, audit, work } = useStore(
     'dataset', 'posterior', 'single', 'summary', 'reliability', 'draws', 'methods', 'view', 'audit', 'work',
   );
   const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
-  if (!dataset || view === 'compare' || (!posterior && !single)) return null;
-  const title = single?.title ?? methods.find(({ name }) => name === posterior.spec.method)?.title ?? posterior.spec.method;
+  if (!dataset || view === 'compare') return null;
+  if (!posterior && !single) return work && html`<div class="headline"></div>`; // keeps its place
   const k = posterior?.spec.n_neighbors;
-  const about = single ? title : `${title}, ${k} neighbors${draws ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
+  const about = single ? single.title
+    : `${titleOfMethod(posterior.spec.method)}, ${k} neighbors${draws ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
-  return html`<div class="headline">
-    ${audit && html`<p class=${`verdict ${audit.beyond_chance === false ? 'low' : ''}`} data-testid="verdict">${audit.verdict}</p>`}
-    ${meaning && html`<p class="claim" data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
+  const isDoubtful = audit ? audit.beyond_chance === false : (single ? null : reliability)?.level === 'low';
+  return html`<div class=${`headline${isDoubtful ? ' low' : ''}`}>
+    ${audit && html`<p class="verdict" data-testid="verdict">${audit.verdict}</p>`}
+    <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
-    <p class="quiet">${nameOf(dataset)} · ${about}${!audit && html` · <button type="button" class="link" data-testid="audit" disabled=${Boolean(work)}
-      onClick=${auditShown}>Audit this map</button>`}</p>
-    ${summary && !single && html`<p class=${`sure ${reliability?.level ?? ''}`} data-testid="reliability">How sure is the spread?
-      <strong> ${reliability ? SURE[reliability.level] : 'Being measured'}.</strong> ${reliability?.reason}
-      ${reliability?.offered && html` <button class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`}
-    ${single && !single.isGiven && html`<${Moved} />`}
+    ${!meaning && !audit && html`<p class="verdict">${single ? 'How much of this picture would another sample show?' : 'Here is one map. Now come others that the data allow.'}</p>`}
+    ${meaning && html`<${Sure} id="reliability" question="How sure is the spread?" stated=${reliability} isBrief=${audit} />`}
+    ${single && !single.isGiven && html`<${Moved} />`}</div>
+    <p class="quiet about"><span>${nameOf(dataset)} · ${about}</span>${!audit && html`<button type="button" class=${single ? 'primary' : ''}
+      data-testid="audit" disabled=${Boolean(work)} onClick=${auditShown} title="Compare it with chance and with other samples of the data">Audit this map</button>`}</p>
   </div>`;
+}
+
+/** An answer in one word and its first sentence; the whole reason is a tooltip. */
+function Sure({ id, question, stated, beside, isBrief }) {
+  const { level, reason = '', offered } = stated ?? {};
+  const [first] = reason.match(/^[^:.]*[^:.,]/) ?? [reason];
+  const isShort = reason.length < 140;
+  return html`<p class="sure claim" data-testid=${id} tabindex=${isShort ? -1 : 0} aria-describedby=${`${id}-reason`}>${question}
+    <strong> ${stated ? SURE[level] : 'Being measured'}.</strong> ${isShort ? reason : html`${!isBrief && html`<span aria-hidden="true">${first}. </span>`}<span class="ask" aria-hidden="true">?</span>
+    <span class="help" role="tooltip" id=${`${id}-reason`}>${reason}</span>`}${beside}
+    ${offered && html` <button type="button" class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`;
 }
 
 /** How far to rely on the movement of an embedding, or the button that measures it. */
 function Moved() {
   const { movement, work, audit } = useStore('movement', 'work', 'audit');
   if (movement) {
-    return html`<p class=${`sure ${movement.level}`} data-testid="movement">Can its points be ranked by how far they move on half of the data?
-      <strong> ${SURE[movement.level]}.</strong> ${movement.reason}
-      ${movement.notes.some(({ code }) => code === 'movement-unreliable') && ' Its size is doubtful for this method: see the note.'}</p>`;
+    const beside = movement.notes.some(({ code }) => code === 'movement-unreliable') && ' Its size is doubtful for this method: see the note.';
+    return html`<${Sure} id="movement" question="Can its points be ranked by how far they move on half of the data?" stated=${movement} beside=${beside} />`;
   }
   if (audit) return null; // it says more
   return html`<p class="sure" data-testid="movement">How far does it move on half of the data? <strong>Not measured.</strong> It takes some 40 refits of half
-    the data, which all workers share. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}
+    the data. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}
       onClick=${measureMovement}>Measure it</button></p>`;
 }

@@ -1,24 +1,25 @@
 /** The large view: one embedding at a time, moving from draw to draw. */
 
 import { createPlot } from '../plot/make.js';
-import { drawOverlay } from '../plot/overlay.js';
+import { drawOverlay, outlinedRows } from '../plot/overlay.js';
 import { followTurns } from '../plot/turning.js';
-import { ballOf, boxOf, dimension, directionsOf, embeddingOf, placeInBox, points, titleOf, boxAlong } from '../lib/frames.js';
+import { FAR, ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, outlineHere, placeInBox, points, titleOf } from '../lib/frames.js';
 import { html, number, useEffect, useRef } from '../lib/html.js';
 import { nearest } from '../lib/lasso.js';
 import { LOOK, lookOf } from '../lib/look.js';
 import { colors, onTheme } from '../lib/theme.js';
-import { choosePoints } from '../actions/selection.js';
+import { choosePoints, namesOf } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
 import { Legend } from './legend.js';
 
-const STEP = 700; // milliseconds from one draw to the next, at speed 1
+const STEP = 700; // milliseconds from one draw to the next
 const SETTLE = 350;
 const REACH = 12; // pixels within which a click means a point
+const TOOLS = 48; // pixels of the column of tools
 const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
 /** Plot and frame on the stage, for the export. */
-export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null };
+export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null, isNarrow: false };
 
 /** The stage. */
 export function Stage() {
@@ -63,14 +64,13 @@ function Tools() {
 
 /** Label next to the pointer. */
 function Tip() {
-  const { hover, columns } = useStore('hover', 'columns');
+  const { hover } = useStore('hover', 'columns');
   if (hover < 0 || !onStage.xy || hover >= points()) return null;
   const screen = onStage.plot.screen();
   const left = screen.x + screen.sx * onStage.xy[2 * hover];
   const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
-  const words = [columns?.ids?.[hover], columns?.labels?.[hover]].filter(Boolean);
   return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
-    Row ${hover}${words.map((word) => ` · ${word}`)}
+    ${namesOf(hover).join(' · ')}
   </div>`;
 }
 
@@ -85,6 +85,7 @@ function direct(host, overlay) {
   let wanted = 0;
   let ball = null;
   let size = { width: host.clientWidth, height: host.clientHeight };
+  const legend = host.closest('.stage-frame').querySelector('.stage-legend');
 
   const redraw = () => {
     wanted = 0;
@@ -93,19 +94,27 @@ function direct(host, overlay) {
   };
   const soon = () => (wanted ||= requestAnimationFrame(redraw));
 
-  /** Compute the box of all frames of this posterior. */
+  /** Compute the look, and the box of the shown frame: of all draws alike. */
   function measure() {
-    const { reference, draws, single } = state;
-    const all = single ? [single.data] : [reference, draws?.data].filter(Boolean);
+    const all = outlineHere(state.shape === 'ellipse' ? outlinedRows() : []);
     ball = all.length && dimension() === 3 ? ballOf(all, points()) : null;
-    if (!ball) onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes) : null;
+    if (!ball) onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes, { ...freePlace(), cut: all.length === 3 ? FAR : undefined }) : null;
     aim();
     onStage.look = all.length ? lookOf(state, points()) : null;
   }
 
   /** Aim the box of three dimensions at the shown directions. */
   function aim() {
-    if (ball) onStage.box = boxAlong(ball, directionsOf(3, state.axes, state.turn));
+    if (ball) onStage.box = boxAlong(ball, directionsOf(3, state.axes, state.turn), freePlace());
+  }
+
+  /** The part of the stage beside legend and tools, which are below it on a narrow page. */
+  function freePlace() {
+    const { width, height } = size;
+    onStage.isNarrow = getComputedStyle(legend).position === 'static';
+    const [left, right] = onStage.isNarrow ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
+    const shorter = Math.max(1, Math.min(width, height));
+    return { room: [Math.max(shorter / 2, width - left - right) / shorter, height / shorter], middle: (left - right) / shorter };
   }
 
   /** Show the frame of the state. */
@@ -127,16 +136,18 @@ function direct(host, overlay) {
   async function play() {
     const turn = ++playing;
     while (!ended && turn === playing && state.playing && state.draws) {
-      const next = state.frame >= state.draws.count ? 1 : state.frame + 1;
-      playing = turn;
+      const isLast = state.frame >= state.draws.count;
+      if (isLast && state.playing === 'once') return set({ playing: false, gliding: true, frame: -1 });
       following = true;
-      set({ frame: next });
+      set({ frame: isLast ? 1 : Math.max(1, state.frame + 1) });
       following = false;
-      await Promise.all([show(STEP / state.speed, true), pause(calm.matches ? STEP / state.speed : 0)]);
+      await Promise.all([show(STEP, true), pause(calm.matches ? STEP : 0)]);
     }
     if (!ended && !state.playing) show(0); // now the index under the pointer is current
+    return undefined;
   }
   let following = false; // the playback itself changed the frame
+  let isAverage = state.frame === -1;
 
   const stopListening = subscribe((changes) => {
     if (!plot) return;
@@ -153,7 +164,13 @@ function direct(host, overlay) {
     } else if (has(...LOOK)) {
       measure();
       if (onStage.box && !state.playing) show(0);
-    } else if (has('frame') && !following) {
+    } else if (has('shape') || (state.shape === 'ellipse' && has('selection', 'reliability'))) {
+      measure();
+      if (onStage.box && !state.playing) show(SETTLE);
+    } else if (has('frame')) {
+      if (isAverage !== (state.frame === -1)) measure();
+      isAverage = state.frame === -1;
+      if (following) return;
       clearTimeout(exact);
       show(changes.frame === state.frame && state.gliding ? SETTLE : 0, true);
       exact = setTimeout(() => !state.playing && show(0), 400);
@@ -161,7 +178,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'trails', 'selection', 'summary', 'reliability', 'movement')) soon();
+    if (has('hover', 'shape', 'selection', 'summary', 'reliability', 'movement')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());
@@ -172,7 +189,8 @@ function direct(host, overlay) {
     size = { width: host.clientWidth, height: host.clientHeight };
     if (!size.width) return;
     plot?.resize(size.width, size.height);
-    soon();
+    measure();
+    if (!state.playing) show(0);
   });
 
   followTurns(host, {
@@ -196,9 +214,10 @@ function direct(host, overlay) {
     Object.assign(onStage, { plot, overlay });
     plot.colors(colors());
     plot.resize(size.width, size.height);
-    watcher.observe(host);
     measure();
     show(0);
+    watcher.observe(host);
+    watcher.observe(legend);
     if (state.selection) plot.select(state.selection.list);
     return undefined;
   });
@@ -211,7 +230,8 @@ function direct(host, overlay) {
     clearTimeout(exact);
     plot?.destroy();
     Object.assign(onStage, { plot: null, xy: null });
-    set({ playing: false, hover: -1 });
+    set({ hover: -1, ...(state.playing === 'once' && { frame: -1 }) });
+    set({ playing: false });
   };
 }
 

@@ -8,12 +8,16 @@ import { set, state, useStore } from '../store.js';
 /** Go to a frame, and move the points to it. */
 export function goTo(frame, { gliding = true } = {}) {
   if (!state.draws) return;
-  const count = state.draws.count;
-  const place = frame > count ? 0 : frame < 0 ? count : frame;
   set({ playing: false });
   set({ gliding });
-  set({ frame: place });
+  set({ frame });
   writeLink();
+}
+
+/** Go to the next or the previous draw; the first follows the last. */
+export function step(by) {
+  const { draws, frame } = state;
+  if (draws) goTo(frame + by > draws.count || frame + by < 1 ? (by > 0 ? 1 : draws.count) : frame + by);
 }
 
 /** Play or pause. */
@@ -25,33 +29,27 @@ export function togglePlay() {
 
 /** The controls below the stage. */
 export function Transport() {
-  const { draws, frame, playing, speed } = useStore('draws', 'frame', 'playing', 'speed');
+  const { draws, frame, playing } = useStore('draws', 'frame', 'playing');
   const off = !draws;
   const count = draws?.count ?? 1;
   return html`
     <div class="transport" data-testid="transport" role="group" aria-label="Draws as an animation">
-      <button type="button" class="play primary" data-testid="play" disabled=${off} aria-pressed=${playing}
+      <button type="button" class="play primary" data-testid="play" disabled=${off} aria-pressed=${Boolean(playing)}
         onClick=${togglePlay} aria-label=${playing ? 'Pause' : 'Play'}>${playing ? '❚❚' : '▶'}</button>
       <button type="button" class="step" data-testid="previous" disabled=${off} aria-label="Previous draw"
-        onClick=${() => goTo(state.frame - 1)}>‹</button>
+        onClick=${() => step(-1)}>‹</button>
       <input type="range" class="scrub" data-testid="scrub" min="0" max=${count} step="1" value=${Math.max(0, frame)}
         disabled=${off} aria-label="Draw" aria-valuetext=${titleOf(frame)}
         onInput=${(event) => goTo(Number(event.target.value), { gliding: false })} />
       <button type="button" class="step" data-testid="next" disabled=${off} aria-label="Next draw"
-        onClick=${() => goTo(state.frame + 1)}>›</button>
+        onClick=${() => step(1)}>›</button>
       <output class="frame-count" data-testid="frame">${titleOf(frame)}</output>
       <div class="segmented" role="group" aria-label="What is shown">
+        <button type="button" data-testid="show-consensus" disabled=${off} aria-pressed=${draws && frame === -1}
+          title="The average of the shown draws, point by point" onClick=${() => goTo(-1)}>Average</button>
         <button type="button" data-testid="show-reference" disabled=${off} aria-pressed=${frame === 0}
-          onClick=${() => goTo(0)}>Reference</button>
-        <button type="button" data-testid="show-consensus" disabled=${off} aria-pressed=${frame === -1}
-          title="The average of the shown draws, point by point"
-          onClick=${() => set({ playing: false, gliding: true, frame: -1 })}>Average</button>
+          title="The embedding of the most likely weights, without uncertainty" onClick=${() => goTo(0)}>Reference</button>
       </div>
-      <label class="speed">
-        <select data-testid="speed" title="Speed" aria-label="Speed" value=${speed} onChange=${(event) => set({ speed: Number(event.target.value) })}>
-          ${[0.5, 1, 2, 4].map((value) => html`<option value=${value}>${value}×</option>`)}
-        </select>
-      </label>
     </div>
   `;
 }
