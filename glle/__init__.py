@@ -3,7 +3,7 @@
     import glle
 
     posterior = glle.fit(X)  # a posterior over embeddings of an (n, d) array
-    glle.plot(posterior.summary(), labels=y)  # points that move between draws are faint
+    glle.plot(posterior, labels=y)  # points whose neighbors change between draws are faint; glle.frame: a table
     glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
     glle.advise(X).n_neighbors  # the suggested number of neighbors
     print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
@@ -13,8 +13,9 @@
         draws = posterior.draws(100)  # embeddings (100, n, 2)
         summary = posterior.summary()  # consensus, spread, stability
 
-`glle.GLLE` is the estimator of scikit-learn, `glle.datasets` samples manifolds, `glle.load` reads a posterior.
-`AsyncClient`, the errors and the other classes of the client are those of `glle.client`, and importable from here.
+`glle.GLLE` and `glle.Embedding` are estimators of scikit-learn, `glle.datasets` samples manifolds, `glle.load` reads a
+posterior. `glle.frame`, `glle.to_xarray` and `glle.widget` show results in other ways. They, `glle.Embedding`,
+`AsyncClient`, the errors and the other classes of `glle.client` are importable from here; `dir(glle)` lists the rest.
 
 A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, only `library`
 imports the engine. Read `library` and `client` first.
@@ -28,14 +29,24 @@ if TYPE_CHECKING:
     from glle.client import *  # noqa: F403 # its __all__
     from glle.client import Client
     from glle.library import advise, audit, compare, datasets, embed, fit, load
-    from glle.plotting import plot
+    from glle_engine.base.errors import GlleError as GlleError
+    from glle_engine.base.pictures.plotting import plot
+    from glle_engine.base.pictures.points import frame as frame
+    from glle_engine.base.pictures.points import to_xarray as to_xarray
+    from glle_engine.base.pictures.widget import widget as widget
+    from glle_engine.base.version import __version__ as __version__
     from glle_engine.estimator import GLLE
+    from glle_engine.estimator import Embedding as Embedding
 
 __all__ = ["GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"]
 
+_PICTURES = "glle_engine.base.pictures"
 # Module of each public name; all others are names of `glle.client`.
 _MODULES = dict.fromkeys(__all__, "glle.library")
-_MODULES |= {"Client": "glle.client", "GLLE": "glle_engine.estimator", "plot": "glle.plotting"}
+_MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
+_MODULES |= {"Client": "glle.client", "plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}
+_MODULES |= dict.fromkeys(("GLLE", "Embedding"), "glle_engine.estimator")
+_MODULES |= dict.fromkeys(("frame", "to_xarray"), f"{_PICTURES}.points")
 _OPTIONAL = {"GLLE": "sklearn", "Client": "httpx"}
 
 
@@ -43,7 +54,7 @@ if not TYPE_CHECKING:  # for type checkers an unknown name is an error
 
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
-        if not name.startswith("_"):
+        if name in _MODULES or not name.startswith("_"):
             module = import_module(_MODULES.get(name, "glle.client"))
             if name in _MODULES or name in module.__all__:
                 globals()[name] = value = getattr(module, name)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
 
-from glle.inputs import data_options, neighbor_indices
+from glle.inputs import AdviceDataOptions, FitDataOptions, data_options
 from glle.progress import Bars
-from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, dataset_of, upload
-from glle.resources.jobs import AsyncJob, Job
+from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, dataset_of, upload
 from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
-from glle.resources.results import Result, run_job
+from glle.resources.results import AsyncJob, Job, Result, run_on
 from glle.transport.calls import NPZ, Body, Call, path_of
 from glle.transport.errors import (
     AuthError,
@@ -32,12 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Unpack
 
-    from glle.inputs import AdviceDataOptions, DataOptions, FitDataOptions
+    from glle.inputs import DataOptions
     from glle.types import (
         DatasetPreviewOut,
         DatasetsOptions,
+        EmbeddingsOptions,
         InfoOut,
         JobsOptions,
+        ListedEmbeddingOut,
         PosteriorEstimateOut,
         PosteriorsOptions,
         SyntheticOptions,
@@ -54,7 +55,6 @@ __all__ = [
     "Client",
     "ConflictError",
     "Dataset",
-    "Embedding",
     "GlleServiceError",
     "InvalidRequestError",
     "Job",
@@ -107,9 +107,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         Parameters
         ----------
         data
-            (n, d) values: an array or nested lists; a table with names, which is a `pandas.DataFrame` or, with pyarrow,
-            any object with an Arrow stream (polars, pyarrow, DuckDB); the path of a csv, npy, Parquet or other file; or
-            the id of a data set.
+            (n, d) values: an array, nested lists or a matrix of scipy.sparse; a table with names, which is a
+            `pandas.DataFrame`, an AnnData or, with pyarrow, any object with an Arrow stream (polars, pyarrow, DuckDB);
+            the path of a csv, npy, Parquet or other file; or the id of a data set.
         options
             All methods that take data have these options:
 
@@ -118,9 +118,12 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
               that name the rows, those to leave out, and those of categories, each of which becomes a feature
             - `labels`, `colors`: one value for each row of an array or a table, in the order of the rows: an array, a
               list or a `Series`. A missing label is empty
+            - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
+            - `obsm`: key of the points of an AnnData in place of `X`; `label` and `color` name columns of its `obs`
             - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file
 
-            A column of texts, dates or times is no feature: data with such a column and no role for it are refused.
+            Columns of texts and dates without a role are ids, the label or the color, if their values are distinct,
+            few words, or dates; `notices` of the data set say so. Others are refused.
 
         """
         dataset = await dataset_of(self._session, data, options)
@@ -129,7 +132,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
         """Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or None."""
-        return (await upload(self._session, data, options, "/preview", call="preview(frame"))[0]
+        return (await upload(self._session, data, options, "/preview"))[0]
 
     @operation
     async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
@@ -154,8 +157,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         data
             A data set, its id, or any argument of `dataset`.
         neighbors
-            Neighbors in place of a search, `n_neighbors` of each point: indices (n, k), a pair of indices and
-            distances, a sparse graph as of scikit-learn's `kneighbors_graph`, a file of indices, or a data set of them
+            Neighbors in place of a search, `n_neighbors` of each point: indices (n, k), a file of them, or a data set
             or its id. They are uploaded as a data set.
         timeout
             Seconds; None for no limit.
@@ -182,20 +184,19 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             The service has the defaults; `glle fit --help` lists all values.
 
         """
-        is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
-        of_data, spec = data_options(options)
-        body: dict[str, Any] = {
-            "dataset": await dataset_id(self._session, data, of_data, call="fit(frame"),
-            **spec,
-        }
+        of_data, spec = data_options(options, FitDataOptions)
+        dataset = await dataset_of(self._session, data, of_data)
+        index, notices = (None, []) if isinstance(dataset, str) else (dataset.index, dataset.notices)
+        body: dict[str, Any] = {"dataset": dataset if isinstance(dataset, str) else dataset.id, **spec}
         if neighbors is not None:
-            remedy = "neighbors=client.dataset(frame"
-            body["neighbors"] = await dataset_id(self._session, neighbor_indices(neighbors), call=remedy)
+            if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
+                raise ValueError("Give the indices (n, k) of neighbors, of a graph graph.indices.reshape(n, k).")
+            body["neighbors"] = await dataset_id(self._session, neighbors)
         reply = await self._session.send(Call.command("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = await self._session.follow(reply.json(), timeout)
             reply = await self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
-        return self._session.build("posterior", reply.json(), data.index if is_frame_or_dataset else None)
+        return self._session.build("posterior", reply.json(), index, tuple(notices))
 
     @operation
     async def estimate_fit(
@@ -205,8 +206,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         Parameters as for `fit`.
         """
-        of_data, spec = data_options(options)
-        dataset = await dataset_id(self._session, data, of_data, call="estimate_fit(frame")
+        of_data, spec = data_options(options, FitDataOptions)
+        dataset = await dataset_id(self._session, data, of_data)
         query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
         call = Call.by_content_of("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
         return (await self._session.fetch(call, timeout)).json()
@@ -217,9 +218,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         Options: those of `dataset` for data to upload, and `n_neighbors`, `n_components`, `max_components` to examine.
         """
-        of_data, spec = data_options(options)
-        body = {"dataset": await dataset_id(self._session, data, of_data, call="advice(frame"), **spec}
-        return await run_job(self._session, "/v1/advice", body, timeout)
+        of_data, spec = data_options(options, AdviceDataOptions)
+        dataset = await dataset_of(self._session, data, of_data)
+        return await run_on(self._session, "/v1/advice", dataset, spec, timeout)
 
     @operation
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
@@ -252,6 +253,11 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return self._items("posterior", {**filters})
 
     @listing
+    def embeddings(self, **filters: Unpack[EmbeddingsOptions]) -> AsyncIterator[ListedEmbeddingOut]:
+        """Iterate over the descriptions of the requested embeddings, newest first; `embedding(id)` has coordinates."""
+        return self._items("embedding", {**filters})
+
+    @listing
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
         """Iterate over the jobs, newest first: all, or those of a `status` or a `kind`."""
         return self._items("job", {**filters})
@@ -275,7 +281,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         while True:
             page = await self._session.get(f"/v1/{kind}s", {**query, "limit": 100, "cursor": cursor})
             for item in page["items"]:
-                yield self._session.build(kind, item)
+                yield item if kind == "embedding" else self._session.build(kind, item)
             if (cursor := page["next"]) is None:
                 return
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
+from numbers import Number
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NotRequired
 
@@ -15,10 +20,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
+from glle.transport.errors import COLUMN_LISTS
 from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
     import pyarrow as pa
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 2**20
 _PIECE_ROWS = 2048
-_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
+_ALIKE = 0.75  # similarity of a misspelt name; no parameter of a method is as similar to an option of the data
 _ARROW = "application/vnd.apache.arrow.stream"
 
 MEDIA_TYPES = {
@@ -35,6 +41,7 @@ MEDIA_TYPES = {
     ".npz": NPZ,
     ".csv": "text/csv",
     ".json": JSON,
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".parquet": "application/vnd.apache.parquet",
     ".tsv": "text/tab-separated-values",
     ".txt": "text/plain",
@@ -56,6 +63,10 @@ class DataOptions(UploadOptions):
     colors: NotRequired[Any]
     """
     One number for each row of an array or a table.
+    """
+    obsm: NotRequired[str | None]
+    """
+    Key of the points in `obsm` of an AnnData, such as "X_pca"; by default they are its `X`.
     """
 
 
@@ -79,10 +90,24 @@ class TransformDataOptions(TransformOptions, DataOptions):
     """Keyword arguments of `Posterior.transform`."""
 
 
-def data_options(options: Any) -> tuple[DataOptions, dict[str, Any]]:
-    """Return the options of the data, and those of the method."""
+def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
+    """Return the options of the data, and those of the method.
+
+    Raises ValueError for a misspelt name of the `known` options, before an upload. The service knows the others.
+    """
+    for name in options.keys() - known.__annotations__.keys():
+        if near := get_close_matches(name, known.__annotations__, 1, _ALIKE):
+            raise ValueError(f"There is no option {name}=. Did you mean {near[0]}=?")
     data: Any = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
     return data, {name: value for name, value in options.items() if name not in data}
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the data that have values; a list of columns may be one name."""
+    given = {name: value for name, value in options.items() if value is not None and value != []}
+    return {
+        name: [value] if name in COLUMN_LISTS and isinstance(value, str) else value for name, value in given.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -95,13 +120,14 @@ class DatasetUpload:
 
 
 @dataclass(frozen=True)
-class _Column:
-    """Column of a table: its name, whether its values are numbers or texts, and its type in words."""
+class Cells:
+    """Points of an AnnData: `values` (n, d), dense or sparse, `names`, `ids` (n,), `labels` and `colors` or None."""
 
-    name: str
-    is_number: bool
-    is_text: bool
-    type: str
+    values: Any
+    names: list[str] | None
+    ids: Array
+    labels: Any = None
+    colors: Any = None
 
 
 def upload_of(
@@ -109,41 +135,76 @@ def upload_of(
     options: UploadOptions | None = None,
     labels: Any = None,
     colors: Any = None,
-    *,
-    call: str = "dataset(frame",
+    obsm: str | None = None,
 ) -> DatasetUpload:
-    """Return the upload of an array, a table, nested lists, or the path of a file.
+    """Return the upload of an array, a sparse matrix, a table, an AnnData, nested lists, or the path of a file.
 
     `options` are the roles of columns: `label` of a pandas frame may also be an index level. `labels` and `colors` have
-    one value for each row of an array or a table. `call` is the beginning of the call in the remedies of errors. Data
-    that cannot be sent without a loss raise ValueError.
+    one value for each row of an array or a table. The service guesses the roles of other columns. Data that cannot be
+    sent without a loss raise ValueError.
     """
-    query = {name: value for name, value in (options or {}).items() if value is not None and value != []}
-    for name in _LISTS.intersection(query):
-        if isinstance(query[name], str):
-            query[name] = [query[name]]
+    query = given_options(options or {})
+    if is_anndata(data) or obsm is not None:
+        return _cells_upload(cells_of(data, query, obsm), query, labels, colors, data.obs_names)
     if isinstance(data, (str, Path)):
-        if labels is not None or colors is not None:
-            raise ValueError("labels= and colors= go with an array or a frame. Name a file's columns: label=, color=.")
-        return _file_upload(Path(data), query)
+        return _file_upload(Path(data), query, labels, colors)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _frame_upload(data, query, _vectors(len(data), query, labels, colors), call)
-    table = _arrow_table(data) if hasattr(data, "__arrow_c_stream__") else None
+        return _frame_upload(data, query, _vectors(len(data), query, labels, colors))
+    table = arrow_table(data) if hasattr(data, "__arrow_c_stream__") else None
     if table is not None:
-        return _arrow_upload(table, query, _vectors(table.num_rows, query, labels, colors), call)
-    if query:
-        given = ", ".join(f"{name}={value!r}" for name, value in query.items())
+        return _arrow_upload(table, query, _vectors(table.num_rows, query, labels, colors))
+    if given := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
         raise ValueError(f"{given} needs named columns: give a frame of pandas or polars, or a CSV file.")
-    if hasattr(data, "toarray"):  # scipy.sparse
-        raise ValueError(
-            f"The data are a sparse matrix of shape {getattr(data, 'shape', ())}, and the service takes dense data. "
-            "Give 50 components by sklearn.decomposition.TruncatedSVD, or data.toarray(). glle.fit takes sparse "
-            "data."
-        )
-    if hasattr(data, "collect_schema"):  # polars.LazyFrame
-        raise ValueError("The data are a query without values: give data.collect().")
-    array = as_array(data, "The data")
-    return DatasetUpload(_array_body(array, _vectors(len(array) if array.ndim else 0, query, labels, colors)))
+    if hasattr(data, "collect_schema"):
+        raise ValueError("The data are a query of polars without values: give data.collect().")
+    array = data if hasattr(data, "tocsr") else as_array(data, "The data")
+    return DatasetUpload(
+        _array_body(array, _vectors(array.shape[0] if array.ndim else 0, query, labels, colors)), query
+    )
+
+
+def is_anndata(data: Any) -> bool:
+    """Return whether data are an AnnData, without importing it."""
+    return all(hasattr(data, name) for name in ("obs", "obsm", "obs_names", "var_names"))
+
+
+def cells_of(data: Any, query: dict[str, Any], obsm: str | None) -> Cells:
+    """Return the points of an AnnData, and the columns of its `obs` that `label` and `color` of the query name.
+
+    Raises ValueError for a key or a column that does not exist, and for other roles of columns.
+    """
+    if not is_anndata(data):
+        raise ValueError(f"obsm={obsm!r} is a key of an AnnData, and the data are of type {type(data).__name__}.")
+    if other := ", ".join(f"{name}=" for name in query if name not in {"label", "color", "missing"}):
+        raise ValueError(f"{other} has no meaning for an AnnData: choose its variables before, as by data[:, names].")
+    if obsm is not None and obsm not in data.obsm:
+        raise ValueError(f"There is no obsm={obsm!r}: name one of {', '.join(data.obsm) or '(none)'}.")
+    values = data.X if obsm is None else data.obsm[obsm]
+    if values is None:
+        raise ValueError(f"The AnnData has no X: name the points by obsm=, one of {', '.join(data.obsm) or '(none)'}.")
+    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix of a file
+    columns = {}
+    for role in ("label", "color"):
+        if (name := query.get(role)) is not None:
+            if name not in data.obs:
+                raise ValueError(f"There is no column {name!r} in obs: name one of {', '.join(data.obs) or '(none)'}.")
+            columns[f"{role}s"] = data.obs[name]
+    names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError("The AnnData has several variables of one name: call data.var_names_make_unique().")
+    values = values if hasattr(values, "tocsr") else np.asarray(values)
+    return Cells(values, names, np.asarray(data.obs_names, dtype=str), **columns)
+
+
+def _cells_upload(cells: Cells, query: dict[str, Any], labels: Any, colors: Any, index: Any) -> DatasetUpload:
+    """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
+    labels = cells.labels if labels is None else labels
+    colors = cells.colors if colors is None else colors
+    members = {"ids": cells.ids, **_vectors(len(cells.ids), {}, labels, colors)}
+    if cells.names is not None:
+        members["names"] = np.array(cells.names, np.str_)
+    query = {name: value for name, value in query.items() if name == "missing"}
+    return DatasetUpload(_array_body(cells.values, members), query, index)
 
 
 def as_array(values: Any, name: str) -> Array:
@@ -155,30 +216,18 @@ def as_array(values: Any, name: str) -> Array:
             f"{name}: {masked:,} values are masked. Remove or impute rows with masked values, as by "
             "X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or X.filled(value); nothing is dropped silently."
         )
+    if not (isinstance(values, Sequence) or hasattr(values, "__array__") or _is_buffer(values)):
+        # numpy would take any object with a length for a sequence, and read it item by item.
+        raise ValueError(f"{name} are of type {type(values).__module__}.{type(values).__qualname__}: give an array.")
     return np.asarray(values)
 
 
-def neighbor_indices(neighbors: Any) -> Any:
-    """Return the indices (n, k) of neighbors: an array, a pair of indices and distances, or a sparse graph.
-
-    A pair is in the order of scikit-learn's `kneighbors` or the other one. Other data, such as files, stay as they are.
-    """
-    if hasattr(neighbors, "tocsr"):
-        rows = neighbors.tocsr()
-        counts = np.diff(rows.indptr)
-        if counts.min() != counts.max():
-            raise ValueError(
-                f"Points have from {counts.min()} to {counts.max()} neighbors in the graph: give a graph of k nearest "
-                "neighbors, not of a radius, and not symmetrised."
-            )
-        return rows.indices.reshape(rows.shape[0], -1)
-    if isinstance(neighbors, tuple) and len(neighbors) == 2:
-        parts = [as_array(part, "The neighbors") for part in neighbors]
-        whole = [part for part in parts if part.dtype.kind in "iu"]
-        if len(whole) != 1 or parts[0].shape != parts[1].shape:
-            raise ValueError("A pair of neighbors has indices (n, k) of integers and distances (n, k).")
-        return whole[0]
-    return neighbors
+def _is_buffer(values: Any) -> bool:
+    try:
+        memoryview(values)
+    except TypeError:
+        return np.isscalar(values) or not hasattr(values, "__len__")
+    return True
 
 
 def _vectors(rows: int, query: dict[str, Any], labels: Any, colors: Any) -> dict[str, Array]:
@@ -205,7 +254,9 @@ def _vectors(rows: int, query: dict[str, Any], labels: Any, colors: Any) -> dict
     return vectors
 
 
-def _file_upload(path: Path, query: dict[str, Any]) -> DatasetUpload:
+def _file_upload(path: Path, query: dict[str, Any], labels: Any, colors: Any) -> DatasetUpload:
+    if labels is not None or colors is not None:
+        raise ValueError("labels= and colors= go with an array or a frame. Name a file's columns: label=, color=.")
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
@@ -214,8 +265,13 @@ def _file_upload(path: Path, query: dict[str, Any]) -> DatasetUpload:
     return DatasetUpload(Body.of_file(path, media), query)
 
 
-def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
-    """Return an array as npy, or with vectors beside it as npz, in pieces of one megabyte."""
+def _array_body(array: Any, vectors: dict[str, Array]) -> Body:
+    """Return an array as npy, with vectors beside it or if it is sparse as npz, in pieces of one megabyte."""
+    if hasattr(array, "tocsr"):
+        rows = array.tocsr()
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}
+        members: dict[str, Any] = {"format": np.array("csr"), **parts, **vectors}
+        return Body.of_writer(NPZ, partial(np.savez, **members))
     if array.dtype.kind not in "fiub":
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
     if vectors:
@@ -233,26 +289,29 @@ def _array_body(array: Array, vectors: dict[str, Array]) -> Body:
     return Body(NPY, pieces, header.tell() + array.nbytes)
 
 
-def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array], call: str) -> DatasetUpload:
-    """Return a frame as CSV with its names, or as npy or npz if its columns are only numbered."""
-    if (label := query.get("label")) is not None:
-        if label not in frame.columns and label not in frame.index.names:
+def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str, Array]) -> DatasetUpload:
+    """Return a frame as CSV with its names.
+
+    An index that is no plain numbering names the rows, so that its levels are columns of ids.
+    """
+    label, index = query.get("label"), frame.index
+    is_level = label is not None and label not in frame.columns
+    if label is not None:
+        if label not in frame.columns and label not in index.names:
             raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
-        labels = frame[label] if label in frame.columns else frame.index.get_level_values(label).to_series(frame.index)
+        labels = frame[label] if label in frame.columns else index.get_level_values(label).to_series(index)
         frame = frame.assign(**{label: labels.astype(object).where(labels.notna(), "")})  # a missing label is empty
-    columns = [
-        _Column(str(name), getattr(kind, "kind", "O") in "fiub", getattr(kind, "kind", "O") in "OSUT", str(kind))
-        for name, kind in frame.dtypes.items()
-    ]
-    _require_numbers(columns, query, vectors, call)
-    if not query and list(frame.columns) == list(range(frame.shape[1])):
-        values = frame.to_numpy()
-        values = values.astype(float) if values.dtype.kind == "O" else values
-        return DatasetUpload(_array_body(values, vectors), index=frame.index)
+    _require_plain(frame, query)
+    levels = None if is_level else _index_columns(index, query)
     query = {**query, "header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
-    for role, name, vector in _vector_columns(vectors, [column.name for column in columns]):
+    for role, name, vector in _vector_columns(vectors, [str(name) for name in frame.columns]):
         query[role] = name
         frame = frame.assign(**{name: vector})
+    if levels is not None:
+        taken = [str(name) for name in frame.columns]
+        levels.columns = [_free_name(name, taken) for name in levels.columns]
+        query["id"] = [*query.get("id", []), *levels.columns]
+        frame = levels.join(frame.set_axis(levels.index))
 
     def write(file: IO[bytes]) -> None:
         writer = csv.writer(codecs.getwriter("utf-8")(file), lineterminator="\n")
@@ -260,27 +319,85 @@ def _frame_upload(frame: pd.DataFrame, query: dict[str, Any], vectors: dict[str,
         for start in range(0, len(frame), _PIECE_ROWS):
             writer.writerows(_rows(frame.iloc[start : start + _PIECE_ROWS]))
 
-    return DatasetUpload(Body.of_writer("text/csv", write), query, frame.index)
+    return DatasetUpload(Body.of_writer("text/csv", write), query, index)
+
+
+def _index_columns(index: pd.Index, query: dict[str, Any]) -> pd.DataFrame | None:
+    """Return the levels of an index as columns of ids, or None if it numbers the rows from 0 and all rows stay."""
+    is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
+    if is_plain and query.get("missing") != "drop":
+        return None
+    names = [f"__index_level_{at}__" if name is None else str(name) for at, name in enumerate(index.names)]
+    return index.to_frame(index=False, name=names if index.nlevels > 1 else names[0])
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    """Return a name that no column has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _require_plain(frame: pd.DataFrame, query: dict[str, Any]) -> None:
+    """Raise ValueError if columns without a role would lose their meaning in a text, with all of them."""
+    apart = [query.get("label"), query.get("color")]
+    apart += [pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ())]
+    others, digits = [], []
+    for name, column in frame.items():
+        kind = getattr(column.dtype, "kind", "O")
+        if kind in "fiubM" or _matches(str(name), apart) or not _matches(str(name), query.get("features", ["*"])):
+            continue
+        values = column[column.notna()].tolist() if kind == "O" else [object()]
+        if not all(isinstance(value, (str, Number, Decimal, date)) for value in values):
+            others.append(str(name))
+        elif values and all(isinstance(value, str) and _is_number(value) for value in values):
+            digits.append(str(name))
+    problems = []
+    if others:
+        noun = "column has" if len(others) == 1 else "columns have"
+        shown = ", ".join(f"{name!r} ({frame[name].dtype})" for name in others)
+        problems.append(
+            f"The {noun} neither numbers, texts nor dates: {shown}. Leave out with ignore={others!r}, or convert."
+        )
+    if digits:
+        problems.append(
+            f"Numbers as texts: {', '.join(map(repr, digits))}. Name their role, as by id={digits!r} or "
+            f"ignore={digits!r}, or convert them with .astype(float)."
+        )
+    if problems:
+        raise ValueError(" ".join(problems))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _rows(frame: pd.DataFrame) -> list[Any]:
     """Return the rows of a frame as lists; columns of several types keep theirs, so that an id 7 is no 7.0."""
-    if len(set(frame.dtypes)) <= 1:
+    has_na = [not isinstance(kind, np.dtype) for kind in frame.dtypes]  # of pandas, which no text should have
+    if len(set(frame.dtypes)) <= 1 and not any(has_na):
         rows: list[Any] = frame.to_numpy().tolist()
         return rows
-    return list(zip(*(frame.iloc[:, at].tolist() for at in range(frame.shape[1])), strict=True))
+    columns = (frame.iloc[:, at] for at in range(frame.shape[1]))
+    without = (
+        column.astype(object).where(column.notna(), None) if has else column
+        for column, has in zip(columns, has_na, strict=True)
+    )
+    return list(zip(*(column.tolist() for column in without), strict=True))
 
 
 def _vector_columns(vectors: dict[str, Array], names: list[str]) -> Iterator[tuple[str, str, Array]]:
     """Yield role, name and values of the columns of `labels` and `color`, with names that no column has."""
     for key, vector in vectors.items():
-        role = name = "label" if key == "labels" else key
-        while name in names:
-            name += "_"
-        yield role, name, vector
+        role = "label" if key == "labels" else key
+        yield role, _free_name(role, names), vector
 
 
-def _arrow_table(data: Any) -> pa.Table | None:
+def arrow_table(data: Any) -> pa.Table | None:
     """Return the table of an object with an Arrow stream, with types that the service reads; None for a single column.
 
     Views of texts become texts, and decimals become int64 or float64.
@@ -320,7 +437,7 @@ def _read_type(kind: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
-def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Array], call: str) -> DatasetUpload:
+def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Array]) -> DatasetUpload:
     """Return a table as an Arrow stream with its names and types; dates and times of labels and one-hot become text."""
     import pyarrow as pa  # noqa: PLC0415 # optional
     from pyarrow import compute  # noqa: PLC0415 # optional
@@ -328,7 +445,6 @@ def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Arr
     label = query.get("label")
     if label is not None and label not in table.column_names:
         raise ValueError(f"There is no column {label!r}: name one of {', '.join(table.column_names)}.")
-    _require_numbers([_arrow_column(column) for column in table.schema], query, vectors, call)
     for at, column in enumerate(table.schema):
         if pa.types.is_temporal(column.type) and _matches(column.name, [label, *query.get("one_hot", [])]):
             texts = compute.replace_substring_regex(table.column(at).cast(pa.large_string()), r"\.0+(Z?)$", r"\1")
@@ -345,54 +461,6 @@ def _arrow_upload(table: pa.Table, query: dict[str, Any], vectors: dict[str, Arr
             stream.write_table(table, max_chunksize=rows)
 
     return DatasetUpload(Body.of_writer(_ARROW, write), query)
-
-
-def _arrow_column(column: pa.Field) -> _Column:
-    """Return the description of a column of a table."""
-    import pyarrow as pa  # noqa: PLC0415 # optional
-
-    kind = column.type
-    text = kind.value_type if pa.types.is_dictionary(kind) else kind
-    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return _Column(column.name, is_number, pa.types.is_string(text) or pa.types.is_large_string(text), str(kind))
-
-
-def _require_numbers(columns: list[_Column], query: dict[str, Any], vectors: dict[str, Array], call: str) -> None:
-    """Raise ValueError if a column that is no number has no role, with all such columns and the calls that help."""
-    for column in columns:
-        if column.name == query.get("color") and not column.is_number and column.type != "object":
-            raise ValueError(f"The column {column.name!r} of type {column.type} is no color: name a column of numbers.")
-    named = {query.get("label"), query.get("color")}
-    apart = [pattern for role in ("id", "ignore", "one_hot") for pattern in query.get(role, ())]
-    refused = [
-        column
-        for column in columns
-        if not (column.is_number or column.name in named or _matches(column.name, apart))
-        and _matches(column.name, query.get("features", ["*"]))
-    ]
-    if not refused:
-        return
-    names = [column.name for column in refused]
-    texts = [column.name for column in refused if column.is_text]
-    others = [column.name for column in refused if not column.is_text]
-    ways = [f"leave {'it' if len(names) == 1 else 'them'} out with {_call(call, query, ignore=names)}"]
-    if texts:
-        ways.append(f"make a feature of each category with {_call(call, query, one_hot=texts, ignore=others)}")
-    if texts and "label" not in query and "labels" not in vectors:
-        label, rest = texts[0], [name for name in names if name != texts[0]]
-        ways.insert(0, f"take {label!r} as labels with {_call(call, query, label=label, ignore=rest)}")
-    listed = [repr(column.name) + ("" if column.is_text else f" ({column.type})") for column in refused]
-    subject = f"The column {listed[0]} is" if len(names) == 1 else f"The columns {', '.join(listed)} are"
-    raise ValueError(f"{subject} not numeric: {'; or '.join(ways)}.")
-
-
-def _call(call: str, query: dict[str, Any], **more: Any) -> str:
-    """Return a call with the roles of its query and more."""
-    roles = dict(query)
-    for role, value in more.items():
-        if value:
-            roles[role] = [*roles.get(role, []), *value] if role in _LISTS else value
-    return ", ".join([call, *(f"{role}={value!r}" for role, value in roles.items())]) + ")"
 
 
 def _matches(name: str, patterns: list[str | None]) -> bool:

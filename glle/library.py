@@ -3,80 +3,163 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import wraps
+from dataclasses import dataclass, field, fields, replace
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle.plotting import coordinates, plot
-from glle.table import table_text
+from glle.reading import DataPoints, TableOptions, read_features, read_points, table_options
+from glle.table import score_table
 from glle_engine import GlleError
 from glle_engine import manifolds as datasets
-from glle_engine.audit import audit as engine_audit
+from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.result import Audit
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.pictures.points import coordinates
 from glle_engine.base.progress import silent
+from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
-from glle_engine.posterior.selection import advise
+from glle_engine.posterior.selection import Advice
+from glle_engine.posterior.selection import advise as engine_advise
 from glle_engine.reliability.calibration import Calibration, calibrate
 from glle_engine.reliability.ensemble import Ensemble, ensemble
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Unpack
 
-    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.spec import FitParameters, FitSpec
+    from glle_engine.base.results import Note
     from glle_engine.graph.given import GivenNeighbors
-    from glle_engine.methods import Embedding
+    from glle_engine.posterior.placement import Extension
+
+_OF_TABLE = ("labels", "color", "ids")  # arrays of a saved posterior
 
 __all__ = ["advise", "audit", "compare", "datasets", "embed", "fit", "load"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FittedPosterior(engine_posterior.Posterior):
-    """Posterior of `glle.fit`, with the analyses that embed parts of its data again."""
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TableResult:
+    """Result of data that may be a table, with what the table has beside the features.
 
-    __repr__ = engine_posterior.Posterior.__repr__
+    Attributes
+    ----------
+    labels, color, ids : (n,) array, optional
+        Of the points.
+    index : (n,) index of pandas or array, optional
+        Index of the frame without dropped rows, or the rows that were not dropped.
+    names : list of str, optional
+        Of the features.
+    options : dict
+        Options that read such a table again, with the roles that were guessed.
+
+    """
+
+    labels: NDArray[Any] | None = field(default=None, repr=False)
+    color: NDArray[np.float64] | None = field(default=None, repr=False)
+    ids: NDArray[Any] | None = field(default=None, repr=False)
+    index: Any = field(default=None, repr=False)
+    names: list[str] | None = field(default=None, repr=False)
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, posterior: engine_posterior.Posterior) -> Self:
-        """Return a posterior of the engine with these analyses; arrays are shared."""
-        return cls(**{each.name: getattr(posterior, each.name) for each in fields(posterior)})
+    def of(cls, result: Any, points: DataPoints) -> Self:
+        """Return a result of the engine with the columns of its points; arrays are shared."""
+        beside = {name: getattr(points, name) for name in ("labels", "color", "ids", "names", "options")}
+        own = {each.name: getattr(result, each.name) for each in fields(result)}
+        return cls(**own, **beside, index=points.kept_index)
+
+    def _features(self, X: Any, *, is_new: bool = False) -> Any:
+        return read_features(X, self.options, self.names, is_new=is_new)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TableEmbedding(TableResult, Embedding):
+    """Embedding of `glle.embed`."""
+
+    def transform(self, points: Any, on_progress: OnProgress = silent) -> NDArray[np.float64]:
+        """Return the places (m, p) of new points (m, d): an array, or a table with the columns of the data."""
+        return super().transform(self._features(points, is_new=True), on_progress)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TableAudit(TableResult, Audit):
+    """Audit of `glle.audit`."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FittedPosterior(TableResult, engine_posterior.Posterior):
+    """Posterior of `glle.fit`, with the analyses that embed parts of its data again.
+
+    Data and new points may be tables with the columns of the fit, in any order.
+    """
+
+    def extend(self, X: Any, new: Any) -> Extension:
+        """Attach new points (m, d) to the data X (n, d) of the fit; errors as for `Posterior.extend`."""
+        return super().extend(self._features(X), self._features(new, is_new=True))
+
+    def reconstruct(self, X: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Generate data (n, d) from weights (n, k) and the data X (n, d) of the fit, as `Posterior.reconstruct`."""
+        return super().reconstruct(self._features(X), weights)
+
+    def head(self) -> dict[str, Any]:
+        """Return the JSON-able metadata, with those of the table."""
+        return {**super().head(), "table": {"names": self.names, "options": self.options}}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return every array by name, with those of the table."""
+        beside = {name: getattr(self, name) for name in _OF_TABLE}
+        if (index := self.index) is not None:  # of dates and numbers as it is
+            beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
+        return {**super().arrays(), **{name: array for name, array in beside.items() if array is not None}}
+
+    @classmethod
+    def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the posterior of `head` and `arrays`; one of the engine has no table."""
+        beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
+        return replace(super().from_parts(head, arrays), **beside, **head.get("table", {}))
 
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
         """Return the `scale` at which draws spread as half-samples of the data X (n, d) of the fit do.
 
         Options and errors as for `glle_engine.reliability.calibration.calibrate`.
         """
-        return calibrate(self, X, **options)
+        return calibrate(self, self._features(X), **options)
 
     def ensemble(self, X: ArrayLike, **options: Any) -> Ensemble:
         """Return the spread of points over draws and resamples of the data X (n, d) of the fit, and its reliability.
 
         Options and errors as for `glle_engine.reliability.ensemble.ensemble`.
         """
-        return ensemble(self, X, **options)
+        return ensemble(self, self._features(X), **options)
+
+
+class TableFitParameters(FitParameters, TableOptions):
+    """Keyword arguments of `fit`."""
 
 
 def fit(
-    X: ArrayLike,
+    X: Any,
     spec: FitSpec | None = None,
     *,
     neighbors: GivenNeighbors | None = None,
     on_progress: OnProgress = silent,
-    **parameters: Unpack[FitParameters],
+    **parameters: Unpack[TableFitParameters],
 ) -> FittedPosterior:
     """Fit a posterior over LLE's reconstruction weights of data (n, d), in this process.
 
-    Parameters and errors as for `glle_engine.fit`: `n_neighbors`, `n_components`, `method` and others.
+    Parameters and errors as for `glle_engine.fit`: `n_neighbors`, `n_components`, `method` and others. The data may
+    also be a table of pandas or with an Arrow stream, or an AnnData. Then `label`, `color`, `id`,
+    `features`, `ignore` and `one_hot` name its columns, and `obsm` the points of an AnnData. `missing` is "drop" or
+    "median" for data with missing values. Notes of the posterior have the roles of columns that were guessed.
 
     Examples
     --------
@@ -86,47 +169,76 @@ def fit(
     (1000, 2)
 
     """
-    fitted = engine_fit.fit(X, spec, neighbors=neighbors, on_progress=on_progress, **parameters)
-    return FittedPosterior.of(fitted)
+    options, rest = table_options(parameters, FitSpec.parameters())
+    points = read_points(X, options)
+    if neighbors is not None and points.kept is not None:
+        raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
+    fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
+    diagnostics = replace(fitted.diagnostics, notes=(*points.notes, *fitted.diagnostics.notes))
+    return FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
 
 
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
     """Read a posterior that `Posterior.save` wrote, or that a service exported; errors as for `glle_engine.load`."""
-    return FittedPosterior.of(engine_posterior.load(path))
+    return FittedPosterior.load(path)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class MapAudit(Audit):
-    """Audit of `glle.audit`, with its picture."""
+def audit(
+    X: Any,
+    Y: Any = None,
+    *,
+    method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
+    parameters: dict[str, Any] | None = None,
+    labels: ArrayLike | None = None,
+    **options: Any,
+) -> TableAudit:
+    """Audit an embedding: whether to believe it, and which parts of it.
 
-    def plot(self, labels: ArrayLike | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draw the map with its verdict, and return the axes; parameters and errors as for `glle.plot`."""
-        return plot(self, labels, ax=ax, **options)
+    Parameters
+    ----------
+    X
+        The data (n, d), or any data of `fit`.
+    Y
+        Coordinates (n, p) from anywhere, or a posterior of the data.
+    method, parameters
+        How the coordinates are made: a method by name with its parameters, or a function of points (m, d) to
+        coordinates (m, p). Without it coordinates alone get p-values only.
+    labels
+        Groups of the points (n,); a missing one is the empty text.
+    options
+        Of a table, as for `fit` (`label`, `missing` and others), and `n_neighbors`, `seed`, `executor` and
+        `on_progress` of `glle_engine.audit.audit.audit`.
 
+    Raises
+    ------
+    GlleError
+        With the remedy.
 
-@wraps(engine_audit.audit)
-def audit(*args: Any, **options: Any) -> MapAudit:
-    """Return the audit of the engine, with a picture."""
-    found = engine_audit.audit(*args, **options)
-    return MapAudit(**{each.name: getattr(found, each.name) for each in fields(found)})
+    """
+    of_table, rest = table_options(options, _keywords(engine_audit))
+    points = read_points(X, of_table)
+    found = engine_audit(
+        points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
+    )
+    return TableAudit.of(replace(found, notes=(*points.notes, *found.notes)), points)
 
 
 def embed(
-    X: ArrayLike,
-    method: str,
+    X: Any,
+    method: str | None = None,
     /,
     *,
     labels: ArrayLike | None = None,
     init: ArrayLike | str | None = None,
     on_progress: OnProgress | None = None,
     **parameters: Any,
-) -> Embedding:
+) -> TableEmbedding:
     """Return the embedding of data (n, d) by a method, in this process.
 
     Parameters
     ----------
     X
-        Finite numbers (n, d).
+        Finite numbers (n, d), or any data of `fit`, with the options of a table.
     method
         Name of the method, such as "isomap" or "t-sne".
     labels
@@ -144,10 +256,32 @@ def embed(
         With the remedy: an unknown method or parameter, or data that the method refuses.
 
     """
-    chosen = method_of(method)
+    chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
+    options, parameters = table_options(parameters, chosen.spec.parameters())
+    points = read_points(X, options)
+    labels = points.classes(labels) if chosen.labels else points.rows(labels)
     if isinstance(init, str):
         parameters["init"], init = init, None
-    return chosen.embed(X, chosen.spec.from_dict(parameters), on_progress, labels=_classes(labels), init=init)
+    found = chosen.embed(
+        points.X,
+        chosen.spec.from_dict(parameters),
+        on_progress,
+        labels=_classes(labels),
+        init=points.rows(init),
+    )
+    return TableEmbedding.of(replace(found, notes=(*points.notes, *found.notes)), points)
+
+
+def advise(X: Any, **options: Any) -> Advice:
+    """Return suitable `n_neighbors` and `n_components` for data, with the curves behind them.
+
+    Data and options of a table as for `fit`; other options and errors as for
+    `glle_engine.posterior.selection.advise`.
+    """
+    of_table, rest = table_options(options, _keywords(engine_advise))
+    points = read_points(X, of_table)
+    found = engine_advise(points.X, **rest)
+    return replace(found, notes=(*points.notes, *found.notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,31 +296,30 @@ class Comparison:
         Scores by label and name.
     problems : dict of str to list of GlleError
         By label, why a method or one of its scores failed.
+    notes : tuple of Note
+        How a table was read, and whether few features determine the distances.
 
     """
 
     embeddings: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     problems: dict[str, list[GlleError]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def __repr__(self) -> str:
-        names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
-        rows = [
-            [label, *(f"{row[name]:.4g}" if name in row else "" for name in names)]
-            for label, row in self.scores.items()
-        ]
         failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
-        return "\n".join([table_text([["", *names], *rows]), *failures])
+        return score_table(self.scores, [*failures, *(note.message for note in self.notes)])
 
 
 def compare(
-    X: ArrayLike,
-    methods: Sequence[str | Mapping[str, Any]] | Mapping[str, Any],
+    X: Any,
+    methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any],
     *,
     labels: ArrayLike | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = None,
     n_neighbors: int | None = None,
+    **options: Unpack[TableOptions],
 ) -> Comparison:
     """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
 
@@ -195,14 +328,16 @@ def compare(
     X
         Finite numbers (n, d).
     methods
-        Names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary of these by label, in which
-        coordinates (n, p), a posterior, a draw and an embedding are values, too.
+        One or several names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary of these by
+        label, in which coordinates (n, p), a posterior, a draw and an embedding are values, too.
     labels, truth
         Class (n,) and true coordinates (n, q) of the points, for the scores and methods that use them.
     scores
         Names of scores; None for the fast ones whose inputs are given.
     n_neighbors
         Of the scores; None for 10, or fewer for less than 21 points.
+    options
+        Of a table, as for `fit`; its labels are those of the scores.
 
     Raises
     ------
@@ -210,45 +345,61 @@ def compare(
         If two methods have one label.
 
     """
+    found = read_points(X, table_options(options, _keywords(compare))[0])
+    X, truth, labels = found.X, found.rows(truth), found.classes(labels)
     points = np.shape(X)[0] if np.ndim(X) else 0
     given = {"nothing", *(name for name, value in (("labels", labels), ("truth", truth)) if value is not None)}
     if scores is None:
         scores = [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
-    options: Any = {"n_neighbors": n_neighbors or max(1, min(10, (points - 1) // 2)), "labels": labels, "truth": truth}
+    of_scores: Any = {
+        "n_neighbors": n_neighbors or max(1, min(10, (points - 1) // 2)),
+        "labels": labels,
+        "truth": truth,
+    }
     compared = Comparison()
+    scales: dict[str, Note] = {}
     for label, item in _label_methods(methods).items():
         try:
-            compared.embeddings[label] = Y = _coordinates(X, item, labels)
+            Y, notes = _coordinates(X, item, labels)
         except GlleError as error:
             compared.problems[label] = [error]
             continue
+        compared.embeddings[label] = Y
         compared.scores[label] = {}
+        scales |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
         for name in scores:
             try:
-                compared.scores[label] |= score(X, Y, [name], **options)
+                compared.scores[label] |= score(X, Y, [name], **of_scores)
             except GlleError as error:
                 compared.problems.setdefault(label, []).append(error)
-    return compared
+    return replace(compared, notes=(*found.notes, *scales.values()))
 
 
-def _label_methods(methods: Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
+def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
     """Return the methods by label; raise ValueError if two have the same one."""
     if isinstance(methods, Mapping):
         return dict(methods)
-    items = [{"method": item} if isinstance(item, str) else item for item in methods]
+    several = [methods] if isinstance(methods, str) else methods
+    items = [{"method": item} if isinstance(item, str) else item for item in several]
     by_label = {item.get("label", item["method"]): item for item in items}
     if len(by_label) < len(items):
         raise ValueError("Two of the methods have the same label: give each a `label`.")
     return by_label
 
 
-def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> NDArray[np.float64]:
-    """Return the coordinates (n, p) of a method's name, of its dictionary, or of an object that has some."""
+def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
+    """Return the coordinates (n, p) of a method's name, of its dictionary, or of an object that has some, and notes."""
     if not isinstance(item, (str, Mapping)):
-        return coordinates(item)
+        return coordinates(item), ()
     wanted: Any = {"method": item} if isinstance(item, str) else item
     classes = labels if method_of(wanted["method"]).labels else None
-    return embed(X, wanted["method"], labels=classes, **wanted.get("parameters", {})).Y
+    found = embed(X, wanted["method"], labels=classes, **wanted.get("parameters", {}))
+    return found.Y, found.notes
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the keyword-only parameters of a function."""
+    return [name for name, each in signature(function).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
 
 
 def _classes(labels: ArrayLike | None) -> ArrayLike | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,12 @@ class Bars:
     """
 
     def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
-        self._console = _console(switch)
-        self._lock = threading.Lock()
-        self.display: Any = None
+        self.display: Any = _display(switch)
 
     @property
     def is_visible(self) -> bool:
         """Whether bars are displayed, so that the session asks for progress more often."""
-        return self._console is not None
+        return self.display is not None
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
@@ -37,7 +34,8 @@ class Bars:
             nonlocal task
             done, total = progress["done"], progress["total"]
             if task is None and self.is_visible and not 0 < total <= done:
-                task = self.start(title)
+                self.display.start()
+                task = self.display.add_task(title, total=None, stage="")
             if task is not None:
                 self.display.update(task, completed=done, total=total or None, stage=progress["stage"])
 
@@ -45,26 +43,13 @@ class Bars:
             yield update
         finally:
             if task is not None:
-                self.stop(task)
-
-    def start(self, title: str) -> Any:
-        """Add a bar; the first one starts the display."""
-        with self._lock:
-            if self.display is None:
-                self.display = _display(self._console)
-                self.display.start()
-            return self.display.add_task(title, total=None, stage="")
-
-    def stop(self, task: Any) -> None:
-        """Remove a bar; the last one stops the display."""
-        with self._lock:
-            self.display.remove_task(task)
-            if not self.display.tasks:
-                self.display.stop()
-                self.display = None
+                self.display.remove_task(task)
+                if not self.display.tasks:
+                    self.display.stop()
 
 
-def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
+def _display(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
+    """Return the display, which is not started, or None."""
     if switch is False:
         return None
     try:
@@ -74,17 +59,10 @@ def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(
             return None
         raise ImportError("Progress bars need rich: pip install rich, or give progress=False.") from None
     console = Console(stderr=True)
-    return console if switch or console.is_terminal or console.is_jupyter else None
+    if not (switch or console.is_terminal or console.is_jupyter):
+        return None
+    from rich import progress as rich  # noqa: PLC0415 # optional, and takes some time
 
-
-def _display(console: Any) -> Any:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[stage]}"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=console, transient=True)
+    texts = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[stage]}")
+    columns = texts[0], rich.BarColumn(), rich.MofNCompleteColumn(), texts[1], rich.TimeElapsedColumn()
+    return rich.Progress(*columns, console=console, transient=True)

@@ -39,6 +39,7 @@ QUERIES = {
     "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
     "UploadOptions": ("POST /v1/datasets", {"wait"}),
     "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
+    "EmbeddingsOptions": ("/v1/embeddings", {"limit", "cursor"}),
     "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
     "MethodsOptions": ("/v1/methods", set[str]()),
     "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),

@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING, Any
 
-from glle.cli import compare, datasets, jobs, posteriors
+from glle.cli import compare, posteriors, resources
 from glle.cli.connection import MISUSED, UNREAD, fail
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Environment variables of the client; they are no settings of the server.
 VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
 SERVER_COMMANDS = frozenset(
-    ("up", "serve", "api", "worker", "doctor", "keys", "store", "backup", "restore", "settings", "openapi")
+    ("up", "serve", "api", "worker", "doctor", "keys", "store", "backup", "restore", "settings", "scrub")
 )
 
 
@@ -77,5 +77,5 @@ def _installed_extensions() -> Iterator[Callable[[Commands], None]]:
 
 def add(commands: Commands) -> None:
     """Add the commands of the client."""
-    for group in (datasets, posteriors, compare, jobs):
+    for group in (resources, posteriors, compare):
         group.add(commands)

@@ -8,14 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, report_all
-from glle.cli.datasets import DATA, dataset_of
-from glle.cli.options import select_options
+from glle.cli.connection import add_command, argument, report, report_all, select_options
+from glle.cli.resources import DATA, dataset_of
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
-    from glle.client import Client, Dataset
+    from glle.client import Client
     from glle.types import MethodOut
 
 SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison
@@ -66,7 +65,7 @@ def _method(text: str) -> dict[str, Any]:
     return {"method": name, "parameters": dict(_pair(part) for part in parameters.split(",") if part)}
 
 
-def _data(args: argparse.Namespace, client: Client) -> tuple[Dataset | str, dict[str, Any]]:
+def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]]:
     """Return the data set, and the options that `embed` and `compare` of the client have in common."""
     if args.labels and "label" in select_options(args, UploadOptions):
         raise ValueError("--label names a column of the file, --labels another file: give one of them.")
@@ -101,9 +100,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
         columns = output.embedding_columns(result.embedding)
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
     lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
-    lines += [f"  {name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
-    lines += [f"  {note['message']}" for note in result.notes]
-    return report(args, result.metadata, "\n".join(lines))
+    lines += [f"{name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
+    return report(args, result.metadata, *lines, notes=result.notes)
 
 
 def _spread(args: argparse.Namespace, client: Client) -> int:
@@ -127,7 +125,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
         lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
     if found["refits"]:
         lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
-    return report(args, result.metadata, "\n  ".join([*lines, *[note["message"] for note in result.notes]]))
+    return report(args, result.metadata, *lines, notes=result.notes)
 
 
 def _audit(args: argparse.Namespace, client: Client) -> int:
@@ -155,7 +153,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
             for i, a in enumerate(groups["names"][:j])
         ]
         lines += [f"Groups apart in other samples: {', '.join(share)}."] if share else []
-    return report(args, result.metadata, "\n  ".join([*lines, *[note["message"] for note in result.notes]]))
+    return report(args, result.metadata, *lines, notes=result.notes)
 
 
 def _compare(args: argparse.Namespace, client: Client) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report
-from glle.cli.datasets import DATA, dataset_of
-from glle.cli.options import select_options
+from glle.cli.connection import add_command, argument, report, select_options
+from glle.cli.resources import DATA, dataset_of, file_or_id
+from glle.transport.errors import flag, in_words
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _estimate(args: argparse.Namespace, client: Client) -> int:
         f"a draw  {draws}, {size(draw['bytes'])}",
     ]
     if problem is not None:
-        lines += [problem["detail"], problem["remedy"]]
-    return report(args, expected, "\n  ".join(lines))
+        lines += [problem["detail"], in_words(problem["remedy"], flag)]
+    return report(args, expected, *lines)
 
 
 def duration(seconds: float) -> str:
@@ -86,7 +86,7 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
     options = select_options(args, FitOptions)
     posterior = client.fit(dataset, neighbors=args.neighbors, timeout=args.timeout, **options)
     head = f"{posterior.id}  {posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
-    return report(args, posterior.metadata, "\n  ".join([head, *posterior.notes]))
+    return report(args, posterior.metadata, head, *posterior.notes)
 
 
 def _draw(args: argparse.Namespace, client: Client) -> int:
@@ -104,13 +104,13 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
         repeats = math.prod(draws.shape[:-2])
         output.save_rows(client, posterior.metadata["dataset"], args.out, columns, draws, repeats)
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
-    lines = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"]
+    lines, notes = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"], []
     if "auto" in {options.get("scale"), *options.get("scales", ())}:
         found = posterior.calibration(timeout=args.timeout)
         notes = found.metadata.get("notes", [])
         metadata |= {"scale": found.scale, "notes": notes}
-        lines += [f"The calibrated scale is {found.scale:.3g}.", *[note["message"] for note in notes]]
-    return report(args, metadata, "\n  ".join(lines))
+        lines += [f"The calibrated scale is {found.scale:.3g}."]
+    return report(args, metadata, *lines, notes=notes)
 
 
 def _export(args: argparse.Namespace, client: Client) -> int:
@@ -148,9 +148,8 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
         *([] if stated is None else [f"Reliability of the spread: {stated['level']}. {stated['reason']}"]),
         f"The median point keeps {100 * stability:.0f} % of its neighbors in a draw.",
         f"Its spread is {spread:.2g}; each axis has standard deviation 1.",
-        *[note["message"] for note in notes],
     ]
-    return report(args, result.metadata, "\n  ".join(lines))
+    return report(args, result.metadata, *lines, notes=notes)
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:
@@ -162,11 +161,9 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
         place = client.embedding(args.posterior, timeout=args.timeout).transform
     else:
         place = partial(client.posterior(args.posterior).transform, **options)
-    data = dataset_of(client, args.data, args)
-    placed = place(data, timeout=args.timeout)
+    placed = place(file_or_id(args.data), timeout=args.timeout, **select_options(args, UploadOptions))
     distances = {"distance": placed.distances} if "distances" in placed.arrays else {}
     columns = {**output.embedding_columns(placed.embedding), **distances}
-    dataset = data if isinstance(data, str) else data.id
-    output.save_rows(client, dataset, args.out, columns, placed.embedding)
+    output.save_rows(client, placed.dataset, args.out, columns, placed.embedding)
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
-    return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points")
+    return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points", notes=placed.notes)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import as_array, upload_of
+from glle.inputs import upload_of
 from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
-from glle.transport.errors import in_words, keyword
+from glle.transport.errors import COLUMN_LISTS, in_words, keyword
 from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from glle.transport.calls import Array, Dtype
     from glle.transport.session import Session
     from glle.types import DatasetOut
+
+ROLES = COLUMN_LISTS | {"label", "color"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,49 +99,62 @@ def is_stored(data: Any, options: DataOptions) -> bool:
     return True
 
 
-async def dataset_of(
-    session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
-) -> Any:
-    """Return a data set, or its id, as it is; upload other data. `call` as for `glle.inputs.upload_of`."""
+async def dataset_of(session: Session, data: Any, options: DataOptions | None = None) -> Any:
+    """Return a data set, or its id, as it is; upload other data."""
     options = options or {}
     if is_stored(data, options):
         return data
-    return session.build("dataset", *await upload(session, data, options, call=call))
+    return session.build("dataset", *await upload(session, data, options))
 
 
-async def dataset_id(
-    session: Session, data: Any, options: DataOptions | None = None, *, call: str = "dataset(frame"
-) -> str:
+async def dataset_id(session: Session, data: Any, options: DataOptions | None = None) -> str:
     """Return the id of a data set; upload data that have none."""
-    dataset = await dataset_of(session, data, options, call=call)
+    dataset = await dataset_of(session, data, options)
     return dataset if isinstance(dataset, str) else dataset.id
 
 
-async def upload(
-    session: Session, data: Any, options: DataOptions, path: str = "", *, call: str = "dataset(frame"
-) -> tuple[Any, Any]:
+async def new_points(session: Session, data: Any, options: DataOptions, training: str) -> Any:
+    """Return new points as `dataset_of`, with the roles that their columns have in the data set of the fit.
+
+    Without them a few rows would not have the roles that were guessed for many.
+    """
+    if not is_stored(data, options) and not options.keys() & ROLES:
+        columns = (await session.get(path_of("datasets", training)))["columns"]
+        if columns:
+            if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:  # of a file
+                preview, _ = await upload(session, data, options, "/preview")
+                given_names = [column["name"] for column in preview["columns"]]
+            names = set(map(str, given_names))
+            given = {role: [name for name in columns.get(role, ()) if name in names] for role in ROLES}
+            roles: Any = {
+                role: found[0] if role in {"label", "color"} else found for role, found in given.items() if found
+            }
+            options = {**options, **roles}
+    return await dataset_of(session, data, options)
+
+
+async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
     """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
     roles: Any = {**options}
-    labels, colors = roles.pop("labels", None), roles.pop("colors", None)
-    content = upload_of(data, roles, labels, colors, call=call)
+    labels, colors, obsm = (roles.pop(name, None) for name in ("labels", "colors", "obsm"))
+    content = upload_of(data, roles, labels, colors, obsm)
     reply = await session.send(Call.by_content_of("/v1/datasets" + path, content.body, content.query))
-    return reply.json(), content.index
+    metadata, index = reply.json(), content.index
+    if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
+        ids = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body
+        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # of the rows that were kept
+    return metadata, index
 
 
-async def column_id(session: Session, data: Any, keyword: str) -> str | None:
-    """Return the id of a data set of one value per point, the argument `keyword`; words become numbers."""
-    if data is None:
-        return None
-    if not isinstance(data, str) and np.ndim(data) == 1:
-        vector = as_array(data, "The values")
-        if vector.dtype.kind not in "iufb":
-            vector = np.unique(vector, return_inverse=True)[1]
-        data = vector.astype(np.float64)[:, None]
-    return await dataset_id(session, data, call=f"{keyword}=client.dataset(frame")
+async def optional_id(session: Session, data: Any) -> str | None:
+    """Return the id of a data set; upload data that have none, a vector as one column. None stays."""
+    if np.ndim(data) == 1:
+        data = np.reshape(data, (-1, 1))
+    return None if data is None else await dataset_id(session, data)
 
 
 async def labels_id(session: Session, labels: Any) -> str | None:
-    """Return the id of a data set with the label of each point, which may be words; upload labels that have none."""
-    if labels is None or is_stored(labels, {}):
-        return None if labels is None else await dataset_id(session, labels)
-    return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
+    """Return the id of a data set with the label of each point; upload a vector, also of words, or other data."""
+    if np.ndim(labels) == 1:
+        return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
+    return await optional_id(session, labels)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.inputs import data_options
-from glle.resources.datasets import column_id, dataset_id, dataset_of, labels_id
-from glle.resources.results import Result, run_job
+from glle.inputs import AuditDataOptions, CompareDataOptions, data_options
+from glle.resources.datasets import dataset_id, dataset_of, labels_id, new_points, optional_id
+from glle.resources.results import Result, result_of, run_job, run_on
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from glle.inputs import AuditDataOptions, CompareDataOptions, DataOptions
+    from glle.inputs import DataOptions
     from glle.transport.calls import Array
     from glle.transport.session import Session
     from glle.types import EstimateOut, MethodOut, MethodsOptions, ScoreOut, SpreadOptions
@@ -39,10 +39,11 @@ class BaseEmbedding(Result):
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
         """Place new points: `embedding` (m, p). Training points get their coordinates. Options as for `dataset`.
 
-        PCA, PPCA, kernel PCA and NPE have a map to new points; other methods raise `InvalidRequestError`.
+        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map to new points; other methods raise
+        `InvalidRequestError`.
         """
-        body = {"dataset": await dataset_id(self._session, data, options, call="transform(frame")}
-        return await run_job(self._session, path_of("embeddings", self.id, "transform"), body, timeout)
+        dataset = await new_points(self._session, data, options, self.metadata["dataset"])
+        return await run_on(self._session, path_of("embeddings", self.id, "transform"), dataset, {}, timeout)
 
     @operation
     async def spread(
@@ -70,8 +71,9 @@ class BaseEmbedding(Result):
             `covariance`, `baseline` and `classes`.
 
         """
-        body = {"labels": await column_id(self._session, labels, "labels"), **options}
-        return await run_job(self._session, path_of("embeddings", self.id, "spread"), body, timeout)
+        body = {"labels": await labels_id(self._session, labels), **options}
+        result = await run_job(self._session, path_of("embeddings", self.id, "spread"), body, timeout)
+        return result_of(self, result)
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
@@ -149,15 +151,16 @@ class MethodOperations(Generic[EmbeddingT]):
 
         """
         of_data, spec = data_options(parameters)
+        dataset, ids = await self._scored_data(data, of_data, {method}, scores)
         body = {
-            **await self._scored_data(data, of_data, {method}, scores, f"embed(frame, {method!r}"),
+            **ids,
             "method": method,
             "parameters": spec,
-            "truth": await column_id(self._session, truth, "truth"),
+            "truth": await optional_id(self._session, truth),
             "scores": None if scores is None else list(scores),
             "n_neighbors": score_neighbors,
         }
-        return self._embedding(await run_job(self._session, "/v1/embeddings", body, timeout))
+        return self._embedding(await run_on(self._session, "/v1/embeddings", dataset, body, timeout))
 
     @operation
     async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
@@ -201,16 +204,17 @@ class MethodOperations(Generic[EmbeddingT]):
             `rows`, one per method: scores, seconds and notes, or a `problem`; embeddings by label; the id of the `job`.
 
         """
-        of_data, spec = data_options(options)
+        of_data, spec = data_options(options, CompareDataOptions)
         compared = [{"method": method} if isinstance(method, str) else method for method in methods]
         names = {method.get("method") for method in compared}
+        dataset, ids = await self._scored_data(data, of_data, names, spec.get("scores"))
         body = {
-            **await self._scored_data(data, of_data, names, spec.get("scores"), "compare(frame, methods"),
+            **ids,
             "methods": compared,
-            "truth": await column_id(self._session, truth, "truth"),
+            "truth": await optional_id(self._session, truth),
             **spec,
         }
-        return await run_job(self._session, "/v1/comparisons", body, timeout)
+        return await run_on(self._session, "/v1/comparisons", dataset, body, timeout)
 
     @operation
     async def audit(
@@ -245,22 +249,24 @@ class MethodOperations(Generic[EmbeddingT]):
         Result
             With the names of `glle.audit`: `verdict`, `beyond_chance`, `remains`, `dimension`, `ranking`, `groups`,
             `regions` and `notes`; a row for each point of `embedding`, `p_value`, `is_point_beyond`, `stability`,
-            `spread`, `half_axes` and `member_probability`; and with scipy `neighbors`, a sparse matrix.
+            `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
-        given, body = data_options(options)
+        given, body = data_options(options, AuditDataOptions)
         roles: Any = {name: value for name, value in given.items() if name != "labels"}
         id_ = str(getattr(data, "id", data)) if coordinates is None else ""
         kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
         if kind is not None:
             body[kind] = id_
         else:
-            body |= {"dataset": await dataset_id(self._session, data, roles, call="audit(frame")}
+            data = await dataset_of(self._session, data, roles)
+            body |= {"dataset": data if isinstance(data, str) else data.id}
             body |= {"method": method, "parameters": parameters or {}}
             if coordinates is not None:
-                body["coordinates"] = await dataset_id(self._session, coordinates, call="client.dataset(frame")
+                body["coordinates"] = await dataset_id(self._session, coordinates)
         body["labels"] = await labels_id(self._session, given.get("labels"))
-        return await run_job(self._session, "/v1/audits", body, timeout)
+        result = await run_job(self._session, "/v1/audits", body, timeout)
+        return result_of(data, result)
 
     @operation
     async def picture(
@@ -279,14 +285,14 @@ class MethodOperations(Generic[EmbeddingT]):
         Parameters as for `embed`.
         """
         of_data, spec = data_options(parameters)
-        dataset = await dataset_id(self._session, data, of_data, call=f"estimate(frame, {method!r}")
+        dataset = await dataset_id(self._session, data, of_data)
         body = {"dataset": dataset, "method": method, "parameters": spec}
         return (await self._session.send(Call.by_content_of("/v1/embeddings/estimate", body))).json()
 
     async def _scored_data(
-        self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None, call: str
-    ) -> dict[str, str | None]:
-        """Return the ids of a data set and of its labels: a separate vector, or those of the data set if they are used.
+        self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None
+    ) -> tuple[Any, dict[str, str | None]]:
+        """Return the data set or its id, and the id of its labels: a vector, or those of the data set if they are used.
 
         The service refuses labels that neither a method nor a score uses.
         """
@@ -294,12 +300,12 @@ class MethodOperations(Generic[EmbeddingT]):
         labels = options.get("labels")
         if labels is not None and options.get("label") is not None:
             raise ValueError("label= names a column, labels= has the values: give one of them.")
-        dataset: Any = await dataset_of(self._session, data, of_upload, call=call)
-        if isinstance(dataset, str):
-            dataset = self._session.build("dataset", await self._session.get(path_of("datasets", dataset)))
-        if labels is None and dataset.metadata["has_labels"] and await self._use_labels(methods, scores):
+        dataset: Any = await dataset_of(self._session, data, of_upload)
+        is_id = isinstance(dataset, str)
+        metadata = await self._session.get(path_of("datasets", dataset)) if is_id else dataset.metadata
+        if labels is None and metadata["has_labels"] and await self._use_labels(methods, scores):
             labels = dataset
-        return {"dataset": dataset.id, "labels": await column_id(self._session, labels, "labels")}
+        return dataset, {"labels": await labels_id(self._session, labels)}
 
     async def _use_labels(self, methods: set[Any], scores: Sequence[str] | None) -> bool:
         """Return whether one of the methods or scores uses labels, as the default scores (None) do."""
@@ -312,5 +318,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return False
 
     def _embedding(self, result: Result) -> EmbeddingT:
-        made: EmbeddingT = self._session.classes["embedding"](result.arrays, result.metadata, _session=self._session)
+        made: EmbeddingT = self._session.classes["embedding"](
+            result.arrays, result.metadata, result.index, _session=self._session
+        )
         return made

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import numpy as np
 
 from glle.inputs import data_options
-from glle.resources.datasets import dataset_id
-from glle.resources.jobs import AsyncJob, Job
-from glle.resources.results import Resource, Result, run_job, warn_of_scale
+from glle.resources.datasets import new_points
+from glle.resources.results import AsyncJob, Job, Resource, Result, result_of, run_job, run_on, warn_of_scale
 from glle.transport.calls import NPZ, Call, path_of
 from glle.transport.session import Async, Blocking, operation
 
@@ -40,6 +39,7 @@ class BasePosterior(Resource, Generic[JobT]):
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
+    _notices: tuple[str, ...] = field(default=(), compare=False)  # of the data set, if this client fitted the posterior
 
     @property
     def n(self) -> int:
@@ -53,8 +53,8 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @property
     def notes(self) -> list[str]:
-        """Warnings and findings of the fit."""
-        return [note["message"] for note in self.metadata["diagnostics"]["notes"]]
+        """Notices of the upload, warnings and findings of the fit."""
+        return [*self._notices, *(note["message"] for note in self.metadata["diagnostics"]["notes"])]
 
     def __repr__(self) -> str:
         names = ("method", "n_neighbors", "n_components")
@@ -130,13 +130,13 @@ class BasePosterior(Resource, Generic[JobT]):
         `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "count": count})
-        return Result.of_json((await self._session.fetch(call, timeout)).json())
+        return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
 
     @operation
     async def picture(
         self,
-        of: int | Literal["draws", "summary"] = "summary",
         /,
+        of: int | Literal["draws", "summary"] = "summary",
         *,
         format: Literal["png", "svg"] = "png",  # noqa: A002 # the name in the API
         out: str | Path | None = None,
@@ -151,6 +151,10 @@ class BasePosterior(Resource, Generic[JobT]):
         path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
         if of == "draws" and "scale" in options:
             options["scales"] = [options.pop("scale")]
+        if of != "summary" and "auto" in (options.get("scale"), *options.get("scales", ())):  # pictures have numbers
+            found = (await run_job(self._session, self._path("calibration"), {}, timeout)).scale
+            replaced = [found if scale == "auto" else scale for scale in options.pop("scales", ())]
+            options |= {"scales": replaced} if replaced else {"scale": found}
         return await self._session.picture(path, options, out, timeout)
 
     @operation
@@ -162,8 +166,8 @@ class BasePosterior(Resource, Generic[JobT]):
         Options: those of `dataset` for data to upload; `draws`, `first`, `seed` and `scale` of the draws.
         """
         of_data, spec = data_options(options)
-        dataset = await dataset_id(self._session, data, of_data, call="transform(frame")
-        return await run_job(self._session, self._path("transform"), {"dataset": dataset, **spec}, timeout)
+        dataset = await new_points(self._session, data, of_data, self.metadata["dataset"])
+        return await run_on(self._session, self._path("transform"), dataset, spec, timeout)
 
     @operation
     async def reconstructions(

@@ -1,15 +1,16 @@
-"""Resources of the service, and results of analyses: arrays and values by name."""
+"""Resources of the service, jobs, and results of analyses: arrays and values by name."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from glle.transport.calls import Call, path_of
+from glle.table import score_table
+from glle.transport.calls import Call, Members, path_of
+from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from glle.transport.calls import Array, Dtype, Reply
     from glle.transport.session import Session
     from glle.types import JobOut
-
 
 _DOUBTS = {
     "scale-saturated": "the spread of draws hardly depends on it",
@@ -49,25 +49,32 @@ class Resource:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of an analysis: `arrays` and `metadata`, all other values, by name.
+    """Result of an analysis: `arrays` and `metadata`, all other values, by name; `index` of the uploaded frame.
 
-    Both are also attributes: ``summary.spread``, ``advice.n_neighbors``.
+    Arrays and values are also attributes: ``summary.spread``, ``advice.n_neighbors``.
     """
 
     arrays: dict[str, Array] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    index: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            for values in (self.arrays, self.metadata):
-                if name in values:
-                    return values[name]
+        if name.startswith("_"):  # of an object that copy and pickle have not filled yet
+            raise AttributeError(name)
+        for values in (self.arrays, self.metadata):
+            if name in values:
+                return values[name]
         raise AttributeError(f"The result has no {name!r}, but {', '.join(self.__dir__()) or 'nothing'}.")
 
     def __dir__(self) -> list[str]:
         return [*self.arrays, *self.metadata]
 
     def __repr__(self) -> str:
+        if rows := self.metadata.get("rows"):  # of a comparison
+            found = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
+            failures = [f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in found if problem]
+            notes = [note["message"] for note in self.metadata.get("notes", ())]
+            return score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"
 
@@ -79,6 +86,14 @@ class Result:
             for name, array in content.get("arrays", {}).items()
         }
         return cls(arrays, {name: value for name, value in content.items() if name != "arrays"})
+
+
+def result_of(data: Any, result: Result) -> Result:
+    """Return a result with the index of its data, and the notices of their upload before its notes."""
+    notices = [Members(code="upload", message=notice) for notice in getattr(data, "notices", ())]
+    notes = [*notices, *result.metadata.get("notes", ())]
+    index = None if isinstance(data, str) else data.index
+    return replace(result, metadata={**result.metadata, "notes": notes}, index=index)
 
 
 async def job_result(
@@ -99,7 +114,7 @@ async def job_result(
     if out is not None:
         raise ValueError(f"The result of a job {kind} is not one array: leave out `out`.")
     if kind in {"transform", "placement"}:
-        return Result((await session.fetch(Call.npz(path, query), timeout)).body)
+        return Result((await session.fetch(Call.npz(path, query), timeout)).body, {"dataset": job["dataset"]})
     if kind == "audit":  # npz also has the neighbors, and no statements
         arrays = (await session.fetch(Call.npz(path, query), timeout)).body
         statements = (await session.fetch(Call("GET", path, {"points": "0"}), timeout)).json()
@@ -116,13 +131,79 @@ async def run_job(session: Session, path: str, body: Any, timeout: float | None,
     return await job_result(session, reply.json(), timeout, **options)
 
 
+async def run_on(session: Session, path: str, data: Any, body: Any, timeout: float | None) -> Result:
+    """Submit a job on a data set or its id; return its result, with the index of the data and their notices."""
+    id_ = data if isinstance(data, str) else data.id
+    result: Result = await run_job(session, path, {"dataset": id_, **body}, timeout)
+    return result_of(data, result)
+
+
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of its parts if there is scipy."""
+    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of its parts."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
-    if parts[0] is None or find_spec("scipy") is None:
+    if parts[0] is None:
         return arrays
-    from scipy.sparse import csr_array  # noqa: PLC0415 # optional
+    from scipy.sparse import csr_array  # noqa: PLC0415 # takes a tenth of a second
 
     n = len(arrays["embedding"])
     rows = {name: array for name, array in arrays.items() if not name.startswith("neighbors_")}
     return {**rows, "neighbors": csr_array(tuple(parts), shape=(n, n))}
+
+
+JobT = TypeVar("JobT")
+
+
+@dataclass(frozen=True, repr=False)
+class BaseJob(Resource, Generic[JobT]):
+    """Job: `metadata` is the service's description as of the last request; `refresh` returns a new object."""
+
+    metadata: JobOut
+
+    @property
+    def kind(self) -> str:
+        """Kind of work, such as `fit` or `draws`."""
+        return self.metadata["kind"]
+
+    @property
+    def status(self) -> str:
+        """Status as of the last request."""
+        return self.metadata["status"]
+
+    def __repr__(self) -> str:
+        progress = self.metadata["progress"]
+        return f"{type(self).__name__}({self.id!r}, {self.kind}, {self.status}, {progress['done']}/{progress['total']})"
+
+    @operation
+    async def wait(self, timeout: float | None = None) -> JobT:
+        """Wait until the job has succeeded, and return it; raise the problem of a failed job."""
+        return self._session.build("job", await self._session.follow(self.metadata, timeout))
+
+    @operation
+    async def refresh(self) -> JobT:
+        """Return the job in its present state."""
+        return self._session.build("job", await self._session.get(path_of("jobs", self.id)))
+
+    @operation
+    async def cancel(self) -> JobT:
+        """Cancel the job: at once if it is queued, soon if it runs; an ended job stays as it is."""
+        call = Call("DELETE", path_of("jobs", self.id))
+        return self._session.build("job", (await self._session.send(call)).json())
+
+    @operation
+    async def result(
+        self, timeout: float | None = None, *, dtype: Dtype | None = None, out: str | Path | None = None
+    ) -> Any:
+        """Wait until the job has succeeded, and return its result.
+
+        Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d). With `out`, the
+        array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
+        """
+        return await job_result(self._session, self.metadata, timeout, dtype=dtype, out=out)
+
+
+class Job(BaseJob["Job"], Blocking):
+    """Job of a `Client`."""
+
+
+class AsyncJob(BaseJob["AsyncJob"], Async):
+    """Job of an `AsyncClient`."""

@@ -30,6 +30,8 @@ def _plain(value: Any) -> Any:
     """Return the Python value of a numpy scalar or array."""
     if hasattr(value, "tolist"):
         return value.tolist()
+    if callable(value):
+        raise TypeError(f"{value!r} is a function, and a service knows methods by name: use glle.audit for functions.")
     raise TypeError(f"{value!r} of type {type(value).__name__} is no JSON value: give a number, a string or a list.")
 
 
@@ -148,6 +150,15 @@ def _read_npz(file: IO[bytes]) -> dict[str, Array]:
         return {name: archive[name] for name in archive.files}
 
 
+class Members(dict[str, Any]):
+    """JSON object, whose members are also attributes: ``audit.groups.names``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"There is no {name!r}, but {', '.join(self) or 'nothing'}.")
+
+
 class Reply(NamedTuple):
     """Response: `body` is bytes, or the value that the call reads."""
 
@@ -156,8 +167,8 @@ class Reply(NamedTuple):
     body: Any
 
     def json(self) -> Any:
-        """Return the body as JSON."""
-        return json.loads(self.body)
+        """Return the body as JSON, whose objects are `Members`."""
+        return json.loads(self.body, object_hook=Members)
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:

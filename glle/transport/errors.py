@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_OPTION = r"(?:label|color|features|id|ignore|one_hot|header|delimiter|decimal|charset)=[^\s&,;()]*[^\s&,;().]"
-_OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)")
-_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
+_OPTION = (
+    r"(?:label|color|features|id|ignore|one_hot|missing|header|delimiter|decimal|charset|force)=[^\s&,;()]*[^\s&,;().]"
+)
+_OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)|POST /v1/(datasets|posteriors|embeddings)(?!/)")
+_CALLS = {"datasets": ("dataset", "datasets upload"), "posteriors": ("fit", "fit"), "embeddings": ("embed", "embed")}
+COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 _EXCERPT = 200  # characters of a body that is no problem
 
 
@@ -88,9 +91,11 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 
 
 def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
-    """Return a text of the service with the options of its query, such as ``?ignore=x``, as `write` writes them."""
+    """Return a text of the service with its calls, and options such as ``?ignore=x``, as `write` writes them."""
 
     def write_options(match: re.Match[str]) -> str:
+        if match[2]:
+            return write("POST", [match[2]])
         options: dict[str, list[str]] = {}
         for name, value in parse_qsl(match[1]):
             options.setdefault(name, []).append(value)
@@ -100,12 +105,20 @@ def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
 
 
 def keyword(name: str, values: list[str]) -> str:
-    """Return an option as a keyword argument."""
-    return f"{name}={values!r}" if name in _LISTS else f"{name}={values[0]!r}"
+    """Return an option as a keyword argument, or a call."""
+    if name == "POST":
+        return f"`client.{_CALLS[values[0]][0]}`"
+    if name == "force":
+        return "force=True"
+    return f"{name}={values!r}" if name in COLUMN_LISTS else f"{name}={values[0]!r}"
 
 
 def flag(name: str, values: list[str]) -> str:
-    """Return an option of the command line."""
+    """Return an option of the command line, or a command."""
+    if name == "POST":
+        return f"`glle {_CALLS[values[0]][1]}`"
+    if name == "force":
+        return "--force"
     return f"--{name.replace('_', '-')} {shlex.join(values)}"
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import time
 import weakref
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import update_wrapper
 from itertools import count
 from pathlib import Path
@@ -33,6 +31,7 @@ _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
 _SOON = 0.05  # seconds; the service did not wait if it answered a poll sooner
 _EVICTIONS = 5
+_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,32 +57,20 @@ class Retries:
     connect: float = 5.0
     first: float = 0.25
     longest: float = 20.0
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int, elapsed: float, reply: Reply | httpx.RequestError) -> float | None:
         """Return the seconds until the next attempt, or None if it would be after the deadline.
 
         `attempt` counts from 0; `elapsed` are the seconds since the first one began. No pause is shorter than the
-        Retry-After of the reply, in seconds or as an HTTP date.
+        Retry-After of the reply.
         """
-        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * (0.5 + 0.5 * self.chance())
+        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # no secret
         if isinstance(reply, Reply):
-            seconds = max(seconds, self._retry_after(reply.headers.get("retry-after", "0")))
+            with suppress(ValueError):  # a date, as some proxies send
+                seconds = max(seconds, float(reply.headers.get("retry-after", "0")))
         is_unconnected = isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
         limit = min(self.connect, self.deadline) if is_unconnected else self.deadline
         return seconds if elapsed + seconds <= limit else None
-
-    def _retry_after(self, header: str) -> float:
-        try:
-            return float(header)
-        except ValueError:
-            pass
-        try:
-            return parsedate_to_datetime(header).timestamp() - self.now()
-        except ValueError:
-            return 0.0  # the header of some proxy
 
 
 class Session:
@@ -135,11 +122,11 @@ class Session:
 
         Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
         """
-        started = self.retries.clock()
+        started = time.monotonic()
         for attempt in count():
             reply = await self._attempt(call)
             if call.is_repeatable and (isinstance(reply, httpx.RequestError) or reply.status in _RETRY_STATUSES):
-                pause = self.retries.pause(attempt, self.retries.clock() - started, reply)
+                pause = self.retries.pause(attempt, time.monotonic() - started, reply)
                 if pause is not None:
                     await self.sleep(pause)
                     continue
@@ -276,15 +263,8 @@ def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "timeout": httpx.Timeout(timeout, connect=5.0),
-        "trust_env": not _is_loopback(parts.hostname),  # a proxy would connect to its own loopback
+        "mounts": dict.fromkeys(_LOOPBACK),  # without the proxy of the environment, which has another loopback
     }
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Blocking:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +18,23 @@ if TYPE_CHECKING:
 
 URL = "http://glle.test"
 INFO: Any = {"name": "glle"}
-NOW = 1_800_000_000.0
-DATASET = {"id": "ds_1", "n": 3, "d": 2, "names": None}
+DATASET = {"notices": [], "id": "ds_1", "n": 3, "d": 2, "names": None}
 
 
 class Clock:
-    """Clock that only sleep advances."""
+    """Clock that only sleep advances, and the longest random pauses."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
-        fake = SimpleNamespace(sleep=self.slept.append, monotonic=time.monotonic)
+        fake = SimpleNamespace(sleep=self.slept.append, monotonic=lambda: sum(self.slept))
         monkeypatch.setattr("glle.transport.session.time", fake)
+        monkeypatch.setattr("random.uniform", max)
 
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
         both = SimpleNamespace(sleep=sleep, to_thread=anyio.to_thread)
         monkeypatch.setattr("glle.transport.session.anyio", both)
-
-    def retries(self, **more: Any) -> Retries:
-        """Return a deterministic retry policy on this clock."""
-        return Retries(clock=lambda: sum(self.slept), now=lambda: NOW + sum(self.slept), chance=lambda: 1.0, **more)
 
 
 class Service:
@@ -87,7 +82,7 @@ def job(status: str, **more: Any) -> httpx.Response:
 
 def posterior(client: Client) -> Any:
     """Return a posterior of a client."""
-    return client._session.build("posterior", {"id": "post_1", "n": 3})
+    return client._session.build("posterior", {"id": "post_1", "n": 3, "dataset": "ds_1"})
 
 
 def npy(array: np.ndarray[Any, Any]) -> bytes:

@@ -1,59 +1,67 @@
-"""Calls of the client: retries, deadlines, errors."""
+"""Calls of the client: retries, deadlines, errors, jobs, pages, the asynchronous client and progress bars."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import subprocess
 import sys
-from email.utils import formatdate
-from typing import Any, assert_type
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, assert_type
 
 import httpx
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from glle import (
+    AsyncClient,
+    AsyncPosterior,
     AuthError,
     Client,
     ConflictError,
     GlleServiceError,
     InvalidRequestError,
+    Job,
+    JobTimeoutError,
     NotFoundError,
     Posterior,
     RateLimitedError,
     Retries,
     UnavailableError,
 )
+from glle.progress import Bars
 from glle.transport.calls import Reply
-from glle.transport.errors import problem_error
 from openapi import client_types
-from tests.client.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
+from tests.client.answers import DATASET, INFO, URL, Clock, Service, job, npy, posterior, problem
 
-
-def loaded_packages(statement: str) -> set[str]:
-    """Return the packages that a statement loads in a new process."""
-    program = f"import sys; {statement}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    return {name.partition(".")[0] for name in done.stdout.split()}
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_client_imports_nothing_of_the_server() -> None:
-    """It needs httpx and numpy, and imports pandas only for frames."""
-    packages = loaded_packages("from glle import AsyncClient, Client, JobTimeoutError")
+    """It needs httpx and numpy, `glle.fit` needs no httpx, and `import glle` and the command need none of them.
+
+    `glle worker` sets the number of BLAS threads before numpy reads it.
+    """
+
+    def loaded(*statements: str) -> list[set[str]]:
+        """Return the packages that are loaded in a new process after each statement."""
+        program = "import sys\n" + "".join(f"{each}\nprint(*sys.modules)\n" for each in statements)
+        done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+        return [{name.partition(".")[0] for name in line.split()} for line in done.stdout.splitlines()]
+
     server = {"service", "worker", "fastapi", "starlette", "pydantic", "redis", "rq"}
-    assert packages & {*server, "glle_engine", "numba", "scipy", "pandas"} == set()
-    assert packages >= {"glle", "httpx", "numpy"}
-
-
-def test_engine_loads_nothing_of_the_client() -> None:
-    """`glle.fit` needs no httpx, and `import glle` neither of them."""
-    assert loaded_packages("import glle; glle.fit, glle.advise, glle.plot") & {"httpx", "anyio", "rich"} == set()
-    assert loaded_packages("import glle; dir(glle)") & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
-
-
-def test_command_imports_no_numpy() -> None:
-    """`glle worker` sets the number of BLAS threads before numpy reads it."""
-    assert loaded_packages("import glle.cli") & {"numpy", "httpx", "rich"} == set()
+    package, command, client = loaded(
+        "import glle; dir(glle)", "import glle.cli", "from glle import AsyncClient, Client"
+    )
+    assert package & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
+    assert command & {"numpy", "httpx", "rich"} == set()
+    assert client & {*server, "glle_engine", "numba", "scipy", "pandas"} == set()
+    assert client >= {"glle", "httpx", "numpy"}
+    (engine,) = loaded("import glle; glle.fit, glle.advise, glle.plot")
+    assert engine & {"httpx", "anyio", "rich"} == set()
 
 
 def test_types_are_those_of_the_contract() -> None:
@@ -68,14 +76,13 @@ def test_types_are_those_of_the_contract() -> None:
         *[([problem(status)] * 3, [0.25, 0.5, 1.0]) for status in (429, 502, 503, 504)],
         ([httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.DecodingError("torn")], [0.25, 0.5, 1.0]),
         ([problem(429, **{"retry-after": "7"})], [7.0]),
-        ([problem(503, **{"retry-after": formatdate(NOW + 9, usegmt=True)})], [9.0]),
         ([problem(503, **{"retry-after": "soon"})], [0.25]),
     ],
 )
 def test_temporary_failures_are_retried(clock: Clock, failures: list[Any], pauses: list[float]) -> None:
-    """After pauses that double, and not before the Retry-After, in seconds or as a date."""
+    """After pauses that double, and not before the Retry-After in seconds."""
     service = Service(*failures, httpx.Response(200, json=INFO))
-    assert service.client(clock.retries()).info() == INFO
+    assert service.client().info() == INFO
     assert clock.slept == pauses
 
 
@@ -83,7 +90,7 @@ def test_deadline_ends_the_retries(clock: Clock) -> None:
     """No pause ends after it; the last refusal is raised."""
     service = Service(problem(429, **{"retry-after": "8"}), problem(429, "quota-exceeded", **{"retry-after": "8"}))
     with pytest.raises(RateLimitedError) as caught:
-        service.client(clock.retries(deadline=10)).info()
+        service.client(Retries(deadline=10)).info()
     assert clock.slept == [8.0]
     assert caught.value.code == "quota-exceeded"
 
@@ -92,17 +99,18 @@ def test_missing_service_is_reported_soon(clock: Clock) -> None:
     """The limit for connections is short; the remedy names the command to start."""
     service = Service(*[httpx.ConnectError("refused")] * 9)
     with pytest.raises(UnavailableError, match="glle up") as caught:
-        service.client(clock.retries()).info()
+        service.client().info()
     assert sum(clock.slept) <= 5
     assert (caught.value.status, caught.value.details) == (0, {"url": URL})
 
 
 def test_pauses_are_random_and_bounded() -> None:
     """Clients refused together return at different times, and within the longest pause."""
-    least, longest = Retries(chance=lambda: 0.0), Retries(chance=lambda: 1.0)
     refused = Reply(503, {}, b"")
-    assert (least.pause(3, 0, refused), longest.pause(3, 0, refused)) == (1.0, 2.0)
-    assert longest.pause(1000, 0, refused) == 20.0
+    pauses = {Retries().pause(3, 0, refused) or 0 for _ in range(100)}
+    assert len(pauses) > 50
+    assert 1.0 <= min(pauses) < max(pauses) <= 2.0
+    assert 10 <= (Retries().pause(1000, 0, refused) or 0) <= 20
     assert Retries(deadline=0).pause(0, 0, refused) is None
 
 
@@ -111,7 +119,7 @@ def test_repeated_post_has_the_same_key(clock: Clock) -> None:
     metadata = {"id": "post_1", "n": 3, "d": 2}
     answers = [problem(503), httpx.Response(200, json=metadata), httpx.Response(200, json=metadata)]
     service = Service(*answers)
-    client = service.client(clock.retries())
+    client = service.client()
     assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"
     client.fit("ds_1", n_neighbors=5)
     first, again, other = (request.headers["idempotency-key"] for request in service.requests)
@@ -122,82 +130,69 @@ def test_repeated_post_has_the_same_key(clock: Clock) -> None:
 def test_repeated_upload_is_complete(clock: Clock) -> None:
     """A data set is named by its content, so its upload is repeatable; the body starts again."""
     service = Service(httpx.ReadError("gone"), httpx.Response(201, json=DATASET))
-    assert service.client(clock.retries()).dataset([[1, 2], [3, 4], [5, 6]]).id == "ds_1"
+    assert service.client().dataset([[1, 2], [3, 4], [5, 6]]).id == "ds_1"
     assert service.requests[0].content == service.requests[1].content == npy(np.array([[1, 2], [3, 4], [5, 6]]))
 
 
 def test_repeated_delete_accepts_404(clock: Clock) -> None:
     """404 confirms a repeated DELETE; for a first one it is an error."""
     service = Service(httpx.Response(200, json=DATASET), httpx.ReadError("gone"), problem(404), problem(404))
-    dataset = service.client(clock.retries()).dataset("ds_1")
+    dataset = service.client().dataset("ds_1")
     dataset.delete()
     with pytest.raises(NotFoundError):
         dataset.delete()
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("kind", "statuses"),
     [
-        (400, InvalidRequestError),
-        (401, AuthError),
-        (403, AuthError),
-        (404, NotFoundError),
-        (409, ConflictError),
-        (413, InvalidRequestError),
-        (422, InvalidRequestError),
-        (500, GlleServiceError),
-        (507, GlleServiceError),
+        (InvalidRequestError, [400, 413, 422]),
+        (AuthError, [401, 403]),
+        (NotFoundError, [404]),
+        (ConflictError, [409]),
+        (GlleServiceError, [418, 500, 507]),
     ],
 )
-def test_error_has_every_member_of_the_problem(status: int, kind: type[GlleServiceError]) -> None:
+def test_error_has_every_member_of_the_problem(kind: type[GlleServiceError], statuses: list[int]) -> None:
     """The exception also has the id of the request; the call is not repeated."""
-    service = Service(problem(status))
-    with pytest.raises(kind) as caught:
-        service.client().info()
-    error = caught.value
-    assert type(error) is kind
-    assert (error.type, error.title, error.status) == ("urn:glle:problem:some-code", "A title", status)
-    assert (error.detail, error.remedy, error.details) == ("It went wrong.", "Do this.", {"row": 3})
-    assert (error.code, error.request_id) == ("some-code", "abc")
-    assert str(error) == "It went wrong. Do this."
-    assert len(service.requests) == 1
-
-
-def test_redirect_is_an_error() -> None:
-    """A followed redirect could send the key to another server."""
-    service = Service(httpx.Response(308, headers={"location": "https://elsewhere.test/"}))
-    with pytest.raises(GlleServiceError, match="308 Permanent Redirect"):
-        service.client().info()
-    assert len(service.requests) == 1
+    for status in statuses:
+        service = Service(problem(status))
+        with pytest.raises(kind) as caught:
+            service.client().info()
+        error = caught.value
+        assert type(error) is kind
+        assert (error.type, error.title, error.status) == ("urn:glle:problem:some-code", "A title", status)
+        assert (error.detail, error.remedy, error.details) == ("It went wrong.", "Do this.", {"row": 3})
+        assert (error.code, error.request_id) == ("some-code", "abc")
+        assert str(error) == "It went wrong. Do this."
+        assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b"[]", b'{"detail": "x"}'])
 def test_response_of_another_server_is_an_error(body: bytes) -> None:
-    """A proxy's page becomes an error with its text and a remedy."""
-    service = Service(httpx.Response(418, content=body))
+    """A proxy's page becomes an error with its text and a remedy; a followed redirect could send the key elsewhere."""
     with pytest.raises(GlleServiceError, match="418 I'm a Teapot") as caught:
-        service.client().info()
+        Service(httpx.Response(418, content=body)).client().info()
     assert (caught.value.status, caught.value.type) == (418, "about:blank")
     assert "URL" in caught.value.remedy
+    moved = Service(httpx.Response(308, headers={"location": "https://elsewhere.test/"}, content=body))
+    with pytest.raises(GlleServiceError, match="308 Permanent Redirect"):
+        moved.client().info()
+    assert len(moved.requests) == 1
 
 
 def test_key_is_sent_as_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Key and address come from the arguments or from GLLE_KEY and GLLE_URL; without a key no header is sent."""
     service = Service(*[httpx.Response(200, json=INFO) for _ in range(3)])
     Client(URL, "glle_k", transport=service.transport).info()
+    Client(transport=service.transport).info()
     monkeypatch.setenv("GLLE_KEY", "glle_e")
     monkeypatch.setenv("GLLE_URL", "http://elsewhere.test:81/glle/")
     Client(transport=service.transport).info()
-    monkeypatch.delenv("GLLE_KEY")
-    monkeypatch.delenv("GLLE_URL")
-    Client(transport=service.transport).info()
-    assert [request.headers.get("authorization") for request in service.requests] == [
-        "Bearer glle_k",
-        "Bearer glle_e",
-        None,
-    ]
-    assert str(service.requests[1].url) == "http://elsewhere.test:81/glle/v1/info"
-    assert str(service.requests[2].url) == "http://127.0.0.1:8000/v1/info"
+    keys = [request.headers.get("authorization") for request in service.requests]
+    assert keys == ["Bearer glle_k", None, "Bearer glle_e"]
+    assert str(service.requests[1].url) == "http://127.0.0.1:8000/v1/info"
+    assert str(service.requests[2].url) == "http://elsewhere.test:81/glle/v1/info"
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "nonsense"])
@@ -207,7 +202,231 @@ def test_invalid_url_is_refused_at_once(url: str) -> None:
         Client(url)
 
 
-def test_unknown_status_raises_the_base_class() -> None:
-    """A status without a subclass is a GlleServiceError."""
-    body: Any = problem(418).json()
-    assert type(problem_error(body)) is GlleServiceError
+def test_job_is_followed_by_long_polls(clock: Clock) -> None:
+    """202, long polls, the posterior; polls that return at once are spaced by a pause."""
+    fitted = httpx.Response(200, json={"id": "post_1", "n": 3})
+    service = Service(job("queued"), job("running"), job("succeeded"), fitted)
+    assert service.client().fit("ds_1").id == "post_1"
+    assert [request.url.path for request in service.requests][1:] == ["/v1/jobs/job_1"] * 2 + ["/v1/posteriors/post_1"]
+    assert service.requests[1].url.params["wait"] == "20.0"
+    assert clock.slept == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "message"),
+    [
+        (job("failed", error=problem(503, "worker-lost").json()), UnavailableError, "It went wrong"),
+        (job("cancelled"), ConflictError, r"job_1 was cancelled\. Send the request again"),
+    ],
+)
+def test_failed_job_raises_its_problem(end: httpx.Response, kind: type[Exception], message: str) -> None:
+    """The class is that of the status; no result is requested."""
+    service = Service(job("queued"), end)
+    with pytest.raises(kind, match=message):
+        service.client().fit("ds_1")
+    assert len(service.requests) == 2
+
+
+def test_timeout_leaves_the_job_running() -> None:
+    """The error is also a TimeoutError, and names the job."""
+    with pytest.raises(TimeoutError, match=r"client\.job\(id\)\.wait\(\)") as caught:
+        Service(job("queued")).client().fit("ds_1", timeout=0)
+    assert isinstance(caught.value, JobTimeoutError)
+    assert caught.value.details["job"] == "job_1"
+
+
+def test_uncached_draw_is_fetched_after_its_job() -> None:
+    """202 with a job, the job's end, the same GET again, with exactly the given options."""
+    draw = np.arange(6.0).reshape(3, 2)
+    service = Service(job("queued"), job("succeeded"), httpx.Response(200, content=npy(draw)))
+    drawn = posterior(service.client()).draw(7, seed=3, scale="auto")
+    np.testing.assert_array_equal(drawn, draw)
+    assert str(service.requests[2].url) == f"{URL}/v1/posteriors/post_1/draws/7?seed=3&scale=auto"
+    assert service.requests[2].headers["accept"] == "application/x-npy"
+
+
+def test_given_neighbors_are_uploaded() -> None:
+    """As the data set of their indices, or named by an id; without them nothing is sent."""
+    near = np.array([[1, 2], [0, 2], [0, 1]])
+    for neighbors, uploads in ((near, 1), ("ds_near", 0), (None, 0)):
+        answers = [httpx.Response(201, json=DATASET | {"id": "ds_near"})] * uploads
+        service = Service(*answers, httpx.Response(200, json={"id": "post_1", "n": 3}))
+        service.client().fit("ds_1", neighbors=neighbors)
+        sent = json.loads(service.requests[-1].content)
+        assert sent == {"dataset": "ds_1"} | ({} if neighbors is None else {"neighbors": "ds_near"})
+        if uploads:
+            np.testing.assert_array_equal(np.load(io.BytesIO(service.requests[0].content)), near)
+    for other in ((near * 0.5, near), csr_array(np.eye(3))):
+        with pytest.raises(ValueError, match=r"indices \(n, k\)"):
+            Service().client().fit("ds_1", neighbors=other)
+
+
+@pytest.mark.parametrize("form", [np.array, np.ndarray.tolist, lambda vector: vector[:, None], "column.npy", "ds_2"])
+def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """A vector of labels is a member beside the points, for it may have words; all else is a data set of one column."""
+    column = np.array([[2], [0], [1]])
+    np.save(tmp_path / "column.npy", column)
+    monkeypatch.chdir(tmp_path)
+    data = form if isinstance(form, str) else form(column[:, 0])
+    answers = [httpx.Response(201, json=DATASET | {"id": "ds_2"})] * (0 if form == "ds_2" else 2)
+    service = Service(httpx.Response(200, json=DATASET), *answers, problem(422))
+    with pytest.raises(InvalidRequestError):
+        service.client().embed("ds_1", "pca", truth=data, labels=data)
+    sent = json.loads(service.requests[-1].content)
+    assert (sent["truth"], sent["labels"]) == ("ds_2", "ds_2")
+    for upload in service.requests[1:-1]:
+        found = np.load(io.BytesIO(upload.content))
+        np.testing.assert_array_equal(
+            found["labels"][:, None] if "labels" in getattr(found, "files", ()) else found, column
+        )
+
+
+def test_a_sheet_of_draws_has_its_scale() -> None:
+    """The route of a sheet takes several scales; the client's `scale` is one of them, "auto" the calibrated one."""
+    service = Service(httpx.Response(200, content=b"\x89PNG"))
+    posterior(service.client()).picture("draws", count=2, scale=0.1)
+    assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?count=2&scales=0.1"
+    for of, found in (("draws", "draws.png?scales=0.25"), (7, "draws/7.png?scale=0.25")):
+        done = job("succeeded", kind="calibration")
+        service = Service(done, httpx.Response(200, json={"scale": 0.25}), httpx.Response(200, content=b"\x89PNG"))
+        posterior(service.client()).picture(of, scale="auto")
+        assert str(service.requests[-1].url) == f"{URL}/v1/posteriors/post_1/{found}"
+
+
+def test_an_export_is_written_to_its_path(tmp_path: Path) -> None:
+    """The file replaces the path when it is complete, and nothing else stays in the folder."""
+    service = Service(job("queued"), job("succeeded"), httpx.Response(200, content=b"PK.."))
+    path = posterior(service.client()).export(tmp_path / "kept.npz")
+    assert (path, path.read_bytes(), list(tmp_path.iterdir())) == (tmp_path / "kept.npz", b"PK..", [path])
+    assert service.requests[2].url.path == "/v1/posteriors/post_1/export"
+    assert service.requests[2].headers["accept"] == "application/zip"
+
+
+def test_an_import_sends_the_file(tmp_path: Path, clock: Clock) -> None:
+    """The body is the file, sent again after a lost connection, because the content names the posterior."""
+    (tmp_path / "kept.npz").write_bytes(b"PK..")
+    service = Service(httpx.ReadError("gone"), httpx.Response(201, json={"id": "post_2", "n": 3}))
+    assert service.client().import_posterior(tmp_path / "kept.npz").id == "post_2"
+    for request in service.requests:
+        assert (request.method, request.url.path, request.content) == ("POST", "/v1/posteriors/import", b"PK..")
+        assert request.headers["content-type"] == "application/zip"
+
+
+def test_an_estimate_is_fetched_after_its_job() -> None:
+    """202 with a job, the job's end, the same POST again, without an Idempotency-Key: its content names the result."""
+    expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}
+    service = Service(job("queued"), job("succeeded"), httpx.Response(200, json=expected))
+    assert dict(service.client().estimate_fit("ds_1", n_neighbors=7)) == expected
+    asked, _, again = service.requests
+    assert (asked.method, asked.url.path) == ("POST", "/v1/posteriors/estimate")
+    assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
+    assert "idempotency-key" not in asked.headers
+
+
+def test_repeated_eviction_is_an_error() -> None:
+    """The number of attempts is bounded; the remedy is a smaller request or a larger cache."""
+    service = Service(*[job("queued"), job("succeeded")] * 5)
+    with pytest.raises(GlleServiceError, match="GLLE_CACHE_BYTES"):
+        posterior(service.client()).draw(7)
+
+
+def test_lists_iterate_over_all_pages() -> None:
+    """Pages are requested on demand, each with the filter."""
+    items = [job("succeeded").json() | {"id": f"job_{i}"} for i in range(3)]
+    pages = [{"items": items[:2], "next": "c1"}, {"items": items[2:], "next": None}]
+    service = Service(*[httpx.Response(200, json=page) for page in pages])
+    jobs = assert_type(service.client().jobs(kind="fit"), Iterator[Job])
+    assert next(jobs).id == "job_0"
+    assert len(service.requests) == 1
+    assert [item.id for item in jobs] == ["job_1", "job_2"]
+    assert [dict(request.url.params) for request in service.requests] == [
+        {"kind": "fit", "limit": "100"},
+        {"kind": "fit", "limit": "100", "cursor": "c1"},
+    ]
+
+
+def test_async_client_has_the_same_methods(clock: Clock) -> None:
+    """Retries, jobs, lists and uploads behave as those of `Client`."""
+    page = {"items": [job("succeeded").json()], "next": None}
+    service = Service(
+        problem(503),
+        httpx.Response(201, json=DATASET),
+        job("queued"),
+        job("succeeded"),
+        httpx.Response(200, json={"id": "post_1", "n": 3}),
+        httpx.Response(200, json=page),
+    )
+
+    async def ask() -> list[str]:
+        async with AsyncClient(URL, progress=False, transport=service.transport) as client:
+            fitted = assert_type(await client.fit(await client.dataset(np.ones((3, 2)))), AsyncPosterior)
+            return [fitted.id, *[item.id async for item in client.jobs()]]
+
+    assert asyncio.run(ask()) == ["post_1", "job_1"]
+    assert clock.slept[0] == 0.25
+    assert service.requests[0].content == service.requests[1].content == npy(np.ones((3, 2)))
+
+
+def test_both_clients_have_one_set_of_methods() -> None:
+    """Methods and their docstrings are shared."""
+    public = [{name for name in dir(kind) if not name.startswith("_")} for kind in (Client, AsyncClient)]
+    assert public[0] == public[1]
+    assert "Return the posterior of a data set" in str(Client.fit.__doc__)
+
+
+def test_bars_need_a_terminal_or_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    """Elsewhere only progress=True displays them, and a finished job has none, because it would flicker."""
+    for switch, done, is_shown in ((None, 1, False), (False, 1, False), (True, 1, True), (True, 2, False)):
+        bars = Bars(switch)
+        with bars.bar("fit") as update:
+            update({"done": done, "total": 2, "stage": "weights", "eta": None})
+        assert (bars.is_visible, bool(capsys.readouterr().err)) == (switch is True, is_shown)
+
+
+@pytest.mark.parametrize(("sign", "value"), [("Console.is_terminal", True), ("_is_jupyter", lambda: True)])
+def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, sign: str, value: object) -> None:
+    """The default is to display them."""
+    monkeypatch.setattr(f"rich.console.{sign}", value)
+    assert Bars().is_visible
+
+
+def test_only_requested_bars_need_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without rich the default is no bars."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert not Bars().is_visible
+    with pytest.raises(ImportError, match="pip install rich"):
+        Bars(switch=True)
+
+
+def test_bars_of_several_jobs_share_one_display() -> None:
+    """The display starts with the first update and ends with the last bar."""
+    bars = Bars(switch=True)
+    with bars.bar("fit") as first, bars.bar("draws") as second:
+        first({"done": 1, "total": 2, "stage": "weights", "eta": None})
+        second({"done": 0, "total": 0, "stage": "queued", "eta": None})
+        assert [task.description for task in bars.display.tasks] == ["fit", "draws"]
+    assert bars.display.tasks == []
+    assert not bars.display.live.is_started
+
+
+def test_failed_job_removes_its_bar(clock: Clock) -> None:
+    """An exception closes the steps, and so the bar."""
+    service = Service(job("queued"), job("running"), problem(404))
+    client = Client(URL, progress=True, transport=service.transport)
+    with pytest.raises(NotFoundError):
+        client.fit("ds_1")
+    assert client._session.bars.display.tasks == []
+
+
+def test_draws_at_a_doubtful_scale_are_a_warning() -> None:
+    """An array has no notes, so the header of one draw, of a job's draws and of a job's result becomes a warning."""
+    headers = {"glle-scale": "0.5", "glle-notes": "scale-saturated, of-a-later-version"}
+    words = r"doubtful: the spread of draws hardly depends on it and of-a-later-version\. Posterior\.calibration\(\)"
+    draws = httpx.Response(200, content=npy(np.ones((4, 2))), headers=headers)
+    with pytest.warns(UserWarning, match=words):
+        posterior(Service(draws).client()).draw(7, scale="auto")
+    with pytest.warns(UserWarning, match=words):
+        posterior(Service(job("succeeded", kind="draws"), draws).client()).draws(2, scale="auto")
+    finished = Service(job("succeeded", kind="draws"), draws).client().job("job_1")
+    with pytest.warns(UserWarning, match=words):
+        finished.result()

@@ -11,15 +11,13 @@ import time
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import numpy as np
 import pytest
 
 from glle import cli
-from glle.cli.connection import UNREAD, report_all
-from glle.cli.options import add_options, select_options
-from glle.cli.posteriors import duration
+from glle.cli.connection import UNREAD, add_options, report_all, select_options
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine import load
 from glle_engine.methods import METHODS
@@ -103,7 +101,6 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
 
 def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time and memory of a fit and of its draws; with a limit below them also the problem and its remedy."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
     code, _, err = glle("estimate", dataset, "-k", "7", "--timeout", "0")
     assert (code, "had not ended after 0 s" in err) == (4, True)
@@ -125,20 +122,15 @@ def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.M
     assert "GLLE_JOB_TIMEOUT" in lines[4]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(2e-5, "1 ms"), (0.0123, "12 ms"), (0.456, "460 ms"), (3.21, "3.2 s"), (1234.0, "1,200 s")]
-)
-def test_durations_have_two_digits(seconds: float, text: str) -> None:
-    """An estimate is not exact to more."""
-    assert duration(seconds) == text
-
-
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
-    """Standard error has detail, remedy and the id of the request; the exit code is 1."""
-    problem = client.get("/v1/datasets/ds_none").json()
-    code, out, err = glle("datasets", "show", "ds_none")
+    """Standard error has detail, remedy and the id of the request, with --json the problem; the exit code is 1."""
+    problem = client.get("/v1/jobs/job_none").json()
+    code, out, err = glle("jobs", "show", "job_none")
     assert (code, out) == (1, "")
     assert err.startswith(f"glle: {problem['detail']}\n  {problem['remedy']} Request ")
+    code, out, err = glle("jobs", "show", "job_none", "--json")
+    assert (code, out) == (1, "")
+    assert json.loads(err) == {**problem, "request_id": json.loads(err)["request_id"]}
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
@@ -167,20 +159,10 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> No
             assert process.wait(60) == UNREAD
 
 
-def test_errors_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:
-    """With --json stderr has the complete problem."""
-    code, out, err = glle("jobs", "show", "job_none", "--json")
-    problem = json.loads(err)
-    assert (code, out) == (1, "")
-    assert problem.pop("request_id")
-    assert problem == client.get("/v1/jobs/job_none").json()
-
-
 def test_an_exported_posterior_is_one_of_the_engine(
-    glle: Glle, client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    glle: Glle, client: httpx.Client, stores: Stores, tmp_path: Path
 ) -> None:
     """The command writes the file and its size; the engine loads it."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     path = tmp_path / "kept.npz"
     code, out, err = glle("export", fitted(client).rpartition("/")[2], "-o", str(path))
     assert (code, out, err) == (0, f"{path}  {path.stat().st_size:,} bytes\n", "")
@@ -210,7 +192,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
     ("arguments", "message"),
     [
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
-        (["datasets", "upload", "table.xlsx"], "is none of .npy"),
+        (["datasets", "upload", "table.doc"], "is none of .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
         (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv, draws.parquet, draws.png or draws.svg"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
@@ -231,26 +213,6 @@ def test_misuse_is_reported_before_any_request(glle: Glle, arguments: list[str],
     code, out, err = glle(*arguments)
     assert (code, out) == (2, "")
     assert message in err
-
-
-def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The distribution without extras has the command, but not httpx."""
-    monkeypatch.setitem(sys.modules, "glle.client", None)
-    code, out, err = glle("jobs", "list")
-    assert (code, out) == (2, "")
-    assert "pip install 'glle[client]'" in err
-
-
-def test_parquet_without_pyarrow_names_the_remedy(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any request."""
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    code, _, err = glle("draw", "post_x", "-o", "draws.parquet")
-    assert (code, "pip install pyarrow" in err) == (2, True)
-
-
-def test_version_is_that_of_the_distribution(glle: Glle) -> None:
-    """`glle --version`."""
-    assert glle("--version") == (0, f"glle {metadata.version('glle')}\n", "")
 
 
 def test_table_in_a_pipe_has_every_cell_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,42 +250,23 @@ def test_fit_with_given_neighbors(glle: Glle, tmp_path: Path) -> None:
     assert "not the number of a point" in err
 
 
-def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server does not warn of GLLE_URL and GLLE_KEY."""
-    monkeypatch.setenv("GLLE_KEY", "k")
-    assert glle("settings")[2] == ""
-
-
 @pytest.mark.parametrize("options", [SyntheticOptions, FitOptions, DrawsOptions])
-def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
-    """An option that is absent is not sent."""
+def test_every_parameter_of_the_contract_is_an_option(options: type, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that is absent is not sent; the others have the types of the contract, which an error names."""
     parser = argparse.ArgumentParser()
     add_options(parser, options)
     flags = {flag for action in parser._actions for flag in action.option_strings}
     assert {"--" + name.replace("_", "-") for name in get_type_hints(options)} <= flags
     assert select_options(parser.parse_args([]), options) == {}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parsed"),
-    [
-        (["--scale", "2"], {"scale": 2.0}),
-        (["--scale", "auto"], {"scale": "auto"}),
-        (["--scales", "0.5", "auto", "--first", "3"], {"scales": [0.5, "auto"], "first": 3}),
-        (["--align", "none", "--source", "prior"], {"align": "none", "source": "prior"}),
-    ],
-)
-def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: dict[str, Any]) -> None:
-    """Numbers, words, and both."""
-    parser = argparse.ArgumentParser()
-    add_options(parser, DrawsOptions)
-    assert select_options(parser.parse_args(arguments), DrawsOptions) == parsed
-
-
-def test_invalid_option_names_its_types(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message of argparse has the types."""
-    parser = argparse.ArgumentParser()
-    add_options(parser, DrawsOptions)
+    if options is not DrawsOptions:
+        return
+    for arguments, parsed in (
+        ("--scale 2", {"scale": 2.0}),
+        ("--scale auto", {"scale": "auto"}),
+        ("--scales 0.5 auto --first 3", {"scales": [0.5, "auto"], "first": 3}),
+        ("--align none --source prior", {"align": "none", "source": "prior"}),
+    ):
+        assert select_options(parser.parse_args(arguments.split()), DrawsOptions) == parsed
     with pytest.raises(SystemExit):
         parser.parse_args(["--scale", "much"])
     assert "invalid number or auto value: 'much'" in capsys.readouterr().err
@@ -348,3 +291,15 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     (job,) = json.loads(glle("jobs", "list", "--json")[1])
     assert job["request"]["methods"][1]["parameters"]["n_neighbors"] == 12
     assert job["request"]["scores"] == ["continuity"]
+
+
+def test_commands_without_packages_name_the_extra(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distribution without extras has the command and its version, but not httpx; Parquet needs pyarrow."""
+    assert glle("--version") == (0, f"glle {metadata.version('glle')}\n", "")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    code, _, err = glle("draw", "post_x", "-o", "draws.parquet")
+    assert (code, "pip install pyarrow" in err) == (2, True)
+    monkeypatch.setitem(sys.modules, "glle.client", None)
+    code, out, err = glle("jobs", "list")
+    assert (code, out) == (2, "")
+    assert "pip install 'glle[client]'" in err

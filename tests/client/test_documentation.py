@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import pydoc
 import re
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ import pytest
 import glle
 import glle.cli
 import glle.client
+import glle_engine
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
 from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
-PUBLIC = {"GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"}
+PUBLIC = "GLLE Client advise audit compare datasets embed fit load plot"
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -33,10 +35,8 @@ def test_page_has_every_method(kind: type) -> None:
             continue
         assert f"`{name}(" in SECTIONS[kind.__name__], name
         arguments = set(member.__code__.co_varnames[: member.__code__.co_argcount + member.__code__.co_kwonlyargcount])
-        (signature,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
-        assert {word for word in arguments - {"self", "cursor"} if not re.search(rf"\b{word}\b", signature)} == set(), (
-            name
-        )
+        (shown,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
+        assert {word for word in arguments - {"self", "cursor"} if not re.search(rf"\b{word}\b", shown)} == set(), name
 
 
 def test_page_has_every_error_with_its_statuses() -> None:
@@ -72,7 +72,9 @@ def test_page_has_every_command_and_exit_code() -> None:
 
 
 def test_help_of_fit_has_every_parameter() -> None:
-    """`help(Client.fit)` lists what `**options` takes."""
+    """`help(Client.fit)` lists what `**options` takes, and `help(glle.audit)` has the options of a table."""
+    assert {"method", "labels", "options"} <= signature(glle.audit).parameters.keys()
+    assert "`missing`" in str(glle.audit.__doc__)
     assert {name for name in FitOptions.__annotations__ if f"`{name}`" not in str(Client.fit.__doc__)} == set()
 
 
@@ -82,12 +84,14 @@ def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:
     assert "client.fit(X, labels=y" in text
     assert "class Client(" in text
     assert "fit(X:" in text
-    assert set(dir(glle)) == set(glle.__all__) == PUBLIC
+    assert set(dir(glle)) == set(glle.__all__) == set(PUBLIC.split())
 
 
 def test_names_of_the_client_are_importable_from_the_package() -> None:
     """Errors and `AsyncClient` are no public names of `glle`, but found there; other names are not."""
     assert glle.AsyncClient is glle.client.AsyncClient
     assert glle.NotFoundError is glle.client.NotFoundError
+    assert glle.GlleError is glle_engine.GlleError
+    assert glle.__version__ == glle_engine.__version__
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         glle.nonsense  # type: ignore[attr-defined]  # noqa: B018

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -11,15 +12,21 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, load_npz
 
+import glle
 from glle import Retries, UnavailableError
-from glle.inputs import neighbor_indices, upload_of
-from glle.transport.calls import NPZ, Body, Call
+from glle.inputs import DataOptions, data_options, upload_of
+from glle.transport.calls import Body, Call
 from glle.transport.errors import flag, in_words, keyword
+from glle_engine.base.errors import GlleError, InvalidShapeError
+from glle_engine.base.validation import finite_matrix
+from glle_engine.methods import METHODS
 from tests.client.answers import Service, npy, posterior
 
+TABLE = pa.table({"x": [1.0]})
 WRITTEN = {"header": "present", "delimiter": "comma", "decimal": "point", "charset": "utf-8"}
 
 if TYPE_CHECKING:
@@ -42,75 +49,96 @@ def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
     np.testing.assert_array_equal(read, array)
 
 
+def sent(*args: Any, **options: Any) -> bytes:
+    """Return the body of an upload."""
+    return b"".join(upload_of(*args, **options).body.pieces())
+
+
+def members(body: bytes) -> dict[str, Any]:
+    """Return the arrays of an npz body as lists."""
+    with np.load(io.BytesIO(body)) as archive:
+        return {name: archive[name].tolist() for name in archive.files}
+
+
 def test_frame_goes_with_names_and_labels() -> None:
     """The CSV has names and labels, and its values read back bit for bit."""
     values = np.random.default_rng(0).normal(size=(5, 2)) * 1e-7
     frame = pd.DataFrame(values, columns=["a", 'b "x", y'], index=[f"r{i}" for i in range(5)])
     upload = upload_of(frame.assign(kind=list("uvwxy")), {"label": "kind"})
     head, *rows = csv.reader(io.StringIO(b"".join(upload.body.pieces()).decode()))
-    assert head == ["a", 'b "x", y', "kind"]
-    np.testing.assert_array_equal([[float(cell) for cell in row[:2]] for row in rows], values)
-    assert [row[2] for row in rows] == list("uvwxy")
-    assert (upload.body.media, upload.query, list(upload.index)) == (
-        "text/csv",
-        {**WRITTEN, "label": "kind"},
-        list(frame.index),
-    )
+    assert head == ["__index_level_0__", "a", 'b "x", y', "kind"]
+    np.testing.assert_array_equal([[float(cell) for cell in row[1:3]] for row in rows], values)
+    assert [row[3] for row in rows] == list("uvwxy")
+    assert [row[0] for row in rows] == list(upload.index) == list(frame.index)
+    assert (upload.body.media, upload.query) == ("text/csv", {**WRITTEN, "label": "kind", "id": ["__index_level_0__"]})
+    numbered = upload_of(pd.DataFrame({"2019": [1.0], "2020": [2.0]}))
+    assert (b"".join(numbered.body.pieces()), numbered.query) == (b"2019,2020\n1.0,2.0\n", WRITTEN)
+    indexed = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
+    assert sent(indexed, {"label": "kind"}) == b"a,kind\n1,u\n2,v\n"
 
 
-def test_label_may_be_the_index_of_a_frame() -> None:
-    """`label` names an index level."""
-    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
-    assert b"".join(upload_of(frame, {"label": "kind"}).body.pieces()) == b"a,kind\n1,u\n2,v\n"
-
-
-def test_names_may_be_numbers() -> None:
-    """The request says that the first row has the names."""
-    upload = upload_of(pd.DataFrame({"2019": [1.0], "2020": [2.0]}))
-    assert (b"".join(upload.body.pieces()), upload.query) == (b"2019,2020\n1.0,2.0\n", WRITTEN)
+def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
+    """A level is a column of ids with a free name; a plain index is none."""
+    index = pd.MultiIndex.from_tuples([("u", 1), ("v", 2)], names=["k", None])
+    frame = pd.DataFrame({"a": [1, 2], "k": [3, 4]}, index=index)
+    assert sent(frame) == b"k_,__index_level_1__,a,k\nu,1,1,3\nv,2,2,4\n"
+    assert upload_of(frame).query["id"] == ["k_", "__index_level_1__"]
+    assert "id" not in upload_of(frame.reset_index(drop=True)).query
+    assert upload_of(frame.reset_index(drop=True), {"missing": "drop"}).query["id"] == ["__index_level_0__"]
 
 
 def test_roles_of_a_frame_are_those_of_its_columns() -> None:
-    """Text with a role is sent, bools and missing labels too."""
+    """Text with a role is sent, bools and missing labels too; vectors are columns with free names."""
     frame = pd.DataFrame({"a": [1.5, 2.5], "ok": [True, False], "note": ["x", "y"], "kind": ["u", None]})
     upload = upload_of(frame, {"label": "kind", "ignore": ["no*"], "id": []})
     assert b"".join(upload.body.pieces()) == b"a,ok,note,kind\n1.5,True,x,u\n2.5,False,y,\n"
     assert upload.query == {**WRITTEN, "label": "kind", "ignore": ["no*"]}
     assert upload_of(frame, {"features": ["a", "ok"]}).query == {**WRITTEN, "features": ["a", "ok"]}
-    with pytest.raises(ValueError, match=r"column 'note' is not numeric"):
-        upload_of(frame, {"features": ["a", "note"]})
     assert upload_of(frame, {"one_hot": ["note", "kind"]}).query["one_hot"] == ["note", "kind"]
-    numbered = upload_of(pd.DataFrame({0: [1.5, 2.5], 1: [True, False]})).body
-    assert np.load(io.BytesIO(b"".join(numbered.pieces()))).tolist() == [[1.5, 1], [2.5, 0]]
+    labelled = pd.DataFrame({"a": [1.5, 2.5], "label": [3, 4]})
+    upload = upload_of(labelled, labels=pd.Series(["u", None], index=[7, 8]), colors=[0.5, 0.25])
+    assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3,u,0.5\n2.5,4,,0.25\n"
+    assert upload.query == {**WRITTEN, "label": "label_", "color": "color"}
+    whole = pd.DataFrame({"a": [1, None], "b": [None, 2]}, dtype="Int64")
+    assert (sent(whole), sent(whole.assign(c=0.5))) == (b"a,b\n1,\n,2\n", b"a,b,c\n1,,0.5\n,2,0.5\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "flags"),
-    [
-        (
-            "Leave it out with ?ignore=the%20b%2E.",
-            "Leave it out with ignore=['the b.'].",
-            "Leave it out with --ignore 'the b.'.",
-        ),
+def test_remedies_name_the_option_of_the_surface() -> None:
+    """A query in the service's words is a keyword argument in Python, and an option in a shell."""
+    for text, words, flags in (
+        ("Without ?ignore=the%20b%2E.", "Without ignore=['the b.'].", "Without --ignore 'the b.'."),
         ("?ignore=a&ignore=b, or", "ignore=['a', 'b'], or", "--ignore a b, or"),
         ("with ?one_hot=R.x, or", "with one_hot=['R.x'], or", "with --one-hot R.x, or"),
-        (
-            "by ?delimiter=tab&decimal=comma.",
-            "by delimiter='tab' decimal='comma'.",
-            "by --delimiter tab --decimal comma.",
-        ),
-        ("?force=true or ?label=.", "?force=true or ?label=.", "?force=true or ?label=."),
-    ],
-)
-def test_remedies_name_the_option_of_the_surface(text: str, words: str, flags: str) -> None:
-    """A query in the service's words is a keyword argument in Python, and an option in a shell."""
-    assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
+        ("?delimiter=tab&decimal=comma.", "delimiter='tab' decimal='comma'.", "--delimiter tab --decimal comma."),
+        ("?force=true or ?label=.", "force=True or ?label=.", "--force or ?label=."),
+        ("Fit it with POST /v1/posteriors.", "Fit it with `client.fit`.", "Fit it with `glle fit`."),
+    ):
+        assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
 
 
-def test_sparse_data_are_refused_with_the_remedy() -> None:
-    """Before they become an array of objects."""
-    with pytest.raises(ValueError, match=r"sparse matrix of shape \(5, 5\).*TruncatedSVD.*glle\.fit"):
-        upload_of(csr_array(np.eye(5)))
+def test_sparse_data_go_as_scipy_saves_them() -> None:
+    """With labels beside them; nothing becomes dense before it is sent."""
+    matrix = csr_array(np.array([[0, 1.5], [2.5, 0], [0, 0]]))
+    body = sent(matrix.tocsc(), labels=["u", "v", "w"])
+    np.testing.assert_array_equal(load_npz(io.BytesIO(body)).toarray(), matrix.toarray())
+    assert members(body)["labels"] == ["u", "v", "w"]
+
+
+class Endless:
+    """Object with a length and items, each of which is one again, as views of an AnnData are."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: object) -> Endless:
+        return Endless()
+
+
+def test_objects_that_only_look_like_sequences_are_refused() -> None:
+    """By the client and the engine, before numpy reads them item by item."""
+    with pytest.raises(InvalidShapeError, match=r"Endless\. Give an array"):
+        finite_matrix(Endless())  # type: ignore[arg-type] # what is tested
+    assert finite_matrix(np.ones((2, 2)).data).shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +147,6 @@ def test_sparse_data_are_refused_with_the_remedy() -> None:
         upload_of,
         lambda masked: upload_of(list(masked)),
         lambda masked: upload_of(masked.data, labels=masked[:, 0]),
-        lambda masked: neighbor_indices((masked.astype(int), masked.data)),
     ],
 )
 def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any]) -> None:
@@ -131,60 +158,17 @@ def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any])
         send(np.ma.masked_array(X, mask=np.array([[1, 0], [1, 0], [0, 0], [0, 0]], bool)))
 
 
-def test_numbered_frame_goes_as_npy() -> None:
-    """Columns 0, 1, ... are not names."""
-    assert upload_of(pd.DataFrame(np.ones((3, 2)))).body.media == "application/x-npy"
-
-
-@pytest.mark.parametrize(
-    ("data", "label", "message"),
-    [
-        (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "column 'b' is not numeric"),
-        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "c", "no column 'c'"),
-        (pd.DataFrame({"a": [1.0], "the b": ["x"]}), None, r"ignore=\['the b'\]\); .* one_hot=\['the b'\]"),
-        (np.ones((2, 2)), "a", "give a frame of pandas or polars"),
-        (np.array([["a"]]), None, "astype"),
-        (np.array([[object()]]), None, "astype"),
-        ("data.xlsx", None, "is none of .npy"),
-    ],
-)
-def test_lossy_uploads_are_refused(data: Any, label: str | None, message: str) -> None:
-    """No request is sent; the message has the remedy."""
-    with pytest.raises(ValueError, match=message):
-        upload_of(data, {"label": label})
-
-
-@pytest.mark.parametrize("kind", [np.array, list, pd.Series])
-def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
-    """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
-    X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
-    with np.load(io.BytesIO(b"".join(upload_of(X, labels=words, colors=kind([1, 2, 3])).body.pieces()))) as sent:
-        np.testing.assert_array_equal(sent["data"], X)
-        assert sent["labels"].tolist() == ["u", "v", "w"]
-        assert sent["color"].tolist() == [1, 2, 3]
-    for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
-        upload = upload_of(X, labels=labels)
-        with np.load(io.BytesIO(b"".join(upload.body.pieces()))) as sent:
-            assert (upload.body.media, sorted(sent), sent["labels"].tolist()) == (NPZ, ["data", "labels"], expected)
-    large = np.arange(400_000.0).reshape(-1, 4)
-    pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
-    assert max(map(len, pieces)) <= 2**20
-    with np.load(io.BytesIO(b"".join(pieces))) as sent:
-        np.testing.assert_array_equal(sent["data"], large)
-
-
-def test_labels_and_colors_of_a_frame_are_columns() -> None:
-    """Their names are free ones, and the query has their roles; a frame of numbered columns goes as npz."""
-    frame = pd.DataFrame({"a": [1.5, 2.5], "label": [3, 4]})
-    upload = upload_of(frame, labels=pd.Series(["u", None], index=[7, 8]), colors=[0.5, 0.25])
-    assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3,u,0.5\n2.5,4,,0.25\n"
-    assert upload.query == {**WRITTEN, "label": "label_", "color": "color"}
-    assert upload_of(pd.DataFrame([[1.0, 2.0]]), labels=["u"]).body.media == NPZ
-
-
 @pytest.mark.parametrize(
     ("data", "options", "vectors", "message"),
     [
+        (pd.DataFrame({"a": [1.0], "b": [[1]], "c": [1j]}), {}, {}, r"'b' \(object\), 'c' \(complex128\)\. Leave out"),
+        (pd.DataFrame({"a": [1.0], "zip": ["01067"]}), {}, {}, r"Numbers as texts: 'zip'\. .* id=\['zip'\]"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), {"label": "c"}, {}, "no column 'c'"),
+        (np.ones((2, 2)), {"label": "a"}, {}, "give a frame of pandas or polars"),
+        (np.array([["a"]]), {}, {}, "astype"),
+        (np.array([[object()]]), {}, {}, "astype"),
+        ("data.doc", {}, {}, "is none of .npy"),
+        (Endless(), {}, {}, "Endless: give an array"),
         (np.ones((2, 2)), {}, {"labels": ["u"]}, r"labels has shape \(1,\); the data have 2 rows"),
         (np.ones((2, 2)), {}, {"colors": ["u", "v"]}, "colors is of dtype <U1"),
         (
@@ -194,12 +178,30 @@ def test_labels_and_colors_of_a_frame_are_columns() -> None:
             "label= names a column, labels= has the values",
         ),
         ("data.csv", {}, {"labels": ["u"]}, "Name a file's columns: label="),
+        (TABLE, {"label": "kind"}, {}, "no column 'kind': name one of x"),
+        (TABLE, {}, {"labels": [1, 2]}, r"labels has shape \(2,\); the data have 1 rows"),
+        (pa.table({"x": pa.array([2**70], pa.decimal128(38, 0))}), {}, {}, "Cast the column 'x' of type decimal128"),
+        (type("LazyFrame", (), {"collect_schema": None})(), {}, {}, r"give data\.collect\(\)"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(data: Any, options: Any, vectors: Any, message: str) -> None:
-    """The message has the values and the remedy."""
+def test_lossy_uploads_are_refused(data: Any, options: Any, vectors: Any, message: str) -> None:
+    """No request is sent; the message has the value and the remedy."""
     with pytest.raises(ValueError, match=message):
         upload_of(data, options, **vectors)
+
+
+@pytest.mark.parametrize("kind", [np.array, list, pd.Series])
+def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
+    """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
+    X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
+    found = members(sent(X, labels=words, colors=kind([1, 2, 3])))
+    assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "color": [1, 2, 3]}
+    for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
+        assert members(sent(X, labels=labels)) == {"data": X.tolist(), "labels": expected}
+    large = np.arange(400_000.0).reshape(-1, 4)
+    pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
+    assert max(map(len, pieces)) <= 2**20
+    assert members(b"".join(pieces))["data"] == large.tolist()
 
 
 def test_files_go_as_they_are(tmp_path: Path) -> None:
@@ -289,6 +291,7 @@ def test_results_have_arrays_and_values_by_name() -> None:
     service = Service(httpx.Response(200, json=content))
     summary = posterior(service.client()).summary(10)
     assert (summary.spread.dtype, summary.spread.tolist(), summary.scale) == (np.float32, [1.0, 2.0], 1.0)
+    assert copy.copy(summary).spread.tolist() == [1.0, 2.0]
     with pytest.raises(AttributeError, match="but spread, scale"):
         _ = summary.consensus
 
@@ -306,3 +309,42 @@ def test_numpy_values_are_json() -> None:
     assert json.loads(b"".join(body.pieces())) == {"k": 9, "reg": 0.5, "on": True, "scales": [0, 1]}
     with pytest.raises(TypeError, match=r"of type object is no JSON value: give a number"):
         Body.of_json({"k": object()})
+    with pytest.raises(TypeError, match="a service knows methods by name"):
+        Body.of_json({"method": lambda X: X})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: glle.compare(np.eye(20, 3), ["pca"], n_neighbours=3),  # type: ignore[call-arg] # what is tested
+        lambda: glle.audit(np.eye(20, 3), method="pca", n_neighbours=3),
+        lambda: glle.advise(np.eye(20, 3), neighbours=3),
+    ],
+)
+def test_misspelt_options_are_refused_here(call: Callable[[], object]) -> None:
+    """With the closest name."""
+    with pytest.raises(GlleError, match="Did you mean n_neighbors"):
+        call()
+
+
+def test_misspelt_options_are_refused_before_an_upload() -> None:
+    """No parameter of a method is as similar to an option of the data."""
+    with pytest.raises(ValueError, match=r"no option lable=\. Did you mean label="):
+        glle.Client("http://127.0.0.1:9").embed(TABLE, "pca", lable="cluster")
+    with pytest.raises(ValueError, match=r"no option n_neighbours=\. Did you mean n_neighbors="):
+        glle.Client("http://127.0.0.1:9").fit(TABLE, n_neighbours=5)  # type: ignore[call-arg] # what is tested
+    for method in METHODS.values():
+        assert data_options(dict.fromkeys(method.spec.parameters()))[0] == {}
+
+
+def test_no_method_has_a_parameter_with_the_name_of_an_option() -> None:
+    """`embed` and `estimate` tell both apart by their names."""
+    parameters = {name for method in METHODS.values() for name in method.spec.schema()["properties"]}
+    assert parameters
+    assert not parameters & set(DataOptions.__annotations__)
+
+
+def test_a_column_is_an_array() -> None:
+    """A stream of one column is no table."""
+    body = b"".join(upload_of(pa.chunked_array([[1.0, 2.0]])).body.pieces())
+    assert np.load(io.BytesIO(body)).tolist() == [1.0, 2.0]

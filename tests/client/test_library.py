@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from html import escape as html_of
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 
 mpl.use("Agg")
-SHEET = glle.datasets.make("swiss_roll", 300, seed=0)
+N = 150
+SHEET = glle.datasets.make("swiss_roll", N, seed=0)
 X = SHEET.X
 CLASSES = np.array(["low", "high"])[(SHEET.coordinates[:, 1] > 10).astype(int)]
 
@@ -56,13 +58,12 @@ def test_fit_has_the_bits_of_the_engine(posterior: Any, tmp_path: Path) -> None:
 
 def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
     """They are those of the engine, and refuse other data."""
-    assert (
-        posterior.calibrate(X, n_draws=8, n_half_samples=8).scale
-        == calibrate(posterior, X, n_draws=8, n_half_samples=8).scale
-    )
-    assert posterior.ensemble(X, n_draws=8, n_resamples=4).spread.shape == (300,)
+    few: Any = {"n_draws": 8, "n_half_samples": 8}
+    assert posterior.calibrate(X, **few).scale == calibrate(posterior, X, **few).scale
+    assert posterior.ensemble(X, n_draws=8, n_resamples=4).spread.shape == (N,)
     with pytest.raises(glle_engine.GlleError):
         posterior.calibrate(X + 1)
+    assert glle.advise(X, n_neighbors=[6, 8]).n_neighbors in {6, 8, None}
 
 
 def test_embed_takes_any_method_by_name() -> None:
@@ -73,7 +74,9 @@ def test_embed_takes_any_method_by_name() -> None:
     supervised = glle.embed(X, "supervised-lle", labels=CLASSES).Y
     np.testing.assert_array_equal(supervised, glle.embed(X, "slle", labels=CLASSES == "low").Y)
     started = glle.embed(X, "symmetric-sne", init="random", max_iter=5).Y
-    assert glle.embed(X, "symmetric-sne", init=started, max_iter=5).Y.shape == (300, 2)
+    assert glle.embed(X, "symmetric-sne", init=started, max_iter=5).Y.shape == (N, 2)
+    np.testing.assert_array_equal(glle.embed(X, method="isomap", n_neighbors=8).Y, expected)
+    assert repr(glle.compare(X, "pca")) == repr(glle.compare(X, ["pca"]))
     with pytest.raises(glle_engine.GlleError, match="Did you mean n_neighbors"):
         glle.embed(X, "isomap", n_neighbours=8)
 
@@ -100,19 +103,17 @@ def test_compare_takes_methods_as_the_client_does() -> None:
     assert list(compared.scores) == ["isomap", *(["few"] if "few" in compared.scores else [])]
     assert list(compared.scores["isomap"]) == ["trustworthiness"]
     assert "needs the class" in str(compared.problems["isomap"][0])
+    scaled = glle.compare(X * [1, 1, 1e3], ["isomap", "t-sne"], scores=["trustworthiness"])
+    assert [note.code for note in scaled.notes] == ["unequal-feature-scales"]
     with pytest.raises(ValueError, match="label"):
         glle.compare(X, ["pca", {"method": "pca"}])
 
 
-def test_advise_is_that_of_the_engine() -> None:
-    """It returns the suggestion."""
-    assert glle.advise(X, n_neighbors=[6, 8]).n_neighbors in {6, 8, None}
-
-
 @pytest.mark.parametrize("kind", ["posterior", "draw", "embedding", "array", "client", "estimator", "line"])
 def test_plot_draws_the_coordinates(posterior: Any, axes: Any, kind: str) -> None:
-    """Of every object that has an embedding; a line has zeros as its second coordinate."""
+    """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
     Y = posterior.embedding
+    mean = posterior.summary(40).consensus
     shown: Any = {
         "posterior": posterior,
         "draw": posterior.draw(0, scale=0.0, align="procrustes"),
@@ -121,13 +122,18 @@ def test_plot_draws_the_coordinates(posterior: Any, axes: Any, kind: str) -> Non
         "line": Y[:, :1],
     }.get(kind)
     if kind == "client":
-        answer = httpx.Response(200, content=_npz(embedding=Y))
-        shown = Service(answer).client()._session.build("posterior", {"id": "post_1", "n": 300})
+        array = {"dtype": "float64", "shape": [N, 2], "data": mean.tolist()}
+        answer = httpx.Response(200, json={"arrays": {"consensus": array}})
+        shown = Service(answer).client()._session.build("posterior", {"id": "post_1", "n": N})
     if kind == "estimator":
         shown = glle.GLLE(n_neighbors=8).fit(X)
     assert glle.plot(shown, ax=axes) is axes
-    (points,) = axes.collections
-    expected: Any = {"embedding": glle.embed(X, "pca").Y, "line": np.c_[Y[:, 0], np.zeros(300)]}.get(kind, Y)
+    points = axes.collections[0]
+    expected: Any = {
+        **dict.fromkeys(("posterior", "client", "estimator"), mean),
+        "embedding": glle.embed(X, "pca").Y,
+        "line": np.c_[Y[:, 0], np.argsort(np.argsort(Y[:, 0]))],
+    }.get(kind, Y)
     np.testing.assert_allclose(np.asarray(points.get_offsets()), expected, atol=1e-6)
 
 
@@ -137,9 +143,7 @@ def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["high", "low"]
-    assert [len(part.get_offsets()) for part in axes.collections] == [
-        np.count_nonzero(name == CLASSES) for name in ("high", "low")
-    ]
+    np.testing.assert_array_equal(axes.collections[0].get_array(), CLASSES == "low")
     axes.clear()
     glle.plot(posterior, SHEET.coordinates[:, 0], ax=axes, s=3)
     np.testing.assert_array_equal(axes.collections[0].get_array(), SHEET.coordinates[:, 0])
@@ -149,7 +153,7 @@ def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
 def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
     """Of a summary, or of `spread`: the point of the largest one is the faintest, or the largest."""
     summary = posterior.summary(8)
-    for shown, spread in ((summary, None), (posterior, summary), (posterior, summary.spread)):
+    for shown, spread in ((summary, summary), (posterior, summary), (posterior, summary.spread)):
         axes.clear()
         glle.plot(shown, spread=spread, by=by, ax=axes)
         values = axes.collections[0].get_alpha() if by == "opacity" else axes.collections[0].get_sizes()
@@ -160,7 +164,7 @@ def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
 def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the shapes, or the package to install."""
     for wrong, message in (
-        ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 300"),
+        ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -172,31 +176,109 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
         glle.plot(posterior)
 
 
-def _npz(**arrays: Any) -> bytes:
-    """Return an npz file."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
-
-
 def test_an_audit_is_drawn_with_its_verdict(axes: Any) -> None:
-    """The title is the verdict; points are opaque by stability; a result of the client has the same picture."""
+    """The title is the verdict; points are opaque by stability; a result of the client has the same picture.
+
+    Each group has its name, and from how many others it stays apart. Of coordinates alone the points that are not
+    beyond chance are faint, and there are no regions.
+    """
     found = glle.audit(X, method="pca", labels=CLASSES)
     found.plot(ax=axes)
     assert axes.get_title().replace("\n", " ") == found.verdict
     assert found.stability is not None
-    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.15 + 0.85 * found.stability)
-    assert len(axes.patches) == 20
+    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * found.stability)
+    assert len(axes.patches) == 2 * (len(axes.collections[1].get_offsets()))
     sizes = [patch.get_width() for patch in axes.patches]
+    assert found.groups is not None
+    groups = [text.get_text() for text in axes.texts]
+    assert groups == [f"{name}: {int(found.groups.apart[0, 1] >= 0.9)}/1" for name in found.groups.names]
     of_client = Result(found.arrays(), {**found.to_dict()})
     axes.clear()
     glle.plot(of_client, CLASSES, ax=axes)
+    assert [text.get_text() for text in axes.texts] == groups
     assert [patch.get_width() for patch in axes.patches] == sizes
-
-
-def test_coordinates_alone_are_drawn_by_chance(axes: Any) -> None:
-    """Points that are not beyond chance are faint, and there are no regions."""
-    found = glle.audit(X, SHEET.coordinates)
-    glle.plot(found, ax=axes)
-    assert set(np.round(axes.collections[0].get_alpha(), 2)) <= {0.15, 1.0}
+    axes.clear()
+    glle.plot(glle.audit(X[:60], SHEET.coordinates[:60]), ax=axes)
+    assert set(np.round(axes.collections[0].get_alpha(), 2)) <= {0.12, 1.0}
     assert not axes.patches
+
+
+def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:
+    """The opacity is the stability of a summary, and the title says it; the view holds the regions."""
+    summary = posterior.summary(40)
+    glle.plot(posterior, ax=axes)
+    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * summary.stability)
+    assert f"{summary.stability.mean():.0%} of a point's neighbors stay" in axes.get_title()
+    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    assert high - low == pytest.approx(top - bottom)
+    assert {patch.get_facecolor()[3] for patch in axes.patches} == {0.1}
+
+
+def test_regions_hold_their_share_of_the_places() -> None:
+    """The ellipse of a level has the radius of the audit along the half-axes; a normal law those of a summary."""
+    from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
+
+    found = glle.audit(X, method="pca")
+    points = PointTable.of(found)
+    assert points.covariance is not None
+    np.testing.assert_allclose(
+        np.trace(points.covariance, axis1=1, axis2=2), (found.regions["mean"].half_axes ** 2).sum((1, 2))
+    )
+    assert points.radii == dict(zip((0.5, 0.9), found.regions["mean"].radii, strict=True))
+    summary = PointTable.of(glle.fit(X, n_neighbors=8).summary(8))
+    drawn = np.random.default_rng(0).standard_normal((100_000, 2))
+    for level, radius in summary.radii.items():
+        assert np.mean(np.linalg.norm(drawn, axis=1) < radius) == pytest.approx(level, abs=0.01)
+
+
+def test_frames_have_a_row_for_each_point(posterior: Any) -> None:
+    """Of posteriors, embeddings and audits, also of a service; labels and ids come first."""
+    frame = posterior.frame(CLASSES, ids=range(N))
+    assert list(frame.columns) == ["id", "label", "y1", "y2", "spread", "stability"]
+    np.testing.assert_array_equal(frame[["y1", "y2"]], posterior.summary(40).consensus)
+    assert list(glle.embed(X, "pca").frame().columns) == ["y1", "y2"]
+    found = glle.audit(X, method="pca", labels=CLASSES)
+    of_client = Result(found.arrays(), found.to_dict())
+    assert glle.frame(of_client, CLASSES).equals(found.frame())
+    with pytest.raises(ValueError, match="labels has shape"):
+        found.frame(CLASSES[:5])
+
+
+def test_notebooks_show_verdict_notes_and_picture(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As HTML with the picture, and as PNG; without matplotlib the table alone. Names are text."""
+    found = glle.audit(X, method="pca")
+    for shown in (posterior, glle.embed(X, "pca"), found):
+        html = shown._repr_html_()
+        assert "<table>" in html
+        assert "data:image/png;base64," in html
+        assert (shown._repr_png_() or b"").startswith(b"\x89PNG")
+    assert html_of(found.verdict) in found._repr_html_()
+    monkeypatch.setattr("glle_engine.base.results.find_spec", lambda _: None)
+    assert "<img" not in posterior._repr_html_()
+    assert posterior._repr_png_() is None
+
+
+def test_anndata_gets_coordinates_and_certainty(posterior: Any) -> None:
+    """As scanpy's tools write them; another number of observations is refused."""
+    adata = SimpleNamespace(n_obs=N, obsm={}, obs={}, uns={})
+    posterior.to_anndata(adata)
+    assert adata.obsm["X_glle"].shape == (N, 2)
+    assert list(adata.obs) == ["glle_spread", "glle_stability"]
+    assert "neighbors stay" in adata.uns["glle"]["verdict"]
+    with pytest.raises(ValueError, match="has 149 observations"):
+        posterior.to_anndata(SimpleNamespace(n_obs=N - 1))
+
+
+def test_draws_have_named_dimensions(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws of this process and arrays of a service; without xarray the package to install."""
+    made = SimpleNamespace(DataArray=lambda values, **options: (values, options))
+    monkeypatch.setitem(sys.modules, "xarray", made)
+    values, options = glle.to_xarray(posterior.draws(3, first=2))
+    assert options["dims"] == ("draw", "point", "axis")
+    assert options["coords"] == {"draw": [2, 3, 4], "axis": ["y1", "y2"]}
+    np.testing.assert_array_equal(glle.to_xarray(values)[0], values)
+    with pytest.raises(ValueError, match="count, n, p"):
+        glle.to_xarray(posterior.embedding)
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ImportError, match="pip install xarray"):
+        glle.to_xarray(values)

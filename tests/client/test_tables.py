@@ -1,8 +1,7 @@
-"""Tables with names: the options of every method that takes data, refused columns, Arrow streams."""
+"""Tables with names: read alike in this process and by a service, in one call; Arrow streams."""
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,21 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
+from scipy.sparse import csr_array, save_npz
 
+import glle
+import glle_engine
 from glle import Client
-from glle.inputs import DataOptions, upload_of
-from glle_engine.methods import METHODS
+from glle.inputs import upload_of
+from glle.reading import read_points
+from glle_engine.base.errors import GlleError
 from tests.client.answers import DATASET, Service, job, posterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
 
 WHEN = pd.date_range("2024-01-01", periods=4, freq="h")
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 4.0, 8.0], "y": [1, 2, 4, 3], "kind": ["u", "v", "u", "v"], "when": WHEN})
@@ -39,29 +45,16 @@ class Stream:
 
 TABLES = {"pandas": FRAME, "arrow": Stream(pa.Table.from_pandas(FRAME))}
 METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
-    "dataset(frame": lambda client, data, **options: client.dataset(data, **options),
-    "preview(frame": lambda client, data, **options: client.preview(data, **options),
-    "fit(frame": lambda client, data, **options: client.fit(data, **options),
-    "estimate_fit(frame": lambda client, data, **options: client.estimate_fit(data, **options),
-    "advice(frame": lambda client, data, **options: client.advice(data, **options),
-    "embed(frame, 'pca'": lambda client, data, **options: client.embed(data, "pca", **options),
-    "compare(frame, methods": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
-    "estimate(frame, 'pca'": lambda client, data, **options: client.estimate(data, "pca", **options),
-    "transform(frame": lambda client, data, **options: posterior(client).transform(data, **options),
+    "dataset": lambda client, data, **options: client.dataset(data, **options),
+    "preview": lambda client, data, **options: client.preview(data, **options),
+    "fit": lambda client, data, **options: client.fit(data, **options),
+    "estimate_fit": lambda client, data, **options: client.estimate_fit(data, **options),
+    "advice": lambda client, data, **options: client.advice(data, **options),
+    "embed": lambda client, data, **options: client.embed(data, "pca", **options),
+    "compare": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
+    "estimate": lambda client, data, **options: client.estimate(data, "pca", **options),
+    "transform": lambda client, data, **options: posterior(client).transform(data, **options),
 }
-
-
-@pytest.mark.parametrize("call", METHODS_WITH_DATA)
-@pytest.mark.parametrize("table", TABLES)
-def test_refused_columns_are_named_with_the_calls_that_help(call: str, table: str) -> None:
-    """The message has all such columns, and the user's call with each remedy; nothing is sent."""
-    with pytest.raises(ValueError, match="not numeric") as refused:
-        METHODS_WITH_DATA[call](Service().client(), TABLES[table])
-    message = str(refused.value)
-    assert message.startswith("The columns 'kind', 'when' (")
-    assert f"take 'kind' as labels with {call}, label='kind', ignore=['when'])" in message
-    assert f"leave them out with {call}, ignore=['kind', 'when'])" in message
-    assert message.endswith(f"with {call}, one_hot=['kind'], ignore=['when']).")
 
 
 @pytest.mark.parametrize("call", METHODS_WITH_DATA)
@@ -75,36 +68,15 @@ def test_every_method_takes_the_options_of_the_data(call: str, table: str) -> No
     assert (query["label"], query.get_list("ignore")) == ("kind", ["when"])
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_dates_are_no_features_and_no_colors(table: str) -> None:
-    """A column with a date needs a role, and the remedy has the roles that the call has already."""
-    data = TABLES[table]
-    with pytest.raises(
-        ValueError, match=r"column 'when' \(.*\) is not numeric: leave it out with fit\(frame, label='kind'"
-    ):
-        Service().client().fit(data, label="kind")
-    with pytest.raises(ValueError, match=r"ignore=\['kind', 'when'\]\)"):
-        Service().client().fit(data, ignore=["kind"])
-    with pytest.raises(ValueError, match=r"'when' of type .* is no color: name a column of numbers"):
-        Service().client().fit(data, label="kind", color="when")
-
-
 def test_a_vector_of_labels_is_an_option_of_a_fit() -> None:
-    """The message offers no second label."""
-    with pytest.raises(ValueError, match="not numeric: leave it out") as refused:
-        Service().client().fit(FRAME[["x", "kind"]], labels=[0, 1, 0, 1])
-    assert "label=" not in str(refused.value)
+    """It is a column of the upload, with the role of the label."""
+    service = Service(httpx.Response(418, json={}))
+    with pytest.raises(Exception, match="418"):
+        service.client().fit(FRAME[["x", "y"]], labels=[0, 1, 0, 1])
+    assert service.requests[0].url.params["label"] == "label"
 
 
-@pytest.mark.parametrize("name", ["truth", "labels"])
-def test_remedies_of_other_tables_name_their_argument(name: str) -> None:
-    """A table of labels or of true coordinates is uploaded by a separate call."""
-    service = Service(*[httpx.Response(200, json={**DATASET, "has_labels": False}) for _ in range(2)])
-    with pytest.raises(ValueError, match=rf"{name}=client\.dataset\(frame, ignore="):
-        service.client().embed(np.ones((4, 2)), "pca", **{name: FRAME})
-
-
-@pytest.mark.parametrize("call", [name for name in METHODS_WITH_DATA if name != "preview(frame"])
+@pytest.mark.parametrize("call", [name for name in METHODS_WITH_DATA if name != "preview"])
 def test_roles_of_a_stored_data_set_are_refused(call: str) -> None:
     """They have no effect, and nothing is sent."""
     with pytest.raises(ValueError, match=r"stored .* leave out label=, ignore=, or give the data"):
@@ -116,13 +88,6 @@ def test_a_data_set_is_one() -> None:
     client = Service().client()
     dataset = client._session.build("dataset", DATASET)
     assert client.dataset(dataset) is dataset
-
-
-def test_no_method_has_a_parameter_with_the_name_of_an_option() -> None:
-    """`embed` and `estimate` tell both apart by their names."""
-    parameters = {name for method in METHODS.values() for name in method.spec.schema()["properties"]}
-    assert parameters
-    assert not parameters & set(DataOptions.__annotations__)
 
 
 SCORES = {"items": [{"name": "trustworthiness", "needs": "nothing"}, {"name": "neighborhood_hit", "needs": "labels"}]}
@@ -197,28 +162,6 @@ def test_an_arrow_stream_goes_in_pieces_and_few_batches() -> None:
     np.testing.assert_array_equal(np.column_stack([sent["x"], sent["y"]]), values)
 
 
-def test_a_column_is_an_array() -> None:
-    """A stream of one column is no table."""
-    body = b"".join(upload_of(pa.chunked_array([[1.0, 2.0]])).body.pieces())
-    assert np.load(io.BytesIO(body)).tolist() == [1.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("data", "options", "message"),
-    [
-        (pa.table({"x": [1.0]}), {"label": "kind"}, "no column 'kind': name one of x"),
-        (pa.table({"x": [1.0]}), {"labels": [1, 2]}, r"labels has shape \(2,\); the data have 1 rows"),
-        (pa.table({"x": pa.array([2**70], pa.decimal128(38, 0))}), {}, "Cast the column 'x' of type decimal128"),
-        (pa.table({"x": [[1.0, 2.0]]}), {}, r"column 'x' \(list<.*\) is not numeric: leave it out"),
-        (type("LazyFrame", (), {"collect_schema": None})(), {}, r"give data\.collect\(\)"),
-    ],
-)
-def test_tables_that_cannot_be_sent_are_refused(data: Any, options: Any, message: str) -> None:
-    """The message has the value and the remedy."""
-    with pytest.raises(ValueError, match=message):
-        Service().client().dataset(data, **options)
-
-
 def test_an_arrow_stream_without_pyarrow_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pandas frame needs none."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -241,10 +184,317 @@ def test_a_table_is_the_same_data_set_in_every_form(client: httpx.Client, option
 
 
 def test_polars_frames_are_tables() -> None:
-    """Names and types stay; a timestamp is refused."""
+    """Names and types stay."""
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"x": [1.0, 2.0], "kind": ["u", "v"], "when": WHEN[:2].to_pydatetime().tolist()})
-    with pytest.raises(ValueError, match=r"'kind', 'when' \(timestamp\[us\]\) are not numeric"):
-        upload_of(frame)
     sent = pa.ipc.open_stream(b"".join(upload_of(frame, ROLES).body.pieces())).read_all()
     assert sent["kind"].to_pylist() == ["u", "v"]
+
+
+N = 40
+X = np.random.default_rng(0).normal(size=(N, 3))
+CLUSTERS = ["left", "right"] * (N // 2)
+NAMES = [f"s-{at}" for at in range(N)]
+POINTS = pd.DataFrame(X, columns=["a", "b", "c"])
+TABLE = POINTS.assign(cluster=CLUSTERS, when=pd.date_range("2024-01-01", periods=N, freq="D"))
+DAYS = TABLE.astype({"when": pd.ArrowDtype(pa.date32())})
+
+
+def polars() -> Any:
+    """Return a frame of polars with dates."""
+    return pytest.importorskip("polars").from_pandas(DAYS)
+
+
+class Cells:
+    """Object with the attributes of an AnnData, whose items are such objects again."""
+
+    def __init__(self) -> None:
+        self.X, self.obs_names, self.var_names = csr_array(X), pd.Index(NAMES), pd.Index(list(POINTS))
+        self.obs = pd.DataFrame({"cell_type": pd.Categorical(CLUSTERS)}, index=self.obs_names)
+        self.obsm = {"X_pca": X[:, :2]}
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: object) -> Cells:
+        return Cells()
+
+
+def anndata() -> Any:
+    """Return an AnnData of the library."""
+    cells, module = Cells(), pytest.importorskip("anndata")
+    made = module.AnnData(cells.X, cells.obs, pd.DataFrame(index=cells.var_names))
+    made.obsm["X_pca"] = cells.obsm["X_pca"]
+    return made
+
+
+GAPS = TABLE.copy()
+GAPS.iloc[3, 0] = GAPS.iloc[5, 1] = np.nan
+
+# How the table is made, its options, and whether it has labels, colors and ids.
+OWN: dict[str, tuple[Callable[[], Any], Any, tuple[bool, bool, bool]]] = {
+    "given roles": (lambda: TABLE, {"label": "cluster", "ignore": "when"}, (True, False, False)),
+    "polars with dates": (polars, {}, (True, True, False)),
+    "anndata": (anndata, {"label": "cell_type"}, (True, False, True)),
+    "like anndata": (Cells, {"obsm": "X_pca"}, (False, False, True)),
+    "missing values": (lambda: GAPS, {"missing": "drop"}, (True, True, True)),
+    "two clusters": (lambda: TABLE, {"label": "cluster"}, (True, True, False)),
+    "pandas with index ids": (lambda: TABLE.set_index(pd.Index(NAMES, name="sample")), {}, (True, True, True)),
+    "days": (lambda: DAYS, {}, (True, True, False)),
+    "arrow": (lambda: pa.Table.from_pandas(DAYS), {}, (True, True, False)),
+    "sparse": (lambda: csr_array(X), {}, (False, False, False)),
+    "medians": (lambda: GAPS, {"missing": "median"}, (True, True, False)),
+}
+each_table = pytest.mark.parametrize("name", OWN)
+
+
+@each_table
+def test_a_table_is_embedded_in_one_call(name: str) -> None:
+    """The features are the numbers; the notes of the result say what was guessed and dropped."""
+    make, options, _ = OWN[name]
+    embedding = glle.embed(make(), "lle", n_neighbors=6, **options)
+    expected = X[:, :2] if "obsm" in options else X
+    if "missing" in options:
+        filled = GAPS[["a", "b", "c"]]
+        filled = filled.dropna() if options["missing"] == "drop" else filled.fillna(filled.median())
+        expected = filled.to_numpy()
+    np.testing.assert_allclose(embedding.Y, glle.embed(expected, "lle", n_neighbors=6).Y, atol=1e-8)
+    messages = " ".join(note.message for note in embedding.notes)
+    assert ("2 distinct words" in messages) == (OWN[name][2][0] and "label" not in options)
+    assert ("2 of 40 rows have missing values" in messages) == (options.get("missing") == "drop")
+
+
+@each_table
+def test_a_table_is_the_same_here_and_there(name: str, client: httpx.Client) -> None:
+    """The service stores the values, labels, colors and ids that are read in this process."""
+    make, options, has = OWN[name]
+    points = read_points(make(), options)
+    with glle.Client(str(client.base_url), progress=False) as service:
+        dataset = service.dataset(make(), **options)
+        arrays = dataset.arrays()
+    values = points.X.toarray() if hasattr(points.X, "toarray") else points.X
+    np.testing.assert_array_equal(arrays["data"], values)
+    for key, array, there in zip(
+        ("labels", "color", "ids"), (points.labels, points.color, points.ids), has, strict=True
+    ):
+        if key != "ids" or name != "missing values":  # a plain index is sent with dropped rows, so that they have names
+            assert (array is not None) == there
+        assert (key in arrays) == there
+        if array is not None:
+            assert arrays[key].tolist() == array.tolist()
+    if name == "missing values":
+        assert list(dataset.index) == [at for at in range(N) if at not in {3, 5}]
+        assert any("2 of 40 rows" in notice for notice in dataset.notices)
+
+
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "workbook.xlsx": lambda path: TABLE.to_excel(path, index=False),
+    "german.csv": lambda path: TABLE.to_csv(path, sep=";", decimal=",", index=False),
+    "packed.csv.gz": lambda path: TABLE.to_csv(path, index=False),
+    "table.parquet": lambda path: TABLE.to_parquet(path, index=False),
+    "sparse.npz": lambda path: save_npz(path, csr_array(X)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_service_reads_the_files_of_a_client(name: str, client: httpx.Client, tmp_path: Path) -> None:
+    """As they are, by the ends of their names."""
+    if name.endswith(".xlsx"):
+        pytest.importorskip("python_calamine")
+    WRITERS[name](tmp_path / name)
+    with glle.Client(str(client.base_url), progress=False) as service:
+        data = service.dataset(tmp_path / name).data()
+    np.testing.assert_allclose(data, X, rtol=1e-14)  # cells of a workbook have 16 digits
+
+
+def test_a_fit_has_the_columns_of_its_table() -> None:
+    """Labels, colors and ids without the dropped rows, and notes; analyses take the same table."""
+    table = GAPS.set_index(pd.Index(NAMES))
+    posterior = glle.fit(table, label="cluster", missing="drop", n_neighbors=6)
+    kept = [at for at in range(N) if at not in {3, 5}]
+    assert len(posterior.embedding) == N - 2
+    assert posterior.labels is not None
+    assert posterior.ids is not None
+    assert (posterior.labels.tolist(), posterior.ids.tolist()) == (
+        [CLUSTERS[at] for at in kept],
+        [NAMES[at] for at in kept],
+    )
+    assert [note.code for note in posterior.notes][:2] == ["column-role", "missing-values"]
+    assert posterior.calibrate(table, n_half_samples=4, n_draws=4).scale > 0
+    same = glle.fit(POINTS.to_numpy()[kept], n_neighbors=6)
+    np.testing.assert_array_equal(posterior.embedding, same.embedding)
+    frame = posterior.frame()
+    assert (frame["label"].tolist(), frame["id"].tolist()) == (posterior.labels.tolist(), posterior.ids.tolist())
+    legend = posterior.plot(ax=Figure().gca()).get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["left", "right"]
+    assert "missing-values" in {note.code for note in glle.advise(table, label="cluster", missing="drop").notes}
+
+
+def test_labels_by_name_reach_what_uses_them() -> None:
+    """Scores, supervised methods and the groups of an audit."""
+    compared = glle.compare(TABLE, ["pca"], label="cluster")
+    assert "neighborhood_hit" in compared.scores["pca"]
+    assert "2 distinct words" in repr(glle.compare(TABLE, ["pca"], scores=[]))
+    named = glle.embed(TABLE, "supervised-lle", label="cluster", n_neighbors=6)
+    np.testing.assert_array_equal(named.Y, glle.embed(X, "supervised-lle", labels=CLUSTERS, n_neighbors=6).Y)
+    audit = glle.audit(GAPS, X[:, :2], label="cluster", missing="drop")
+    assert audit.embedding.shape == (N - 2, 2)
+    assert "2 of 40 rows" in " ".join(note.message for note in audit.notes)
+
+
+def test_all_problems_of_a_table_are_in_one_message() -> None:
+    """Columns without a role, missing and infinite values, with the choices, before anything is computed."""
+    table = GAPS.assign(d=np.inf, note=[f"w{at % 25}" for at in range(N)], pair=[[1]] * N)
+    with pytest.raises(GlleError) as refused:
+        glle.fit(table)
+    message = str(refused.value)
+    for part in (
+        "'note' (text), 'pair' (object, [1] in row 0)",
+        "a (1), b (1)",
+        "infinite in d (row 0)",
+        "missing='drop'",
+        "missing='median'",
+    ):
+        assert part in message
+    with pytest.raises(GlleError, match=r"2 of 40 rows, first in row 3 .*X\[:, 0\] \(1\).*missing='drop'"):
+        glle.embed(GAPS[["a", "b"]].to_numpy(), "pca")
+    with pytest.raises(GlleError, match="missing='mean' is not one of drop, median"):
+        glle.embed(GAPS, "pca", missing="mean")
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (TABLE, {"label": "clutser"}, "Did you mean cluster"),
+        (TABLE, {"lable": "cluster"}, "Did you mean label"),
+        (X, {"label": "cluster"}, "no named columns"),
+        (X, {"obsm": "X_pca"}, "key of an AnnData"),
+        (Cells(), {"obsm": "X_umap"}, "name one of X_pca"),
+        (Cells(), {"label": "kind"}, "name one of cell_type"),
+        (Cells(), {"ignore": ["a"]}, r"choose its variables before"),
+        ("table.csv", {}, r"table.csv is a path\. Read the file, as by pandas.read_csv"),
+        (POINTS[[]], {}, "No column is a feature"),
+        (POINTS.set_axis(["a", "b", "a"], axis=1), {}, "Several columns are named 'a'"),
+        (POINTS.assign(k=[1, "a"] * 20), {}, r"'k' \(object, 'a' in row 1\)"),
+        ({"a": X[:, 0]}, {}, r"pandas\.DataFrame"),
+        (X[:1], {}, r"than 1 points\. Give more points"),
+        *(
+            (POINTS.assign(k=[text.replace("7", f"{at:03}") for at in range(N)]), {}, "'k' has numbers as texts")
+            for text in ("1.7,5", "7%", "$4.7", "7,5 €", "1 7")
+        ),
+        (POINTS.assign(k=["?", "4", "5", "4"] * 10), {}, r"numbers as texts, such as '\?'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(data: Any, options: Any, message: str) -> None:
+    """The message has the choice or the closest name."""
+    with pytest.raises((GlleError, ValueError), match=message):
+        glle.fit(data, **options)
+
+
+def test_categories_of_numbers_are_noted() -> None:
+    """They are a feature; categories of texts of digits are the label."""
+    numbers, digits = (
+        TABLE[["a", "b"]].assign(k=pd.Categorical([1, 2] * 20).astype(kind)) for kind in ("category", str)
+    )
+    assert "label='k'" in read_points(numbers, {}).notes[0].message
+    assert read_points(digits.astype({"k": "category"}), {}).labels is not None
+
+
+MIXED = TABLE.assign(kind=["u", "v", "w", "u"] * 10)
+
+
+@pytest.mark.parametrize("table", [POINTS, TABLE, MIXED], ids=["points", "table", "categories"])
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_new_points_are_placed_by_the_names_of_their_columns(table: Any, kind: str) -> None:
+    """In any order, of few rows, with and without the columns that are no features; others are refused by name."""
+    options: Any = {"label": "cluster", "one_hot": ["kind"]} if "kind" in table else {}
+    posterior = glle.fit(table, n_neighbors=6, **options)
+    embedding = glle.embed(table, "pca", **options)
+    features = table.drop(columns=["cluster", "when"], errors="ignore")
+    for new in (table[:2], table[table.columns[::-1]][:2], features[:2], features.iloc[:2, ::-1]):
+        given = new if kind == "pandas" else pa.Table.from_pandas(new)
+        np.testing.assert_array_equal(posterior.transform(table, given), posterior.embedding[:2])
+        np.testing.assert_allclose(embedding.transform(given), embedding.Y[:2], atol=1e-12)
+    places: list[Callable[[Any], Any]] = [lambda new: posterior.transform(table, new), embedding.transform]
+    for result in places:
+        with pytest.raises(GlleError, match="missing: 'a'; unknown: 'q'"):
+            result(table[:1].rename(columns={"a": "q"}))
+        with pytest.raises(GlleError, match=r"Values are missing.*fill the values in"):
+            result(table[:2].assign(a=np.nan))
+    weights = posterior.weights(0)
+    values = read_points(table, options).X
+    np.testing.assert_array_equal(posterior.reconstruct(table, weights), posterior.reconstruct(values, weights))
+    if options:
+        with pytest.raises(GlleError, match="unknown: 'kind=z'"):
+            posterior.transform(table, table[:1].assign(kind="z"))
+    else:
+        array = posterior.transform(POINTS.to_numpy(), POINTS.to_numpy()[:2])
+        np.testing.assert_array_equal(array, posterior.embedding[:2])
+
+
+def test_new_cells_are_placed_by_the_names_of_their_variables() -> None:
+    """Those of an AnnData and of a frame, in any order; arrays and points of `obsm` by their position."""
+
+    class Shuffled(Cells):
+        def __init__(self) -> None:
+            super().__init__()
+            self.X, self.var_names = self.X[:, [2, 0, 1]], self.var_names[[2, 0, 1]]
+
+    fits: list[Any] = [glle.fit(Cells(), n_neighbors=6, obsm=key) for key in (None, "X_pca")]
+    posterior, reduced = fits
+    for data, new in ((Cells(), Shuffled()), (Shuffled(), csr_array(X))):
+        np.testing.assert_array_equal(posterior.transform(data, new), posterior.embedding)
+    for new in (Cells(), X[:, :2]):
+        np.testing.assert_array_equal(reduced.transform(new, Cells()), reduced.embedding)
+
+
+def test_rows_keep_their_index(tmp_path: Path) -> None:
+    """Of posteriors, embeddings and audits, without the dropped rows, with labels and ids; also after a save."""
+    gaps = GAPS.set_axis([f"r{at}" for at in range(N)])
+    kept = gaps.dropna()
+    posterior = glle.fit(gaps, missing="drop", n_neighbors=6)
+    posterior.save(tmp_path / "post.npz")
+    results: list[Any] = [
+        posterior,
+        glle.load(tmp_path / "post.npz"),
+        glle.embed(gaps, "pca", missing="drop"),
+        glle.audit(gaps, X[:, :2], missing="drop"),
+    ]
+    for result in results:
+        frame = result.frame()
+        assert (list(frame.index), list(frame["label"]), list(frame["id"])) == (
+            list(kept.index),
+            list(kept["cluster"]),
+            list(kept.index),
+        )
+        shuffled = result.frame(labels=gaps["cluster"][::-1])
+        assert list(shuffled["label"]) == list(kept["cluster"])
+        with pytest.raises(GlleError, match="another index"):
+            result.plot(labels=gaps["cluster"].reset_index(drop=True), ax=Figure().gca())
+    assert glle_engine.load(tmp_path / "post.npz").embedding.tobytes() == posterior.embedding.tobytes()
+    assert results[1].options == posterior.options
+    assert results[1].transform(gaps, gaps[:1]).tolist() == posterior.embedding[:1].tolist()
+    levels = glle.embed(POINTS.set_index(pd.MultiIndex.from_product([["u", "v"], range(N // 2)])), "pca").frame()
+    assert (list(levels)[:2], list(levels["id_2"])[-1], levels.loc[("v", 0), "id_1"]) == (["id_1", "id_2"], "19", "v")
+    assert list(glle.fit(GAPS.to_numpy()[:, :3].astype(float), missing="drop").frame().index)[3:5] == [4, 6]
+    named = repr(results[2])
+    assert named.startswith("TableEmbedding(Y=float64(38, 2)")
+    assert "labels" not in named
+
+
+def test_labels_are_those_of_their_rows() -> None:
+    """A series has the order of its index; missing labels are the empty one."""
+    table = POINTS.set_axis(NAMES)
+    labels = pd.Series(CLUSTERS, NAMES)
+    for given in (labels[::-1], labels.to_numpy()):
+        supervised = glle.embed(table, "supervised-lle", labels=given, n_neighbors=6)
+        np.testing.assert_array_equal(supervised.Y, glle.embed(X, "slle", labels=CLUSTERS, n_neighbors=6).Y)
+    assert "neighborhood_hit" in glle.compare(table, ["pca"], labels=labels).scores["pca"]
+    with pytest.raises(GlleError, match="another index"):
+        glle.audit(table, X[:, :2], labels=labels.reset_index(drop=True))
+    missing: Any
+    for missing in (None, np.nan, pd.NA):
+        groups = glle.audit(X, method="pca", labels=["a", missing] * 20).groups
+        assert groups is not None
+        assert groups.names.tolist() == ["", "a"]

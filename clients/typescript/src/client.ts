@@ -9,8 +9,8 @@ import { type Advice, type Audit, type Comparison, comparisonOf, resultOf } from
 import { RETRIES, type Retries } from "./transport/retries.ts";
 import { type CallOptions, command, json, NPZ, pathOf, question, Session, split, type WaitOptions } from "./transport/session.ts";
 import type {
-  AdviceOptions, AuditOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut, EstimateOut,
-  FitOptions, InfoOut, JobOut, JobsOptions, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
+  AdviceOptions, AuditOptions, ComparedIn, CompareOptions, DatasetOut, DatasetPreviewOut, DatasetsOptions, EmbeddingOut,
+  EmbeddingsOptions, EstimateOut, FitOptions, InfoOut, JobOut, JobsOptions, ListedEmbeddingOut, MethodList, MethodOut, MethodsOptions, PosteriorEstimateOut, PosteriorOut,
   PosteriorsOptions, ScoreList, ScoreOut, SyntheticIn, SyntheticOptions, UploadOptions, UsageOut,
 } from "./types.ts";
 
@@ -62,7 +62,9 @@ export class Client {
   readonly url: string;
   readonly #session: Session;
 
-  constructor(options: ClientOptions = {}) {
+  /** Connect to an address, or by options. */
+  constructor(address: string | ClientOptions = {}) {
+    const options = typeof address === "string" ? { url: address } : address;
     const environment = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
     this.url = addressOf(options.url || environment["GLLE_URL"] || URL_);
     const endpoint = {
@@ -263,6 +265,11 @@ export class Client {
   /** Iterate over the posteriors, newest first. */
   posteriors(options: PosteriorsOptions & CallOptions = {}): AsyncGenerator<Posterior, void, undefined> {
     return this.#list("posteriors", options, (metadata: PosteriorOut) => new Posterior(metadata, this.#session));
+  }
+
+  /** Iterate over the descriptions of the requested embeddings, newest first; `embedding(id)` has coordinates. */
+  embeddings(options: EmbeddingsOptions & CallOptions = {}): AsyncGenerator<ListedEmbeddingOut, void, undefined> {
+    return this.#list("embeddings", options, (metadata: ListedEmbeddingOut) => metadata);
   }
 
   /** Iterate over the jobs, newest first: all, or those of a `status` or a `kind`. */

@@ -26,6 +26,7 @@ export const MEDIA_TYPES: Readonly<Record<string, string>> = {
   ".npz": NPZ,
   ".csv": "text/csv",
   ".json": JSON_MEDIA,
+  ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
   ".parquet": "application/vnd.apache.parquet",
   ".tsv": "text/tab-separated-values",
   ".txt": "text/plain",
@@ -44,19 +45,20 @@ export function uploadOf(data: Data, options: UploadOptions = {}): { body: Body;
   if (Array.isArray(data) && data.length > 0 && isRow(data[0])) {
     return { body: { media: "text/csv", content: csv(data as readonly Row[]) }, query: { ...options, ...DIALECT } };
   }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
+  const { missing, ...roles } = options;
+  const given = Object.entries(roles).filter(([, value]) => value !== undefined && value !== null);
   if (given.length > 0) {
     const names = given.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", ");
     throw new TypeError(`{ ${names} } needs named columns. Give objects such as { x: 1, y: 2 }, or a CSV file.`);
   }
   const array = data instanceof NdArray ? data : NdArray.fromRows(rowsOf(data));
-  return { body: { media: NPY, content: writeNpy(array) }, query: {} };
+  return { body: { media: NPY, content: writeNpy(array) }, query: { missing } };
 }
 
 /** Return options of a method apart: those of the data to upload, and those of the method. */
 export function splitData<T extends UploadOptions>(options: T): [UploadOptions, Omit<T, keyof UploadOptions>] {
-  const { label, color, features, id, ignore, one_hot, header, delimiter, decimal, charset, ...rest } = options;
-  const given = { label, color, features, id, ignore, one_hot, header, delimiter, decimal, charset };
+  const { label, color, features, id, ignore, one_hot, missing, header, delimiter, decimal, charset, ...rest } = options;
+  const given = { label, color, features, id, ignore, one_hot, missing, header, delimiter, decimal, charset };
   const all: { [K in keyof Required<UploadOptions>]: UploadOptions[K] | undefined } = given;
   return [Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)), rest];
 }

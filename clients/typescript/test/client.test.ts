@@ -220,6 +220,8 @@ test("data that cannot be sent are refused with a remedy", async () => {
   await assert.rejects(client.dataset([{ x: new Date() }] as never), /Row 0, column x/);
   await assert.rejects(client.fit("ds_1", { reg: Number.NaN }), /reg is NaN/);
   assert.throws(() => new Client({ url: "localhost" }), /no URL/);
+  assert.throws(() => new Client("localhost"), /no URL/);
+  assert.equal(new Client("http://service/").url, "http://service");
 });
 
 test("methods that take data take the roles of its columns", async () => {

@@ -146,7 +146,9 @@ describe("a running service", { skip: process.env["GLLE_URL"] ? false : "GLLE_UR
     }
     const isomap = await client.embed(sheet, "isomap", { scores: [] });
     assert.deepEqual(await isomap.mapArrays(), {});
-    await assert.rejects(isomap.transform(points), (error) => error instanceof InvalidRequestError && /pca/.test(error.remedy));
+    assert.deepEqual((await isomap.transform(points)).embedding.shape, [5, 2]);
+    const other = await client.embed(sheet, "laplacian-eigenmaps", { scores: [] });
+    await assert.rejects(other.transform(points), (error) => error instanceof InvalidRequestError && /pca/.test(error.remedy));
     await assert.rejects(pca.transform([[1, 2]]), InvalidRequestError);
   });
 

@@ -2,7 +2,7 @@
 
 import type { JobOut, ProblemOut } from "../types.ts";
 
-const OPTION = String.raw`(?:label|color|features|id|ignore|one_hot|header|delimiter|decimal|charset)=[^\s&,;()]*[^\s&,;().]`;
+const OPTION = String.raw`(?:label|color|features|id|ignore|one_hot|missing|header|delimiter|decimal|charset)=[^\s&,;()]*[^\s&,;().]`;
 const OPTIONS = new RegExp(String.raw`\?(${OPTION}(?:&${OPTION})*)`, "g");
 const LISTS = new Set(["features", "id", "ignore", "one_hot"]);
 const EXCERPT = 200; // characters of a body that is no problem

@@ -1,0 +1,150 @@
+"""Commands `glle datasets` and `glle jobs`: list, show and change them; data sets as arguments of all commands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glle.cli.connection import REFUSED, add_command, argument, report, report_all, report_metadata, select_options
+from glle.transport.errors import flag, in_words
+from glle.types import DatasetsOptions, JobsOptions, SyntheticOptions, UploadOptions
+
+if TYPE_CHECKING:
+    import argparse
+
+    from glle.cli.connection import Commands
+    from glle.client import Client, Dataset, Job
+    from glle.types import DatasetOut, JobOut
+
+
+DATA = argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    id_, file = argument("id"), argument("file", type=Path)
+    actions = _group(commands, "datasets", "list, upload, sample, show and delete data sets", _dataset_row)
+    n = argument("-n", type=int, default=1000, metavar="POINTS", help="number of points (%(default)s)")
+    force = argument("--force", action="store_true", help="also delete its posteriors and their draws")
+    add_command(actions, _list, options=[DatasetsOptions])
+    add_command(actions, _upload, file, options=[UploadOptions])
+    add_command(actions, _preview, file, options=[UploadOptions])
+    add_command(actions, _synthetic, argument("name"), n, options=[SyntheticOptions])
+    add_command(actions, _show, id_)
+    add_command(actions, _delete, id_, force)
+    actions = _group(commands, "jobs", "list, show, wait for and cancel jobs", _job_row)
+    add_command(actions, _list, options=[JobsOptions])
+    add_command(actions, _show, id_)
+    add_command(actions, _wait, id_, timeout=True)
+    add_command(actions, _cancel, id_)
+
+
+def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
+    """Add a command with actions on resources of a kind, which a table shows by `row`."""
+    group = commands.add_parser(name, help=text)
+    group.set_defaults(resource=name, row=row)
+    return group.add_subparsers(required=True, metavar="action")
+
+
+def _list(args: argparse.Namespace, client: Client) -> int:
+    """List all, newest first; options choose some."""
+    options = DatasetsOptions if args.resource == "datasets" else JobsOptions
+    items = getattr(client, args.resource)(**select_options(args, options))
+    return report_all(args, [item.metadata for item in items], args.row)
+
+
+def _show(args: argparse.Namespace, client: Client) -> int:
+    """Print the description of one."""
+    return report_metadata(args, getattr(client, args.resource.removesuffix("s"))(args.id).metadata)
+
+
+def file_or_id(text: str) -> Path | str:
+    """Return the id of a data set as it is, and the path of a file."""
+    return text if text.startswith("ds_") and not Path(text).exists() else Path(text)
+
+
+def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> str:
+    """Return the id of the data set of a command-line argument; upload a file, and print its notices."""
+    options = {} if args is None else select_options(args, UploadOptions)
+    if file_or_id(text) == text:
+        if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):
+            raise ValueError(
+                f"The data set {text} is stored with the roles of its columns: leave out {given}, or give its file."
+            )
+        return text
+    dataset = client.dataset(Path(text), **options)
+    for notice in dataset.metadata["notices"]:
+        print(in_words(notice, flag), file=sys.stderr)  # noqa: T201 # the command's output
+    return dataset.id
+
+
+def _dataset_row(dataset: DatasetOut) -> dict[str, object]:
+    source = dataset["source"]
+    return {
+        "id": dataset["id"],
+        "points": f"{dataset['n']:,}",
+        "features": dataset["d"],
+        "from": source.get("name") or source.get("format", source["kind"]),
+        "created": dataset["created"],
+    }
+
+
+def _upload(args: argparse.Namespace, client: Client) -> int:
+    """Upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst."""
+    return _report_new(args, client.dataset(args.file, **select_options(args, UploadOptions)))
+
+
+def _preview(args: argparse.Namespace, client: Client) -> int:
+    """Show what an upload would store: columns, roles, first rows."""
+    shown = client.preview(args.file, **select_options(args, UploadOptions))
+    lines = [f"{column['name']}  {column['role'] or 'needs a role'}" for column in shown["columns"]]
+    if problem := shown["problem"]:
+        lines += [problem["detail"], in_words(problem["remedy"], flag)]
+    else:
+        lines.insert(0, f"{shown['n']:,} points, {shown['d']} features")
+        lines += [in_words(notice, flag) for notice in shown["notices"]]
+        lines += ["  ".join(f"{value:g}" for value in row[:20]) for row in shown["rows"]]
+    report(args, shown, *lines)
+    return REFUSED if problem else 0
+
+
+def _synthetic(args: argparse.Namespace, client: Client) -> int:
+    """Sample a manifold: swiss_roll, s_curve, ..."""
+    return _report_new(args, client.synthetic(args.name, args.n, **select_options(args, SyntheticOptions)))
+
+
+def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:
+    notices = [in_words(notice, flag) for notice in dataset.metadata["notices"]]
+    return report(args, dataset.metadata, f"{dataset.id}  {dataset.n:,} points, {dataset.d} features", *notices)
+
+
+def _delete(args: argparse.Namespace, client: Client) -> int:
+    """Delete a data set."""
+    client.dataset(args.id).delete(force=args.force)
+    return report(args, {"deleted": args.id}, f"{args.id} is deleted.")
+
+
+def _job_row(job: JobOut) -> dict[str, object]:
+    progress = job["progress"]
+    return {
+        **{name: job[name] for name in ("id", "kind", "status")},
+        "done": f"{progress['done']}/{progress['total']}",
+        "stage": progress["stage"],
+        "about": job["posterior"] or job["dataset"],
+        "created": job["created"],
+    }
+
+
+def _wait(args: argparse.Namespace, client: Client) -> int:
+    """Wait until a job has ended; exit code 1 if it failed."""
+    return _report_status(args, client.job(args.id).wait(args.timeout))
+
+
+def _cancel(args: argparse.Namespace, client: Client) -> int:
+    """Cancel a queued or running job."""
+    return _report_status(args, client.job(args.id).cancel())
+
+
+def _report_status(args: argparse.Namespace, job: Job) -> int:
+    return report(args, job.metadata, f"{job.id}  {job.kind} {job.status}")

@@ -1,0 +1,79 @@
+"""The widget of notebooks, without a browser: its traits are those that jupyter-scatter synchronises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import glle
+
+pytest.importorskip("jscatter", reason="it has no wheel for Python 3.14")
+SHEET = glle.datasets.make("s_curve", 80, seed=1)
+CLASSES = np.where(SHEET.coordinates[:, 0] > 0, "high", "low")
+
+
+@pytest.fixture(scope="module")
+def posterior() -> Any:
+    """Return a posterior of a table with labels, whose index are no rows."""
+    table = pd.DataFrame(SHEET.X, range(80, 0, -1), ["x", "y", "z"]).assign(side=CLASSES)
+    return glle.fit(table, label="side", n_neighbors=8)
+
+
+def test_the_player_moves_the_points(posterior: Any) -> None:
+    """First the average, then the draws, all on one scale; a posterior's labels are its classes."""
+    shown = glle.widget(posterior, draws=3)
+    draws = [draw.embedding for draw in posterior.draws(3)]
+    np.testing.assert_array_equal(shown.places, [posterior.summary(40).consensus, *draws])
+    scale = shown.scatter.xy()["x_scale"]
+    limits = scale.vmin, scale.vmax
+    slider = shown.box.children[-1].children[1]
+    slider.value = 3
+    np.testing.assert_array_equal(np.transpose([shown.scatter.xy()[axis] for axis in "xy"]), draws[2])
+    assert shown.box.children[-1].children[2].value == "draw 2"
+    assert (shown.scatter.xy()["x_scale"].vmin, shown.scatter.xy()["x_scale"].vmax) == limits
+    slider.value = 0
+    assert shown.box.children[-1].children[2].value == "average"
+    assert shown.scatter.widget.color_domain == {"high": 0, "low": 1}
+    assert "of a point's neighbors stay" in shown.box.children[0].value.replace("&#x27;", "'")
+    assert "application/vnd.jupyter.widget-view+json" in shown._repr_mimebundle_()
+
+
+def test_a_lasso_selects_rows(posterior: Any) -> None:
+    """The browser's selection are the rows of the data, whatever draw is shown."""
+    shown = glle.widget(posterior, draws=1)
+    assert shown.selection.tolist() == []
+    shown.show_draw(0)
+    shown.scatter.widget.selection = np.array([7, 3])
+    assert shown.selection.tolist() == [7, 3]
+    assert SHEET.X[shown.selection].shape == (2, 3)
+
+
+def test_labels_are_matched_by_their_index(posterior: Any) -> None:
+    """A series in another order has the labels of the same rows."""
+    shown = glle.widget(posterior, pd.Series(CLASSES, posterior.index)[::-1], draws=0)
+    np.testing.assert_array_equal(shown.scatter._data["label"], CLASSES)
+
+
+def test_other_results_have_no_player() -> None:
+    """An audit is opaque by its stability; embeddings that are given are played; numbers are a scale."""
+    found = glle.audit(SHEET.X, method="pca")
+    audited = glle.widget(found, SHEET.coordinates[:, 0])
+    assert len(audited.box.children) == 2
+    assert found.stability is not None
+    assert audited.scatter.opacity()["by"] == "opacity"
+    played = glle.widget(found.embedding, draws=[found.embedding, -found.embedding])
+    np.testing.assert_array_equal(played.places[2], -found.embedding)
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One coordinate, labels of another length, and a missing library, each with the remedy."""
+    with pytest.raises(ValueError, match=r"two coordinates.*glle\.plot"):
+        glle.widget(SHEET.X[:, :1])
+    with pytest.raises(ValueError, match="labels has shape"):
+        glle.widget(SHEET.X[:, :2], CLASSES[:5])
+    monkeypatch.setitem(__import__("sys").modules, "jscatter", None)
+    with pytest.raises(ImportError, match=r"pip install 'glle\[notebook\]'"):
+        glle.widget(SHEET.X[:, :2])
