@@ -1,4 +1,4 @@
-"""Check the names of functions, classes and constants in the product: `python -m qa.names`.
+"""Check the names of functions, classes and constants in the product and in `qa`: `python -m qa.names`.
 
 A function is a verb phrase or the noun of its result, never a bare participle. A property may be an adjective of its
 object. A public class of the distributed packages has a name that no other module of them uses. A limit is `MAX_...`.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from qa.frame import say, tracked_files
+
 DISTRIBUTED = ("glle/", "glle_engine/", "service/", "worker/")
-CHECKED = (*DISTRIBUTED, "bench/", "clients/typescript/src/", "demo/", "docs/", "openapi/")
+CHECKED = (*DISTRIBUTED, "bench/", "clients/typescript/src/", "demo/", "docs/", "openapi/", "qa/")
 IRREGULAR = "bound|built|chosen|cut|drawn|found|frozen|given|held|hidden|kept|known|made|sent|shown|spent|taken|written"
 PARTICIPLE = re.compile(rf"_*(?:[a-z]*[^e_]ed|{IRREGULAR})")
 ALLOWED = {
@@ -48,7 +47,7 @@ def findings(sources: dict[str, str]) -> list[str]:
             if PARTICIPLE.fullmatch(name) and name.strip("_") not in ALLOWED:
                 found.append(f"{path}:{number}: {name}: name the action or the result")
         for number, line in enumerate(source.splitlines(), start=1):
-            found += [f"{path}:{number}: {name}: write MAX_" for name in re.findall(r"\b_?MOST_\w+", line)]
+            found += [f"{path}:{number}: {name}: write MAX_" for name in re.findall(r"^\s*(_?MOST_\w+)", line)]
             if path.startswith(DISTRIBUTED) and (match := re.match(r"class ([A-Z]\w*)", line)):
                 classes[match[1]].append(f"{path}:{number}: {match[1]}: another module has a class of this name")
     repeated = [places for name, places in classes.items() if len(places) > 1 and name not in SHARED]
@@ -57,11 +56,9 @@ def findings(sources: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """Print each finding; return 1 if there is one."""
-    listing = subprocess.run(["git", "ls-files", *CHECKED], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607 # the git of the machine
-    paths = [ROOT / name for name in listing.stdout.splitlines() if name.endswith((".py", ".js", ".ts"))]
-    sources = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths if path.is_file()}
-    found = findings({name: source for name, source in sources.items() if "/vendor/" not in name})
-    sys.stdout.writelines(f"{line}\n" for line in found)
+    checked = tracked_files(*CHECKED).items()
+    found = findings({name: text for name, text in checked if name.endswith((".py", ".js", ".ts"))})
+    say(*found)
     return min(len(found), 1)
 
 

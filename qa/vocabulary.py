@@ -6,11 +6,10 @@ Each word has a plain replacement. Identifiers count, too: `told_of` contains to
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from qa.frame import say, tracked_files
+
 REPLACEMENTS = {  # "of its own class" and "as printed by the command" are plain
     r"told": "reported, returned, stated, logged",
     r"whoever": "the client, the caller, the user",
@@ -23,8 +22,7 @@ REPLACEMENTS = {  # "of its own class" and "as printed by the command" are plain
     r"looked after": "maintained",
 }
 WORDS = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(f'({word})' for word in REPLACEMENTS)})(?![a-zA-Z])", re.IGNORECASE)
-SUFFIXES = {".py", ".md", ".js", ".ts", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
-VENDORED = ("service/explorer/vendor/", "LICENSE", "qa/vocabulary.py", "qa/test_vocabulary.py")
+EXEMPT = {"LICENSE", "qa/vocabulary.py", "qa/test_language.py"}
 
 
 def findings(text: str) -> list[tuple[int, str, str]]:
@@ -40,17 +38,14 @@ def findings(text: str) -> list[tuple[int, str, str]]:
 
 def main() -> int:
     """Print each finding with its replacement; return 1 if there is one."""
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607 # the git of the machine
-    names = [name for name in listing.stdout.splitlines() if Path(name).suffix in SUFFIXES]
-    count = 0
-    for name in names:
-        path = ROOT / name
-        if name.startswith(VENDORED) or not path.is_file():
-            continue
-        for number, word, replacement in findings(path.read_text(encoding="utf-8")):
-            sys.stdout.write(f"{name}:{number}: {word}: write {replacement}\n")
-            count += 1
-    return min(count, 1)
+    found = [
+        f"{name}:{number}: {word}: write {replacement}"
+        for name, content in tracked_files().items()
+        if name not in EXEMPT
+        for number, word, replacement in findings(content)
+    ]
+    say(*found)
+    return min(len(found), 1)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,19 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from qa.audit.advisories import PIP_AUDIT, SERVICES, AuditError, AuditReport, UnreachableError, audit_report
-from qa.audit.locks import LOCKS, Locked, Pin, locked, rounds
+from qa.audit.advisories import (
+    LOCKS,
+    PIP_AUDIT,
+    SERVICES,
+    AuditError,
+    AuditReport,
+    Locked,
+    Pin,
+    UnreachableError,
+    audit_report,
+    read_pins,
+    rounds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +37,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
     if mode not in AUDIT:
         _print_error(f"AUDIT={mode!r} is unknown. Use one of {', '.join(AUDIT)}.")
         return 2
-    pins = locked(LOCKS)
+    pins = read_pins(LOCKS)
     silent = []
     for service in SERVICES:
         try:

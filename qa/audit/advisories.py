@@ -1,7 +1,7 @@
-"""Reports of pip-audit: clean, vulnerable and unaudited pins, kept apart.
+"""Pins of the lock files and reports of pip-audit on them: clean, vulnerable and unaudited pins, kept apart.
 
 pip-audit exits with 0 even if it skipped every package, and with 1 for a vulnerability as for a missing network.
-Only its report proves that a package was audited.
+Only its report proves that a package was audited. It accepts one version of each package, so pins go in rounds.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.audit.locks import Pin, requirements
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qa.audit.locks import Locked
-
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 PIP_AUDIT = (sys.executable, "-m", "pip_audit")
 SERVICES = ("pypi", "osv")  # in this order, until one answers
 # stderr of pip-audit if the service or the network fails; other errors are faults of the call or of the lock files
@@ -29,6 +27,67 @@ NO_ANSWER = re.compile(
     r"Could not connect to|^requests\.exceptions\.|^pip_audit\._service\.\S*ServiceError", re.MULTILINE
 )
 SECONDS = 600.0
+
+
+@dataclass(frozen=True, order=True)
+class Pin:
+    """A package of one version; its name is normalised."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Return the pin as a requirement."""
+        return f"{self.name}=={self.version}"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """Lock files that contain a pin, and the hashes of its files."""
+
+    locks: frozenset[str]
+    hashes: frozenset[str]
+
+
+def read_pins(locks: list[Path]) -> dict[Pin, Locked]:
+    """Return all pins, also those for other platforms and Python versions.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not a pin with hashes.
+
+    """
+    pins: dict[Pin, Locked] = {}
+    for lock in locks:
+        for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+            if not entry.strip():
+                continue
+            read = re.match(r"([\w.-]+)(?:\[[^]]*])?==([^\s;]+)", entry)
+            hashes = frozenset(re.findall(r"--hash=(\S+)", entry))
+            if read is None or not hashes:
+                raise ValueError(f"{lock.name} has an entry that is not a pin with hashes: {entry[:80]}")
+            pin = Pin(re.sub(r"[-_.]+", "-", read[1]).lower(), read[2])
+            before = pins.get(pin, Locked(frozenset(), frozenset()))
+            pins[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
+    return pins
+
+
+def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
+    """Split pins into parts with one version of each package, as pip-audit requires."""
+    parts: list[dict[Pin, Locked]] = []
+    for pin in sorted(pins):
+        free = next((part for part in parts if all(other.name != pin.name for other in part)), None)
+        if free is None:
+            parts.append(free := {})
+        free[pin] = pins[pin]
+    return parts
+
+
+def requirements(part: dict[Pin, Locked]) -> str:
+    """Return a part as a requirements file without markers, because pip-audit skips packages for other platforms."""
+    lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(at.hashes))}" for pin, at in part.items())
+    return "\n".join(lines) + "\n"
 
 
 class UnreachableError(RuntimeError):
@@ -55,7 +114,7 @@ class AuditReport:
                 continue
             pin = Pin(entry["name"], entry["version"])
             if entry["vulns"]:
-                self.vulnerable[pin] = [_described(vulnerability) for vulnerability in entry["vulns"]]
+                self.vulnerable[pin] = [_describe(vulnerability) for vulnerability in entry["vulns"]]
             else:
                 self.clean.add(pin)
 
@@ -90,12 +149,12 @@ def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequ
     return result
 
 
-def _described(vulnerability: dict[str, object]) -> str:
+def _describe(vulnerability: dict[str, object]) -> str:
     """Return a vulnerability in one line: its names, the fixed versions, and its description."""
-    names = [vulnerability["id"], *_listed(vulnerability.get("aliases"))]
-    without = ", ".join(map(str, _listed(vulnerability.get("fix_versions")))) or "no version"
+    names = [vulnerability["id"], *_as_list(vulnerability.get("aliases"))]
+    without = ", ".join(map(str, _as_list(vulnerability.get("fix_versions")))) or "no version"
     return f"{' '.join(map(str, names))}, fixed in {without}: {str(vulnerability.get('description', ''))[:200]}"
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []

@@ -1,19 +1,13 @@
 """The audit distinguishes vulnerable, clean and unaudited packages, and an unreachable advisory service."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from qa.audit.__main__ import main, print_report
-from qa.audit.advisories import AuditReport
-from qa.audit.locks import Locked, Pin, locked, requirements, rounds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from qa.audit.advisories import AuditReport, Locked, Pin, read_pins, requirements, rounds
 
 PINS = {Pin(name, "1"): Locked(frozenset({"server.lock"}), frozenset({"sha256:1"})) for name in ("a", "b")}
 CLEAN = {"name": "b", "version": "1", "vulns": []}
@@ -86,7 +80,7 @@ def test_rounds_contain_every_pin_once_with_all_hashes(tmp_path: Path) -> None:
     """Pins that differ in their markers, and pins of several locks, are included."""
     (tmp_path / "a.lock").write_text('a==1 ; python_version < "3" \\\n    --hash=sha256:1\na==2 --hash=sha256:2\n')
     (tmp_path / "b.lock").write_text("A==1 --hash=sha256:3\nb_c[d]==1 --hash=sha256:4\n")
-    parts = rounds(locked(sorted(tmp_path.glob("*.lock"))))
+    parts = rounds(read_pins(sorted(tmp_path.glob("*.lock"))))
     assert [list(part) for part in parts] == [[Pin("a", "1"), Pin("b-c", "1")], [Pin("a", "2")]]
     assert requirements(parts[0]) == "a==1 --hash=sha256:1 --hash=sha256:3\nb-c==1 --hash=sha256:4\n"
 
@@ -95,4 +89,4 @@ def test_entry_that_is_not_a_pin_is_an_error(tmp_path: Path) -> None:
     """A line that cannot be parsed is an error."""
     (tmp_path / "a.lock").write_text("a>=1 --hash=sha256:1\n")
     with pytest.raises(ValueError, match="a>=1"):
-        locked([tmp_path / "a.lock"])
+        read_pins([tmp_path / "a.lock"])

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.audit.locks import LOCKS
+from qa.audit.advisories import LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

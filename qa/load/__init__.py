@@ -15,10 +15,10 @@
 Each client is a thread with separate data sets, which it uploads, fits, draws from, cancels and deletes, so that it
 knows its resources at any time. It requests some draws at the same time. Other data sets are shared and permanent.
 The requests are a function of the seed. Results are a function of the ledger's keys, so that
-`qa.faults.chaos.reference` can compute them again.
+`qa.faults.chaos.checks` can compute them again.
 
 `Load` sets the number of requests or seconds, the rate (None: as fast as possible), and the retries of
 docs/reference/client.md. With several URLs a client goes to the next one if it gets no answer. `Load(keeps=10000)` is
 for long runs: it bounds the number of data sets of each client and the size of the ledger.
-`run(..., stop=event)` ends early. `python -m qa.load --url ... --seconds 60 --rate 20` prints a summary.
+`run(..., stop=event)` ends early.
 """

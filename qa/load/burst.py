@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
-from qa.background import repeated
+from qa.frame import repeat, say
+from qa.load.work import Probes, probe
 from tests.system.conftest import Up, fitted, running, synthetic
 from worker.operations.health import FULL
 from worker.records.ids import text
@@ -60,7 +61,7 @@ class Outcome:
     retries
         Retry-After of the refusals in seconds.
     alive
-        Seconds of each request to `/livez`.
+        Answers to `/livez`.
     before, peak, share
         Bytes of the queue server before the burst and at most, and the highest share of its limit.
     faults
@@ -71,7 +72,7 @@ class Outcome:
     answers: Counter[tuple[int, str]] = field(default_factory=Counter)
     jobs: list[str] = field(default_factory=list)
     retries: list[int] = field(default_factory=list)
-    alive: list[float] = field(default_factory=list)
+    alive: Probes = field(default_factory=Probes)
     before: int = 0
     peak: int = 0
     share: float = 0.0
@@ -104,8 +105,7 @@ class Outcome:
         if self.retries:
             low, median, high = np.quantile(self.retries, (0.0, 0.5, 1.0))
             yield f"Retry-After: {low:.0f} to {high:.0f} s, median {median:.0f} s"
-        p50, p99, most = (1000 * value for value in np.quantile(self.alive, (0.5, 0.99, 1.0)))
-        yield f"/livez: {len(self.alive)} answers, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.1f} ms"
+        yield f"/livez: {self.alive.answered} answers, at most {1000 * self.alive.slowest:.1f} ms"
         grown = self.peak - self.before
         yield (
             f"queue server: {grown / 2**20:.1f} MiB more, {grown / max(1, len(self.jobs)):.0f} bytes an accepted job, "
@@ -123,19 +123,18 @@ def run(up: Up, posts: int, clients: int = 100) -> Outcome:
     server = up.redis("GLLE_REDIS_URL")
     outcome.before = int(server.info("memory")["used_memory"])
     with (
-        repeated(lambda: _measure(server, outcome), seconds=MEMORY_SECONDS),
-        httpx.Client(base_url=up.url, timeout=60) as prober,
-        repeated(lambda: _probe(prober, outcome), seconds=POLL_SECONDS),
+        repeat(lambda: _measure(server, outcome), seconds=MEMORY_SECONDS),
+        probe(f"{up.url}/livez", seconds=POLL_SECONDS) as outcome.alive,
     ):
         started = time.monotonic()
         asyncio.run(_post(up.url, dataset, posterior, posts, clients, outcome))
         outcome.seconds = time.monotonic() - started
+    outcome.faults += outcome.alive.failed
     if outcome.answers.total() != posts:
         outcome.faults.append(f"{posts - outcome.answers.total()} posts have no answer")
-    if (lost := [job for job in outcome.jobs if _status(server, job) is None]) or len(set(outcome.jobs)) < len(
-        outcome.jobs
-    ):
-        outcome.faults.append(f"{len(lost)} accepted jobs have no record; {len(set(outcome.jobs))} ids are distinct")
+    lost, distinct = [job for job in outcome.jobs if _status(server, job) is None], len(set(outcome.jobs))
+    if lost or distinct < len(outcome.jobs):
+        outcome.faults.append(f"{len(lost)} accepted jobs have no record; {distinct} ids are distinct")
     if outcome.peak - outcome.before > len(outcome.jobs) * JOB_BYTES + SLACK_BYTES:
         outcome.faults.append(f"{outcome.peak - outcome.before:,} bytes for {len(outcome.jobs)} jobs")
     if outcome.share > FULL:
@@ -143,7 +142,7 @@ def run(up: Up, posts: int, clients: int = 100) -> Outcome:
     return outcome
 
 
-def unfinished(up: Up, outcome: Outcome) -> Counter[str]:
+def count_unfinished(up: Up, outcome: Outcome) -> Counter[str]:
     """Return the number of accepted jobs that have not succeeded, by status."""
     server = up.redis("GLLE_REDIS_URL")
     return Counter(status or "lost" for job in outcome.jobs if (status := _status(server, job)) != "succeeded")
@@ -183,14 +182,6 @@ def _measure(server: redis.Redis, outcome: Outcome) -> None:
     outcome.share = max(outcome.share, memory_share(info) or 0.0)
 
 
-def _probe(client: httpx.Client, outcome: Outcome) -> None:
-    started = time.monotonic()
-    status = client.get("/livez").status_code
-    outcome.alive.append(time.monotonic() - started)
-    if status != HTTPStatus.OK:
-        outcome.faults.append(f"/livez answered {status}")
-
-
 def main() -> int:
     """Run the bursts, print the figures, and return 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.burst", description=__doc__)
@@ -202,7 +193,7 @@ def main() -> int:
     for max_jobs in options.max_jobs:
         with tempfile.TemporaryDirectory() as folder, running(Path(folder), GLLE_QUOTAS=f"*=jobs:{max_jobs}") as up:
             outcome = run(up, options.posts, options.clients)
-        sys.stdout.write(f"at most {max_jobs:,} open jobs:\n" + "".join(f"  {line}\n" for line in outcome.lines()))
+        say(f"at most {max_jobs:,} open jobs:", *(f"  {line}" for line in outcome.lines()))
         has_faults |= bool(outcome.faults)
     return int(has_faults)
 

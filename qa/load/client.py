@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
 
     from qa.load.ledger import Ledger
 
-RETRY_STATUSES = frozenset({429, 502, 503, 504})
+RETRY_STATUSES = frozenset({409, 429, 502, 503, 504})
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
+@dataclass
 class Requester:
     """Client of several equivalent services, which goes to the next one if there is no answer.
 
@@ -34,16 +37,15 @@ class Requester:
 
     """
 
-    def __init__(
-        self, urls: list[str], ledger: Ledger, rng: random.Random, patience: float, stop: threading.Event
-    ) -> None:
-        self._urls = urls
-        self._ledger = ledger
-        self._rng = rng
-        self._patience = patience
-        self._stop = stop
-        self._at = rng.randrange(len(urls))
-        self._client = httpx.Client(timeout=60)
+    _urls: list[str]
+    _ledger: Ledger
+    _rng: random.Random
+    _patience: float
+    _stop: threading.Event
+    _client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+
+    def __post_init__(self) -> None:
+        self._at = self._rng.randrange(len(self._urls))
 
     def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
         """Return the answer with the time of its first attempt, or None after the time limit.
@@ -96,7 +98,7 @@ class Requester:
             code = type(error).__name__
         status = NO_ANSWER if answer is None else answer.status_code
         may_retry = answer is not None and "retry-after" in answer.headers
-        self._ledger.attempted(Attempt(operation, status, at, time.perf_counter() - started, code, may_retry))
+        self._ledger.record_attempt(Attempt(operation, status, at, time.perf_counter() - started, code, may_retry))
         return answer
 
     def close(self) -> None:
@@ -106,18 +108,12 @@ class Requester:
 
 def _may_go_better(answer: httpx.Response) -> bool:
     """Return whether a retry may help: the fault is temporary, and not the final error of a job."""
-    if answer.status_code == 409:
-        return bool(answer.json()["type"].endswith("idempotency-key-in-use"))
-    if answer.status_code in RETRY_STATUSES:
-        return not _names_a_job(answer)
-    return False
-
-
-def _names_a_job(answer: httpx.Response) -> bool:
-    try:
-        return str(answer.json().get("type", "")).endswith("worker-lost")
-    except ValueError:
+    if answer.status_code not in RETRY_STATUSES:
         return False
+    with suppress(ValueError):
+        code = str(answer.json().get("type", "")).rpartition(":")[2]
+        return code == "idempotency-key-in-use" if answer.status_code == 409 else code != "worker-lost"
+    return answer.status_code != 409
 
 
 def _retry_after(answer: httpx.Response | None) -> float:

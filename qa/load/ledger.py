@@ -61,7 +61,7 @@ class Accepted:
 
     Parameters
     ----------
-    made
+    artifact
         Requested content.
     status
         Last reported state, and the `error` of a failed job.
@@ -131,13 +131,13 @@ class Ledger:
             self.requests += 1
             return self.requests - 1
 
-    def attempted(self, attempt: Attempt) -> None:
+    def record_attempt(self, attempt: Attempt) -> None:
         """Record an attempt."""
         with self._lock:
             self.attempts.append(attempt)
             self.counts[f"{attempt.operation} {attempt.status or attempt.code}"] += 1
 
-    def accepted(self, id_: str, artifact: Artifact) -> Accepted:
+    def record_accepted(self, id_: str, artifact: Artifact) -> Accepted:
         """Record an accepted job, unless it is known; return its entry."""
         with self._lock:
             if self.keeps is not None and len(self.jobs) > self.keeps:
@@ -152,7 +152,7 @@ class Ledger:
 
         Parameters
         ----------
-        asked_at
+        requested_at
             Time of the request; 0: unknown.
 
         """

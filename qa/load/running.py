@@ -5,14 +5,20 @@ from __future__ import annotations
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qa.load.client import Requester
 from qa.load.content import Content
 from qa.load.ledger import Ledger
 from qa.load.user import User
 
-EVERYONES = 4  # number of shared data sets
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARED = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(4)]  # data sets of all clients
 OWN = 8  # data sets of each client in a long run
 FRESH = 500  # in a short run
 LARGE_ONES = 3  # large data sets of each client in a short run
@@ -32,6 +38,8 @@ class Load:
         Time limit of the retries after a missing answer or 503, in seconds; 0: one attempt.
     keeps
         See `Ledger`; if set, clients reuse a few data sets.
+    only
+        Operations of the mix; all if empty.
 
     """
 
@@ -42,6 +50,7 @@ class Load:
     rate: float | None = None
     patience: float = 120.0
     keeps: int | None = None
+    only: tuple[str, ...] = ()
 
 
 class Pace:
@@ -97,6 +106,19 @@ def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: thre
     return ledger
 
 
+@contextmanager
+def run_beside(load: Load, urls: list[str]) -> Iterator[Ledger]:
+    """Run a load in a thread until the context exits; yield its ledger, and raise the failure of a client."""
+    ledger, stop = Ledger(load.keeps), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, load, urls, ledger=ledger, stop=stop)
+        try:
+            yield ledger
+        finally:
+            stop.set()
+        running.result()
+
+
 def _client(
     number: int,
     load: Load,
@@ -124,9 +146,9 @@ def _client(
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
     """Return a client of a load by its number; number -1 has no separate data sets."""
     rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
-    shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
     turn = FRESH if load.keeps is None else OWN
     own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
     large = range(turn, turn + LARGE_ONES) if number >= 0 and load.keeps is None else ()
     own += [Content(10_000 * (number + 1) + i, is_synthetic=True, is_large=True) for i in large]
-    return User(Requester(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)
+    requester = Requester(urls, ledger, rng, load.patience, stop or threading.Event())
+    return User(requester, ledger, rng, own, SHARED, only=load.only)

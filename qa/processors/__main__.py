@@ -15,15 +15,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-SLOW = (
-    "graph/test_hnsw.py",
-    "linalg/test_dense.py",
-    "posterior/test_acceptance.py",
-    "posterior/test_selection.py",
-    "reliability/test_calibration.py",
-)
-PRETENDERS = ("reproducibility/test_bits.py",)  # it selects processors itself
+from qa.frame import say
+
 ENGINE = Path("tests/engine")
+BITS = ENGINE / "reproducibility" / "test_bits.py"  # it selects processors itself
 KERNELS = {
     "Haswell": ("avx2", "fma"),
     "Sandybridge": ("avx",),
@@ -55,34 +50,31 @@ class Setting:
 def main(arguments: list[str]) -> int:
     """Run the tests under each setting that this processor supports; return 1 if any fails."""
     flags = processor_flags(Path("/proc/cpuinfo"))
-    own, units = probed({})
+    own, units = probe_kernels({})
     failed = []
-    _say("Bits under every setting.")
+    say("Bits under every setting.")
     if subprocess.run(bits_command(arguments), env=environment({}), check=False).returncode:
         failed.append("comparison of bits")
-    for setting in chosen(units):
-        if missing := [flag for flag in setting.flags if flag not in flags]:
-            _say(f"{setting.name}: SKIPPED, this processor has no {', '.join(missing)}.")
+    for setting in choose(units):
+        missing = [flag for flag in setting.flags if flag not in flags]
+        is_own, has_no_units = setting.kernel and own == [setting.kernel], setting.no_units and not units
+        if missing or is_own or has_no_units:
+            reason = f"this processor has no {', '.join(missing)}" if missing else "it is the default of this processor"
+            say(f"{setting.name}: SKIPPED, {reason}.")
             continue
-        if setting.kernel and own == [setting.kernel]:
-            _say(f"{setting.name}: SKIPPED, it is the default of this processor.")
-            continue
-        if setting.no_units and not units:
-            _say(f"{setting.name}: SKIPPED, numpy dispatches to no vector unit of this processor.")
-            continue
-        kernels, active = probed(setting.environment)
+        kernels, active = probe_kernels(setting.environment)
         if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and active):
-            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {active}.")
+            say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {active}.")
             failed.append(setting.name)
             continue
-        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(active) or 'its baseline'}.")
+        say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(active) or 'its baseline'}.")
         if subprocess.run(command(arguments), env=environment(setting.environment), check=False).returncode:
             failed.append(setting.name)
-    _say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
+    say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
     return int(bool(failed))
 
 
-def chosen(units: list[str]) -> list[Setting]:
+def choose(units: list[str]) -> list[Setting]:
     """Return the settings for a processor with these vector units; `make test` has this processor's own."""
     return [
         *(Setting(name, {"OPENBLAS_CORETYPE": name}, flags, name) for name, flags in KERNELS.items()),
@@ -92,8 +84,7 @@ def chosen(units: list[str]) -> list[Setting]:
 
 def command(arguments: list[str]) -> list[str]:
     """Return the command that runs the fast tests."""
-    without = [f"--ignore={ENGINE / name}" for name in SLOW + PRETENDERS]
-    return [sys.executable, "-m", "pytest", str(ENGINE), *without, "-n", "2", "-q", *arguments]
+    return [sys.executable, "-m", "pytest", str(ENGINE), f"--ignore={BITS}", "-n", "2", "-q", *arguments]
 
 
 def bits_command(arguments: list[str]) -> list[str]:
@@ -101,7 +92,7 @@ def bits_command(arguments: list[str]) -> list[str]:
 
     `make -C qa slow` compares the oldest processor alone, `make test` a few fits on it.
     """
-    tests = [*(str(ENGINE / name) for name in PRETENDERS), str(Path(__file__).with_name("test_fleet.py"))]
+    tests = [str(BITS), str(Path(__file__).with_name("test_fleet.py"))]
     return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]
 
 
@@ -111,7 +102,7 @@ def environment(changes: dict[str, str]) -> dict[str, str]:
     return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
 
 
-def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
+def probe_kernels(changes: dict[str, str]) -> tuple[list[str], list[str]]:
     """Return the OpenBLAS kernels and numpy's vector units of a process with these changes."""
     process = subprocess.run(
         [sys.executable, "-c", PROBE], env=environment(changes), check=True, capture_output=True, text=True
@@ -145,11 +136,6 @@ def processor_flags(cpuinfo: Path) -> set[str]:
     """Return the flags of the first processor; empty if the system does not list them."""
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qa.faults.drills.conftest import deployed
+from qa.faults.deployment import run_servers
 from qa.processors.__main__ import KERNELS, processor_flags
 from tests.conftest import until
 from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
+from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.stores import Stores
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from qa.faults.drills.conftest import Deployment
+    from qa.faults.deployment import Deployment
 
 pytestmark = [
     pytest.mark.processors,
@@ -55,7 +56,7 @@ def kernels() -> list[dict[str, str]]:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Return a fleet without started workers."""
     folder = tmp_path_factory.mktemp("fleet")
-    with deployed(folder / "deployment") as deployment:
+    with run_servers(folder / "deployment", Settings(heartbeat=1)) as deployment:
         fleet_ = Fleet(deployment)
         yield fleet_
         fleet_.stores.close()
@@ -85,7 +86,7 @@ def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str])
         path, accept = rng.choice(paths), rng.choice(["application/json", "application/x-npy"])
         if path.endswith("arrays"):
             accept = "application/zip"
-        answer = recomputed(rng.choice(fleet.apis), path, accept)
+        answer = recompute(rng.choice(fleet.apis), path, accept)
         tag, body = answer.headers["ETag"], answer.content
         assert responses.setdefault((path, accept), (tag, body)) == (tag, body), f"{path} as {accept}"
         assert of_tag.setdefault(tag, body) == body
@@ -99,7 +100,7 @@ def batch(client: httpx.Client, path: str) -> str:
     return str(job["id"])
 
 
-def recomputed(client: httpx.Client, path: str, accept: str) -> httpx.Response:
+def recompute(client: httpx.Client, path: str, accept: str) -> httpx.Response:
     """Return a response; after an eviction, wait until it is recomputed."""
     responses: list[httpx.Response] = []
 

@@ -12,42 +12,25 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"  # before numpy is imported; the bits of some methods depend on it
 
 import argparse
-import json
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from qa.faults.chaos import checks
-from qa.faults.chaos.killer import Killer
-from qa.faults.chaos.processes import RESIDENTS, marked
-from qa.faults.chaos.recovery import recoveries
+from qa.faults.chaos.killer import RESIDENTS, Killer, parents_by_mark, recoveries
+from qa.frame import Row, align, say, write_report
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
-from qa.report import aligned
 from tests.system.conftest import Up, glle, running
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the command."""
-
-    requests: int
-    seconds: float | None
-    seed: int
-    clients: int
-    workers: int
-    apis: int
-    between: float
-    results: int
-    out: Path
 
 
 def main() -> int:
@@ -60,14 +43,12 @@ def main() -> int:
         with running(Path(folder), **settings, GLLE_HEARTBEAT="5") as up:
             report = _run(options, up, mark)
         del os.environ["CHAOS_RUN"]
-        log = (Path(folder) / "up.log").read_text()
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "chaos.json").write_text(json.dumps(report, indent=2))
-    (options.out / "up.log").write_text(log)
+        write_report(options.out / "chaos.json", report)
+        shutil.copy(Path(folder) / "up.log", options.out)
     return _print(report)
 
 
-def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
+def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
     """Run load and killer, then all checks; return the report."""
     ledger = Ledger()
     killer = Killer(up.process.pid, options.seed, ledger, options.between, mark)
@@ -86,8 +67,8 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     jobs = list(ledger.jobs.values())
     rows += [
         checks.results(user, jobs[:: max(1, len(jobs) // options.results)]),
-        checks.stored(user),
-        checks.deleted(user),
+        checks.check_stored(user),
+        checks.check_deleted(user),
     ]
     rows += checks.bits(ledger)
     with httpx.Client(base_url=up.url, timeout=60) as http:
@@ -97,10 +78,10 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     folder = up.log.parent / "data"
     sweep = glle("store", "sweep", "--orphans", "--age-hours", "0", "--data-dir", str(folder))  # of killed uploads
     assert sweep.returncode == 0, sweep.stderr
-    rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _stopped(up, mark)]
-    rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
+    rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _check_stop(up, mark)]
+    rows.append(Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer, requests)))
+    rows.append(Row("kinds of process that were not killed", len(killer.kinds), _never_killed(killer, requests)))
     return {
         "requests": requests,
         "attempts": len(ledger.attempts),
@@ -117,20 +98,20 @@ def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
         "recovery": recoveries(killer.kills, ledger),
         "latency": {name: percentiles(ledger.seconds(name)) for name in ledger.operations()},
         "census": {name: [count, census.expiring[name]] for name, count in sorted(census.counts.items())},
-        "checks": [{"name": row.name, "checked": row.checked, "violations": row.violations} for row in rows],
+        "checks": [asdict(row) for row in rows],
     }
 
 
-def _stopped(up: Up, mark: str) -> checks.Row:
+def _check_stop(up: Up, mark: str) -> Row:
     """Stop the service with SIGTERM and check that no process remains."""
-    tree = [pid for pid in marked(mark) if pid != os.getpid()]
+    tree = [pid for pid in parents_by_mark(mark) if pid != os.getpid()]
     up.process.send_signal(signal.SIGTERM)
     try:
         code = up.process.wait(60)
     except subprocess.TimeoutExpired:
-        return checks.Row("processes left after a stop", len(tree), ["the supervisor"])
-    remaining = [str(pid) for pid in marked(mark) if pid != os.getpid()]
-    return checks.Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
+        return Row("processes left after a stop", len(tree), ["the supervisor"])
+    remaining = [str(pid) for pid in parents_by_mark(mark) if pid != os.getpid()]
+    return Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
 
 
 def _never_killed(killer: Killer, requests: int) -> list[str]:
@@ -156,14 +137,14 @@ def _print(report: dict[str, Any]) -> int:
         ],
     ]
     for table in tables:
-        print(aligned(table) + "\n")  # noqa: T201 # the command's output
+        say(align(table) + "\n")
     shown = ((row["name"], row["violations"][: checks.SHOWN]) for row in report["checks"])
     findings = [f"{name}: {violation}" for name, violations in shown for violation in violations]
-    print(*findings, sep="\n")  # noqa: T201
+    say(*findings)
     return 1 if findings else 0
 
 
-def _options() -> Options:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.chaos", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, help="time limit in seconds, whatever the number of requests")
@@ -174,7 +155,7 @@ def _options() -> Options:
     parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
     parser.add_argument("--results", type=int, default=500, help="number of results requested again at the end")
     parser.add_argument("--out", type=Path, default=Path("out/chaos"))
-    return Options(**vars(parser.parse_args()))
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

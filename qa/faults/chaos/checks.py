@@ -1,45 +1,255 @@
-"""Checks after the chaos: each is a row with the number of checked items and the violations."""
+"""Checks after the chaos: each is a row with the number of checked items and the violations.
+
+Reference results are computed by the engine in this process, one at a time. A census of all Redis keys knows their
+owner, their expiry, and whether their subject exists.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # names of redis-py
+from rq.rate_limit import RateLimitRegistry
 
-from qa.faults.chaos.census import CACHE, QUEUE, Census
-from qa.faults.chaos.processes import tree, without_residents
-from qa.faults.chaos.reference import differing_arrays
-from qa.load.content import Content, Embedding, Fit
-from qa.load.following import JSON, NPY, NPZ
-from qa.load.ledger import ENDED
+import glle_engine
+from glle_engine import FitSpec, Posterior
+from glle_engine.methods import method
+from glle_engine.metrics.ranks import local_trustworthiness
+from glle_engine.posterior.summary import summarize
+from qa.faults.chaos.killer import tree, without_residents
+from qa.frame import Row
+from qa.load.content import METHODS, Artifact, Content, Draws, Embedding, Fit, Summary
+from qa.load.ledger import ENDED, digest_of
+from qa.load.user import JSON, NPY, NPZ
+from worker.base.versions import versioned_key
+from worker.jobs.draw_stream import STREAMS
+from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
+from worker.records.job import QUEUES
 from worker.storage.datasets import KIND as DATASET
 from worker.storage.posteriors import KIND as POSTERIOR
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import httpx
     import redis
+    from numpy.typing import NDArray
 
     from qa.load.ledger import Accepted, Ledger
     from qa.load.user import User
 
+TRUST_NEIGHBORS = 10
 TERMINAL_SECONDS = 30.0
 LEAVING_SECONDS = 20.0  # maximum wait of an ended job's task until a worker drops it, s
 SHOWN = 10
 
+Arrays = dict[str, "NDArray[Any]"]
+_NAMES = f"({'|'.join(QUEUES)})"
+Expiry = Literal["always", "never", "when ended"]
+_PREFIX = versioned_key("")
+_SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 
-@dataclass
-class Row:
-    """A check: number of checked items, and the violations."""
+
+def differing_arrays(received: dict[tuple[Artifact, str], set[str]]) -> Iterator[str]:
+    """Yield the received arrays that differ from the ones computed alone in any bit."""
+    for artifact in sorted({artifact for artifact, _ in received}, key=_sort_key):
+        arrays = expected_arrays(artifact)
+        for (received_artifact, name), digests in received.items():
+            if received_artifact == artifact and digests != {digest_of(arrays[name])}:
+                yield f"{name} of {artifact}"
+
+
+def expected_arrays(artifact: Artifact) -> Arrays:
+    """Return the reference arrays of a content by their names."""
+    match artifact:
+        case Content():
+            return {"data": artifact.values()}
+        case Fit():
+            return dict(posterior(artifact).arrays())
+        case Draws(is_single=True):
+            return {"embedding": _draw(artifact.fit, artifact.first, artifact.seed, artifact.scale)}
+        case Draws():
+            drawn = [
+                _draw(artifact.fit, artifact.first + i, artifact.seed, artifact.scale) for i in range(artifact.count)
+            ]
+            return {"embedding": np.stack(drawn)}
+        case Summary():
+            return _summary(artifact)
+        case Embedding():
+            return {"embedding": _embedding(artifact)}
+
+
+@lru_cache(4)
+def posterior(fit: Fit) -> Posterior:
+    """Return the posterior of a fit."""
+    return glle_engine.fit(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
+
+
+@lru_cache(2000)
+def _draw(fit: Fit, index: int, seed: int, scale: float) -> NDArray[np.float64]:
+    return posterior(fit).draw(index, seed=seed, scale=scale).embedding
+
+
+def _summary(artifact: Summary) -> Arrays:
+    fitted = posterior(artifact.fit)
+    draws = [fitted.draw(index, seed=artifact.seed) for index in range(artifact.count)]
+    summary = summarize(draws, fitted.embedding, fitted.spec.n_neighbors)
+    points = np.arange(artifact.fit.content.n)
+    return {
+        "consensus": summary.consensus,
+        "covariance": summary.covariance,
+        "spread": summary.spread,
+        "stability": summary.stability,
+        "local_trust": local_trustworthiness(artifact.fit.content.values(), fitted.embedding, TRUST_NEIGHBORS, points),
+        "eigenvalues": summary.eigenvalues,
+        "relative_gaps": summary.relative_gaps,
+        "agreement": summary.agreement,
+    }
+
+
+def _embedding(artifact: Embedding) -> NDArray[np.float64]:
+    embedder = method(artifact.method)
+    return embedder.embed(
+        artifact.content.values(), embedder.spec(**METHODS[artifact.method]), lambda *_: None, labels=None
+    ).Y
+
+
+def _sort_key(artifact: Artifact) -> str:
+    """Return a sort key that groups the contents of one posterior."""
+    fit = artifact if isinstance(artifact, Fit) else artifact.fit if isinstance(artifact, Draws | Summary) else None
+    return f"{fit} {artifact}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Owner of the keys that match a pattern, and their expiry; group `about` of the pattern is the subject."""
 
     name: str
-    checked: int
-    violations: list[str] = field(default_factory=list)
+    pattern: str
+    expiry: Expiry
+    count_keys: Literal["", "posterior", "subject", "dataset"] = ""
+
+
+QUEUE = (
+    Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
+    Owner("jobs: claim", r"glle:claim:.+", "always"),
+    Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
+    Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
+    Owner("data sets: record", rf"glle:dataset:{_SUBJECT}", "never", "dataset"),
+    Owner("data sets: lists", r"glle:datasets(:(tag|name):.+)?", "never"),
+    Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
+    Owner("posteriors: lists", r"glle:posteriors(:(tag|name):.+|:used)?", "never"),
+    Owner("posteriors: by data set", r"glle:posteriors:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
+    Owner("embeddings: record", r"glle:embedding:emb_[0-9a-f]+", "never"),
+    Owner("embeddings: list", r"glle:embeddings", "never"),
+    Owner("embeddings: by data set", r"glle:embeddings:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
+    Owner("keys: record", r"glle:key:[0-9a-f]+", "never"),
+    Owner("keys: lists", r"glle:keys(:name:.*)?", "never"),
+    Owner("usage", r"glle:usage(:all)?", "never"),
+    Owner("idempotency", r"glle:idempotency(:.+|-names)", "always"),
+    Owner("metrics", r"glle:counts", "never"),
+    Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
+    Owner("RQ: task", r"rq:job:job_[^:]+", "when ended"),
+    Owner("RQ: dependencies", r"rq:job:job_[^:]+:(dependents|dependencies)", "always"),
+    Owner("RQ: result", r"rq:results:job_.+", "always"),
+    Owner("RQ: execution", r"rq:executions?:.+", "always"),
+    Owner("RQ: worker", r"rq:worker:.+", "always"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{_NAMES}|queue:{_NAMES}(:intermediate)?)", "never"),
+    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{_NAMES}", "never"),
+    Owner("RQ: limits of tenants", rf"rq:rl-keys|rq:rl:{_NAMES}:.+", "never"),
+    Owner("RQ: first seen", rf"rq:queue:{_NAMES}:intermediate:first_seen:.+", "always"),
+    Owner(
+        "RQ: maintenance locks", rf"rq:(clean_registries|maintenance):{_NAMES}|rq:clean_groups|rq:.*lock.*", "always"
+    ),
+    Owner("workers: record", r"glle:worker:.+", "always"),
+    Owner("workers: list", r"glle:workers", "never"),
+)
+CACHE = (
+    Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
+    Owner("cache: posterior", rf"{_PREFIX}posterior:{_SUBJECT}", "always", "posterior"),
+    Owner("cache: draw", rf"{_PREFIX}({DRAW}|{LANE_GROUP}):{_SUBJECT}:.+", "always", "posterior"),
+    Owner("cache: result", rf"{_PREFIX}result:{_SUBJECT}:.+", "always", "subject"),
+    Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
+)
+
+
+@dataclass
+class Census:
+    """Number of keys of each owner, and unexpected keys with the reason."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    expiring: Counter[str] = field(default_factory=Counter)
+    leaks: list[str] = field(default_factory=list)
+
+    def count_keys(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
+        """Count the keys of a server; `alive` are the ids of existing subjects."""
+        for raw in client.scan_iter(count=1000):
+            key = text(raw)
+            owner, match = _owner(key, owners)
+            if owner is None:
+                self.leaks.append(f"{key}: no owner")
+                continue
+            seconds = client.ttl(key)
+            if seconds == -2:  # expired just now
+                continue
+            self.counts[owner.name] += 1
+            self.expiring[owner.name] += seconds >= 0
+            if (owner.expiry == "always" or (owner.expiry == "when ended" and not _is_open(client, key))) and (
+                seconds == -1
+            ):
+                self.leaks.append(f"{key}: should expire")
+            if owner.expiry == "never" and seconds != -1:
+                self.leaks.append(f"{key}: should not expire")
+            if owner.count_keys and match["about"] not in alive:
+                self.leaks.append(f"{key}: its subject does not exist")
+
+    def check_members(self, client: redis.Redis, alive: set[str]) -> None:
+        """Check lists and indexes for members without a record."""
+        jobs = [text(raw).partition(" ")[2] for raw in client.zrange("glle:jobs", 0, -1)]
+        self._add_leaks("glle:jobs: {} has no record", (id_ for id_ in jobs if not client.exists(f"glle:job:{id_}")))
+        posteriors = [text(raw).partition(" ")[2] for raw in client.zrange("glle:posteriors", 0, -1)]
+        self._add_leaks("glle:posteriors: {} does not exist", (id_ for id_ in posteriors if id_ not in alive))
+        opened = [text(raw) for raw in client.smembers("glle:open")]
+        self._add_leaks("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
+        for queue in QUEUES:
+            lists = (f"rq:queue:{queue}", f"rq:queue:{queue}:intermediate")
+            tasks = [text(raw) for name in lists for raw in client.lrange(name, 0, -1)]
+            self._add_leaks("RQ: {} waits without an open job", tasks)
+            for registry, what in (("wip", "runs"), ("deferred", "depends on tasks")):
+                members = client.zrange(f"rq:{registry}:{queue}", 0, -1)
+                self._add_leaks(f"RQ: {{}} {what} without an open job", map(text, members))
+        for limit in RateLimitRegistry.all(client):
+            held = [*limit.get_allowed_job_ids(), *limit.get_rate_limited_job_ids()]
+            self._add_leaks("RQ: {} is in a tenant's limit without an open job", held)
+
+    def check_requests(self, client: redis.Redis) -> None:
+        """Check the streams for requests without a client."""
+        entries = (f"{stream} {text(id_)}" for stream in STREAMS for id_, _ in client.xrange(stream) or ())
+        self._add_leaks("{}: waits without a client", entries)
+
+    def _add_leaks(self, why: str, names: Iterable[str]) -> None:
+        self.leaks += [why.format(name) for name in names]
+
+
+def _owner(key: str, owners: tuple[Owner, ...]) -> tuple[Owner | None, Any]:
+    for owner in owners:
+        if match := re.fullmatch(owner.pattern, key):
+            return owner, match
+    return None, None
+
+
+def _is_open(client: redis.Redis, key: str) -> bool:
+    status = client.hget(key, "status")
+    return status in {b"queued", b"running", b"cancelling", b"started"}
 
 
 def all_ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
@@ -85,7 +295,7 @@ def results(user: User, jobs: list[Accepted]) -> Row:
     return row
 
 
-def stored(user: User) -> Row:
+def check_stored(user: User) -> Row:
     """Read everything that was accepted and not deleted."""
     ledger = user.ledger
     row = Row("data sets, posteriors, embeddings missing or different", len(ledger.stored))
@@ -100,15 +310,13 @@ def stored(user: User) -> Row:
             time.sleep(0.5)
         if answer is None or answer.status_code != 200:
             row.violations.append(f"{path}: {answer and (answer.status_code, answer.text[:200])} ({artifact})")
-        elif isinstance(artifact, Fit):
-            user.arrays(answer, artifact)
         else:
-            user.array(answer, artifact, "data" if isinstance(artifact, Content) else "embedding")
+            user.receive(answer, artifact)
     row.violations += ledger.faults[before:]
     return row
 
 
-def deleted(user: User) -> Row:
+def check_deleted(user: User) -> Row:
     """Request everything that was deleted."""
     row = Row("deleted resources that still exist", len(user.ledger.deleted))
     for path, artifact in user.ledger.deleted.items():

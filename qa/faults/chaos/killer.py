@@ -1,6 +1,7 @@
-"""Killer with a separate seed: after random numbers of requests, each kind of process once, then random kinds.
+"""Killer of the processes of a running `glle up`, with a separate seed, and the times of recovery.
 
-Kills are spaced by requests instead of seconds, so that a slow machine runs the same test.
+After random numbers of requests it kills each kind of process once, then random kinds. Kills are spaced by requests
+instead of seconds, so that a slow machine runs the same test. Processes are listed from /proc.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ import random
 import signal
 import threading
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from qa.faults.chaos.processes import RESIDENTS, SHORT_LIVED, Kind, marked, tree
+from qa.load.ledger import percentiles
+from tests.system.conftest import children, name_of
 
 if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
+Kind = Literal[
+    "API", "worker", "sampler", "quick RQ worker", "batch RQ worker", "work-horse", "queue server", "cache server"
+]
+RESIDENTS: dict[str, Kind] = {
+    "glle-sampler": "sampler", "glle-quick": "quick RQ worker", "glle-batch": "batch RQ worker",
+}  # by their comm  # fmt: skip
+SHORT_LIVED: tuple[Kind, ...] = ("work-horse",)
 SHARES: dict[Kind, int] = {
     "API": 2, "worker": 3, "sampler": 4, "quick RQ worker": 1, "batch RQ worker": 1, "work-horse": 4, "queue server": 2,
     "cache server": 2,
@@ -27,6 +38,103 @@ STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
 BUSY_SECONDS = 0.5  # seconds to wait for a sampler at work, because an idle one has no task to lose
+# Operations that succeed only with a process of that kind.
+_SHOWN_BY = {
+    "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
+    "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),
+    "cache server": ("GET draw", "GET arrays", "GET summary", "GET coordinates"),
+    "worker": ("GET draw", "GET summary", "POST posterior"),
+    "sampler": ("GET draw",),
+    "quick RQ worker": ("GET summary", "POST posterior"),
+    "batch RQ worker": ("GET summary", "POST posterior"),
+    "work-horse": ("GET draw", "GET summary", "POST posterior"),
+}
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process; `parent` is the pid of its parent."""
+
+    pid: int
+    kind: Kind
+    parent: int
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether it computes at this moment."""
+        return "R" in _status(self.pid)
+
+
+def tree(head: int) -> list[Process]:
+    """Return the processes below the head that have a known kind.
+
+    A worker has a sampler and two RQ workers, whose children are the work-horses. Every other child of a worker is a
+    work-horse too.
+    """
+    processes = []
+    for child in children(head):
+        kind = _kind(child)
+        if kind is None:
+            continue
+        processes.append(Process(child, kind, head))
+        if kind == "worker":
+            processes += _below_worker(child)
+    return processes
+
+
+def without_residents(processes: list[Process]) -> list[str]:
+    """Return what each worker lacks of its sampler and its RQ workers."""
+    workers = [process.pid for process in processes if process.kind == "worker"]
+    found = {(process.parent, process.kind) for process in processes}
+    return [f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in found]
+
+
+def _below_worker(worker: int) -> list[Process]:
+    processes = []
+    for child in children(worker):
+        kind = RESIDENTS.get(name_of(child), "work-horse")
+        processes.append(Process(child, kind, worker))
+        if kind in {"quick RQ worker", "batch RQ worker"}:
+            processes += [Process(horse, "work-horse", child) for horse in children(child)]
+    return processes
+
+
+def parents_by_mark(mark: str) -> dict[int, int]:
+    """Return the parents by pid of all processes with `mark` in their environment, wherever they are in the tree."""
+    processes = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                processes[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # ended meanwhile, or owned by another user
+            continue
+    return processes
+
+
+def _status(pid: int) -> str:
+    """Return the states of a process's threads, such as R for running."""
+    states = ""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            states += stat.read_text().rpartition(")")[2].split()[0]
+        except OSError:  # ended meanwhile
+            continue
+    return states
+
+
+def _kind(pid: int) -> Kind | None:
+    name = name_of(pid)
+    if name.startswith("glle-api"):
+        return "API"
+    if name.startswith("glle-worker"):
+        return "worker"
+    try:
+        if name == "valkey-server":
+            folder = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
+            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # one of the two folder names
+    except OSError:  # ended meanwhile
+        pass
+    return None
 
 
 @dataclass(frozen=True)
@@ -118,8 +226,25 @@ class Killer:
 
     def _look_for_strays(self) -> None:
         self.looks += 1
-        there = marked(self.mark)
+        there = parents_by_mark(self.mark)
         lonely = {pid for pid, parent in there.items() if parent not in there and pid != self.head}
         now = time.monotonic()
         self._lonely = {pid: self._lonely.get(pid, now) for pid in lonely}
         self.strays |= {pid for pid, since in self._lonely.items() if now - since > STRAY_SECONDS}
+
+
+def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]:
+    """Return percentiles of the seconds from a kill to the end of the next success that began after it, by kind."""
+    recovery_seconds: dict[str, list[float]] = {}
+    for kind, operations in _SHOWN_BY.items():
+        good = sorted(
+            (attempt.at, attempt.at + attempt.seconds)
+            for attempt in ledger.attempts
+            if attempt.operation in operations and attempt.status in {200, 201, 202}
+        )
+        begun = [at for at, _ in good]
+        for kill in kills:
+            if kill.kind == kind and (place := bisect_left(begun, kill.at)) < len(good):
+                ends = [end for _, end in good[place : place + 50]]
+                recovery_seconds.setdefault(kind, []).append(min(ends) - kill.at)
+    return {kind: percentiles(seconds) for kind, seconds in recovery_seconds.items()}

@@ -7,16 +7,17 @@ lost, and the service recovers without help.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from qa.faults.degraded.running import run
 from qa.faults.degraded.situations import NOTHING
+from qa.frame import write_report
 
 _ALONE = "DEGRADED_MOUNTS"
 
@@ -33,8 +34,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="glle-degraded-") as folder:
         rows = run(Path(folder), options.word, can_mount=_ALONE in os.environ)
         if options.out:
-            options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / "degraded.json").write_text(json.dumps([row.to_dict() for row in rows], indent=1))
+            write_report(options.out / "degraded.json", [asdict(row) for row in rows])
             for log in Path(folder).rglob("*.log"):
                 shutil.copy(log, options.out / f"{log.parent.name}-{log.name}")
     usual = max((row.worst for row in rows if row.name == NOTHING), default=0.0)  # of this machine under load

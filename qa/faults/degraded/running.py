@@ -1,4 +1,9 @@
-"""Run all situations in one deployment and tabulate the outcomes."""
+"""Run all situations in one deployment and tabulate the outcomes.
+
+The last one reads large values that are evicted during reading: the response ends early, and the next request computes
+the evicted part again with the same bits. They exceed the buffers between service and client, so eviction hits unread
+data.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +12,102 @@ import subprocess
 import time
 from collections import Counter
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from qa.faults.degraded.clients import Clients
-from qa.faults.degraded.deployment import Deployment
-from qa.faults.degraded.large import reads
-from qa.faults.degraded.reference import Truth
-from qa.faults.degraded.situations import SITUATIONS
+import httpx
+import numpy as np
+
+import glle_engine
+from glle_engine import manifolds
+from qa.faults.chaos import checks
+from qa.faults.degraded.situations import SITUATIONS, run_degradable
+from qa.frame import say
+from qa.load.content import Content, Fit, dataset_of
+from qa.load.running import SHARED, Load, run_beside, user_of
+from qa.load.work import probe
+from tests.conftest import until
+from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
+from tests.system.conftest import fitted
+from worker.records.ids import text
+from worker.records.job import job_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from qa.faults.degraded.situations import Situation
+    import redis
 
+    from qa.faults.degraded.situations import Degraded, Situation
+    from qa.load.ledger import Attempt, Ledger
+    from tests.system.arrays import Array
+
+N, COUNT = 2000, 360  # 11.5 MB of draws
+SECONDS = 120.0  # time limit of an array
+_FIRST = 2**17
 LARGE = "cache: everything evicted while it is read"
 HEAL_SECONDS = 30.0  # time limit of the recovery
 LONGEST_SECONDS = 15.0  # time limit of an answer
-MIN_ANSWERS = 30  # minimum number of answers in each situation, so that every kind occurs
+MIN_ANSWERS = 30  # minimum number of answers in each situation
+PROBED = 3  # resources that are read beside the load
+RESULTS = 20  # results that are read again after a situation
 MOUNT, UMOUNT = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
-DISKS = {"queue": "8m", "data": "4m"}
+DISKS = {"queue": "64m", "data": "96m"}
+# Without retries and large fits; a request every 50 ms.
+LOAD = Load(clients=6, rate=20.0, patience=0.0, keeps=10**6)
+# Operations that show that API, servers and worker are well: before a situation, and after it.
+SHOWN = frozenset(("GET data", "GET job", "GET draw", "GET summary", "POST posterior", "POST draws"))
 _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez s", "healed s")
+
+
+def wrong_arrays(deployment: Degraded) -> Iterator[str]:
+    """Yield what is wrong with a job's result, the same result during its computation, and a posterior's arrays."""
+    X = manifolds.make("swiss_roll", N, seed=5).X
+    alone = glle_engine.fit(X)
+    draws = np.stack([alone.draw(index, seed=3).embedding for index in range(COUNT)])
+    with httpx.Client(base_url=deployment.url, timeout=SECONDS) as client:
+        dataset = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD).json()["id"]
+        posterior = fitted(client, dataset)
+        begun = client.post(f"{posterior}/draws", json={"count": COUNT, "seed": 3})
+        result = f"/v1/jobs/{begun.json()['id']}/result"
+        for path, expected in (
+            (f"{result}?partial=true", draws),
+            (f"{result}?wait=60", draws),
+            (f"{posterior}/arrays?name=mean", alone.arrays()["mean"]),
+        ):
+            if (answer := _read(deployment, client, path, expected)) != "200":
+                yield f"{path.rpartition('/')[2]}: {answer}"
+
+
+def _read(deployment: Degraded, client: httpx.Client, path: str, expected: Array) -> str:
+    """Read slowly while the cache is emptied twice; retry while the rest is computed again; return what came."""
+    until, status, body, most = time.monotonic() + SECONDS, "202", b"", 2
+    while status == "202" and time.monotonic() < until:
+        try:
+            status, body = _read_stream(deployment, client, path, most)
+        except httpx.RemoteProtocolError:  # the response ended early
+            most = 0
+        except httpx.HTTPError as error:
+            return f"{type(error).__name__}: {error}"
+        time.sleep(0.2)
+    if status == "200" and not np.array_equal(from_npy(body), expected):
+        return f"{len(body)} bytes that differ from the engine's."
+    return status
+
+
+def _read_stream(deployment: Degraded, client: httpx.Client, path: str, most: int) -> tuple[str, bytes]:
+    """Return status and body of a request, during which the cache is emptied at most so many times."""
+    body, lost = b"", 0
+    with client.stream("GET", path, headers=NPY) as answer, deployment.direct("cache") as cache:
+        half = int(answer.headers.get("content-length", 0)) // 2
+        for piece in answer.iter_bytes(2**16):
+            body += piece
+            if answer.status_code == 200 and len(body) > (_FIRST, half)[min(lost, 1)] and lost < most:
+                cache.flushall()
+                lost += 1
+                time.sleep(0.3)
+        return str(answer.status_code), body
 
 
 @dataclass(frozen=True)
@@ -41,29 +120,22 @@ class Row:
     other: dict[str, int]
     wrong: list[str]
     lost: list[str]
-    worst: float
-    alive: float
-    healed: float
-    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+    worst: float = 0.0
+    alive: float = 0.0
+    healed: float = 0.0
 
     def is_well(self, usual: float = 0.0) -> bool:
         """Return whether the outcome is good; `usual` is the slowest answer without a fault, in seconds."""
         bad = self.other or self.wrong or self.lost
         return not bad and self.worst < LONGEST_SECONDS + usual and self.healed < HEAL_SECONDS + usual
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as a JSON-able dictionary."""
-        return asdict(self)
-
-    def line(self) -> str:
-        """Return the line of the table."""
+    def lines(self) -> Iterator[str]:
+        """Yield the line of the table, and what is bad."""
         counts = (self.good, self.refused, sum(self.other.values()), len(self.wrong), len(self.lost))
         seconds = (self.worst, self.alive, self.healed)
-        return f"{self.name:48}" + "".join(f"{n:7d}" for n in counts) + "".join(f"{s:9.2f}" for s in seconds)
-
-
-def _print_line(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 # the command's output
+        yield f"{self.name:48}" + "".join(f"{n:7d}" for n in counts) + "".join(f"{s:9.2f}" for s in seconds)
+        for what in [*(f"other: {n} x {what}" for what, n in self.other.items()), *self.wrong[:5], *self.lost[:5]]:
+            yield f"    {what}"
 
 
 @contextmanager
@@ -88,107 +160,102 @@ def run(folder: Path, word: str, *, can_mount: bool) -> list[Row]:
         Whether the process may mount disks.
 
     """
-    truth = Truth()
     narrow, wide = _HEAD[1:6], _HEAD[6:]
-    _print_line(f"{_HEAD[0]:48}" + "".join(f"{head:>7}" for head in narrow) + "".join(f"{head:>9}" for head in wide))
-    possible = [situation for situation in SITUATIONS if can_mount or "disk" not in situation.name]
-    chosen = [situation for situation in possible if word in situation.name]
+    say(f"{_HEAD[0]:48}" + "".join(f"{head:>7}" for head in narrow) + "".join(f"{head:>9}" for head in wide))
     rows = []
-    if chosen or word in LARGE:
-        with small_disks(folder) if can_mount else nullcontext(), Deployment(folder) as deployment:
-            rows += _rows(deployment, chosen, truth)
-            if word in LARGE:
-                rows.append(_announced(_large(deployment)))
+    with small_disks(folder) if can_mount else nullcontext(), run_degradable(folder) as deployment:
+        for row in _rows(deployment, word, can_mount=can_mount):
+            say(*row.lines())
+            rows.append(row)
     if not can_mount:
-        _print_line("Full disks were skipped: they need root, and a mount namespace.")
+        say("Full disks were skipped: they need root, and a mount namespace.")
     return rows
 
 
-def _rows(deployment: Deployment, chosen: list[Situation], truth: Truth) -> list[Row]:
-    clients = Clients(deployment.url, truth)
-    return [_announced(_row(deployment, clients, situation)) for situation in chosen]
+def _rows(deployment: Degraded, word: str, *, can_mount: bool) -> Iterator[Row]:
+    for seed, situation in enumerate(SITUATIONS):
+        if word in situation.name and (can_mount or "disk" not in situation.name):
+            yield _row(deployment, situation, replace(LOAD, seed=seed))
+    if word in LARGE:
+        wrong = list(wrong_arrays(deployment))
+        yield Row(LARGE, 3 - len(wrong), 0, {}, wrong, [])
 
 
-def _announced(row: Row) -> Row:
-    _print_line(row.line())
-    label = [f"other: {count} x {what}" for what, count in row.other.items()]
-    for what in [*label, *row.wrong[:5], *row.lost[:5]]:
-        _print_line(f"    {what}")
-    return row
-
-
-def _large(deployment: Deployment) -> Row:
-    answers = list(reads(deployment))
-    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in answers if answer.outcome != "2xx")
-    wrong = [f"{answer.kind}: {answer.wrong}" for answer in answers if answer.wrong]
-    return Row(LARGE, len(answers) - other.total(), 0, dict(other), wrong, [], 0.0, 0.0, 0.0)
-
-
-def _row(deployment: Deployment, clients: Clients, situation: Situation) -> Row:
-    clients.reset()
-    with clients.asking(situation.threads):
-        with situation.trouble(deployment):
-            _wait(deployment, situation.seconds)
-            _wait_for_answers(deployment, clients)
-        repaired_at = time.monotonic()
-        during = list(clients.answers)
-        healed = _wait_for_recovery(deployment, clients, repaired_at)
-        _wait(deployment, 0.3)
-    unfinished = _wait_for_jobs(deployment, clients)
-    answers = list(clients.answers)
-    outcomes = Counter(answer.outcome for answer in answers)
-    allowed = {"2xx", "503", *(("507 storage-full",) if situation.name.startswith("data folder") else ())}
-    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in answers if answer.outcome not in allowed)
-    if situation.refuses and all(answer.outcome == "2xx" for answer in during):
+def _row(deployment: Degraded, situation: Situation, load: Load) -> Row:
+    """Put a load on the service, run a situation in the middle, and check every promise afterwards."""
+    with run_beside(load, [deployment.url]) as ledger, probe(f"{deployment.url}/livez") as alive:
+        until(lambda: _successes(ledger.attempts) >= SHOWN and len(_permanent(ledger)) >= PROBED)
+        paths = _permanent(ledger)[:PROBED]
+        with probe(*(deployment.url + path for path in paths), times=situation.times) as probes:
+            started = time.time()
+            with situation.trouble(deployment):
+                time.sleep(situation.seconds)
+                until(lambda: len(_since(ledger, started)) >= MIN_ANSWERS)
+            repaired = time.time()
+        healed, missing = _wait_for_recovery(ledger, repaired)
+    attempts = list(ledger.attempts)
+    allowed = {"storage-full"} if situation.name.startswith("data folder") else set()
+    bad = [one for one in attempts if (one.is_error or not one.status) and one.code.rpartition(":")[2] not in allowed]
+    other = Counter(f"{one.operation}: {one.status} {one.code}" for one in bad) + Counter(probes.failed + alive.failed)
+    refused = sum(one.status in {503, 507} for one in set(attempts).difference(bad))
+    during = [one for one in _since(ledger, started) if one.at < repaired]
+    if situation.refuses and not probes.refused and all(0 < one.status < 500 for one in during):
         other["no request was refused: the fault had no effect"] = 1
-    kinds: dict[str, Counter[str]] = {}
-    for answer in during:
-        kinds.setdefault(answer.kind, Counter())[answer.outcome] += 1
+    user = user_of(replace(load, patience=60.0), [deployment.url], ledger)
+    with deployment.direct("queue") as queue:
+        rows, _ = checks.all_ended(queue, ledger, time.time())
+        lost = [fault for row in rows for fault in row.violations] + _without_success(queue, ledger)
+    jobs = list(ledger.jobs.values())
+    reread = [
+        checks.results(user, jobs[:: max(1, len(jobs) // RESULTS)]),
+        checks.check_stored(user),
+        checks.check_deleted(user),
+    ]
+    wrong = [fault for row in (*reread, *checks.bits(ledger)) for fault in row.violations]
     return Row(
         name=situation.name,
-        good=outcomes["2xx"],
-        refused=outcomes["503"] + outcomes["507 storage-full"],
+        good=sum(0 < one.status < 500 for one in attempts) + probes.answered + alive.answered,
+        refused=refused + probes.refused + alive.refused,
         other=dict(other),
-        wrong=[f"{answer.kind}: {answer.wrong}" for answer in answers if answer.wrong],
-        lost=[*unfinished.values(), *clients.damaged()],
-        worst=max((answer.seconds for answer in answers), default=0.0),
-        alive=max((answer.seconds for answer in answers if answer.kind == "livez"), default=0.0),
+        wrong=[*dict.fromkeys([*ledger.faults, *wrong])],
+        lost=[*lost, *(f"no success of {operation} after the repair" for operation in missing)],
+        worst=max([one.seconds for one in attempts] + [probes.slowest, alive.slowest]),
+        alive=alive.slowest,
         healed=healed,
-        kinds={kind: dict(count) for kind, count in kinds.items()},
     )
 
 
-def _wait_for_answers(deployment: Deployment, clients: Clients) -> None:
-    """Wait for the minimum number of answers, also on a busy machine."""
-    until = time.monotonic() + HEAL_SECONDS
-    while len(clients.answers) < MIN_ANSWERS and time.monotonic() < until:
-        _wait(deployment, 0.1)
+def _permanent(ledger: Ledger) -> list[str]:
+    """Return the shared data sets and their posteriors, which no client deletes."""
+    stored = dict(ledger.stored).items()
+    return [path for path, what in stored if isinstance(what, Content | Fit) and dataset_of(what) in SHARED]
 
 
-def _wait_for_jobs(deployment: Deployment, clients: Clients) -> dict[str, str]:
-    """Wait until all accepted jobs have succeeded; return the others once none has ended for some time."""
-    before, since = clients.unfinished(), time.monotonic()
-    while before and time.monotonic() < since + HEAL_SECONDS:
-        _wait(deployment, 0.5)
-        unfinished = clients.unfinished()
-        if len(unfinished) < len(before):
-            since = time.monotonic()
-        before = unfinished
-    return before
+def _without_success(queue: redis.Redis, ledger: Ledger) -> list[str]:
+    """Return the accepted jobs that have not succeeded, although no client cancelled them or deleted their data."""
+    jobs = [job for job in ledger.jobs.values() if not (job.is_cancelled or job.is_doomed)]
+    states = {job.id: text(queue.hget(job_key(job.id), "status") or "") for job in jobs}
+    return [f"{id_}: {state}" for id_, state in states.items() if state != "succeeded"]
 
 
-def _wait(deployment: Deployment, seconds: float) -> None:
-    """Wait, and restart ended workers meanwhile."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        deployment.supervise()
+def _wait_for_recovery(ledger: Ledger, repaired: float) -> tuple[float, frozenset[str]]:
+    """Wait until every operation succeeds; return the seconds until the last refusal, and what still fails."""
+    missing = SHOWN
+    deadline = time.monotonic() + HEAL_SECONDS
+    while time.monotonic() < deadline:
+        attempts = _since(ledger, repaired)
+        last = max([one.at + one.seconds for one in attempts if not 0 < one.status < 500], default=repaired)
+        if not (missing := SHOWN - _successes([one for one in attempts if one.at >= last])):
+            return last - repaired, missing
         time.sleep(0.1)
+    return float("inf"), missing
 
 
-def _wait_for_recovery(deployment: Deployment, clients: Clients, since: float) -> float:
-    """Poll until every request succeeds; return the seconds since then, or infinity after the time limit."""
-    while time.monotonic() < since + HEAL_SECONDS:
-        deployment.supervise()
-        if clients.is_healthy():
-            return time.monotonic() - since
-    return float("inf")
+def _since(ledger: Ledger, at: float) -> list[Attempt]:
+    """Return the attempts that began after a moment."""
+    return [one for one in list(ledger.attempts) if one.at >= at]
+
+
+def _successes(attempts: Iterable[Attempt]) -> set[str]:
+    """Return the operations that have succeeded."""
+    return {one.operation for one in list(attempts) if HTTPStatus.OK <= one.status < HTTPStatus.MULTIPLE_CHOICES}

@@ -39,7 +39,7 @@ def output(data: Path, *arguments: str, **settings: str) -> str:
         return worker.log.read_text()
 
 
-def misplaced(key: str) -> list[httpx.Request]:
+def requests_with_key(key: str) -> list[httpx.Request]:
     """Return requests that contain the key in every wrong place."""
     url, json_ = "http://glle", {"Content-Type": "application/json"}
     secret = key.split("_", 2)[2]
@@ -84,11 +84,11 @@ def folder(data: Path) -> dict[str, str]:
     }
 
 
-def probed(up: Up, key: str) -> dict[str, str]:
+def answers_of(up: Up, key: str) -> dict[str, str]:
     """Return every answer, head and body, to good requests, bad requests, and requests with a misplaced key."""
     answers = {}
     with httpx.Client(base_url=up.url, timeout=60) as client:
-        for number, request in enumerate(misplaced(key)):
+        for number, request in enumerate(requests_with_key(key)):
             request.url = request.url.copy_with(host=urlsplit(up.url).hostname, port=urlsplit(up.url).port)
             answer = client.send(request)
             answers[f"{number} {request.method} {answer.status_code}"] = f"{answer.headers!r} {answer.text}"
@@ -114,7 +114,7 @@ def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
         urls = {name: up.redis_url(name) for name in SERVERS}
         secrets = {name: str(urlsplit(url).password) for name, url in urls.items()} | {"key": key.split("_", 2)[2]}
         assert all(len(secret) >= 32 for secret in secrets.values())
-        texts = probed(up, key)
+        texts = answers_of(up, key)
         assert len({place.rpartition(" ")[2] for place in texts}) > 5, "answers of many kinds"
         server = up.children("valkey-server")[0]
         os.kill(server, 9)  # produces error messages and tracebacks

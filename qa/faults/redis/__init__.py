@@ -1,1 +1,1 @@
-"""The service on other Redis topologies: Sentinel, managed servers."""
+"""The service on other Redis topologies: a master with replicas, managed servers."""

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from qa.frame import say
 from qa.inputs.fuzz.running import LIMITS, broken, fuzz, make_key
 from tests.system.conftest import running
 
@@ -18,10 +19,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
         key = make_key(Path(folder))
         done = fuzz(up.url, Path(folder), key, *sys.argv[1:])
-        print(done.stdout, done.stderr, sep="\n")  # noqa: T201 # the command's output
+        say(done.stdout, done.stderr)
         faults = broken(up.url, key)
         if done.returncode or faults:
-            print(up.log.read_text(), *faults, sep="\n")  # noqa: T201
+            say(up.log.read_text(), *faults)
     return done.returncode or bool(faults)
 
 

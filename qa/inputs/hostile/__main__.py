@@ -18,10 +18,9 @@ from pathlib import Path
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before the settings are read
 
-from qa.inputs.hostile.bodies.caps import MAX_BYTES, MAX_SECONDS  # the scale is read at import
-from qa.inputs.hostile.case import KINDS
-from qa.inputs.hostile.run import parse_in_batches, table, upload_all
-from qa.inputs.hostile.service import Service
+from qa.frame import say
+from qa.inputs.hostile.case import KINDS, MAX_BYTES, MAX_SECONDS  # the scale is read at import
+from qa.inputs.hostile.run import Service, parse_in_batches, table, upload_all
 
 MAX_MEMORY = 6 * 2**30  # address space, so that unbounded memory ends this process instead of the machine
 
@@ -46,10 +45,10 @@ def main() -> int:
         for reader in chosen.readers:
             sent = [*parsed[reader].deadly, *numbers[: chosen.uploads]]
             rows[f"{reader}, uploaded"] = upload_all(service, reader, chosen.seed, sent)
-    print(table(rows))  # noqa: T201 # the command's output
-    print(f"Allowed: {MAX_SECONDS:g} s of processor time, {MAX_BYTES / 2**20:.0f} MB.")  # noqa: T201
+    say(table(rows))
+    say(f"Allowed: {MAX_SECONDS:g} s of processor time, {MAX_BYTES / 2**20:.0f} MB.")
     bad = [line for row in rows.values() for line in row.bad]
-    print(*bad[:50], sep="\n")  # noqa: T201
+    say(*bad[:50])
     return int(bool(bad))
 
 

@@ -1,15 +1,28 @@
-"""A hostile body for `POST /v1/datasets`, its outcome, and the conditions that every outcome must meet."""
+"""A hostile body for `POST /v1/datasets`, its outcome, the service's size limits, and what every outcome must meet."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qa.inputs.hostile.bodies.caps import MAX_BYTES, MAX_SECONDS
 from service.schemas.problems import MEDIA_TYPE
+from service.uploads.limits import INFLATION
+from service.uploads.registry import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; larger in `python -m qa.inputs.hostile`
+SCALE = int(os.environ.get(VARIABLE, "1"))
+
+MAX_BODY = SCALE * 2**20
+MAX_INFLATED, MAX_JSON = INFLATION * MAX_BODY, format_of("application/json").max_bytes(MAX_BODY)
+# A body is mapped as a file, as are its decompressed and stored forms. Text rows, number blocks and parsed JSON
+# are held in memory besides.
+MAX_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20
+MAX_SECONDS = 10.0  # processor time on a busy machine
+
 
 NPY, NPZ, CSV, JSON = "application/x-npy", "application/zip", "text/csv", "application/json"
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"

@@ -8,8 +8,7 @@ import pytest
 
 from qa.inputs.hostile.bodies.mutations import good, mutant, query_of
 from qa.inputs.hostile.case import KINDS, Outcome, faults
-from qa.inputs.hostile.run import ATTACKS
-from qa.inputs.hostile.service import Service
+from qa.inputs.hostile.run import ATTACKS, Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -154,7 +154,7 @@ FILES = (
         Refusal("bad-cell", "without marks of thousands", {"ignore": "length"},
             Reading(["width"], [[1.5], [2.5], [3.5]], columns={"ignore": ["length"]}, dialect=_COMMAS)),
     ),
-    File("excel-workbook.xlsx", lambda: b"PK\3\4 a workbook", Refusal("unsupported-media-type", "CSV UTF-8")),
+    File("libreoffice.ods", lambda: b"PK\3\4 a workbook", Refusal("unsupported-media-type", "CSV UTF-8")),
     File(
         "pandas-index.csv",
         _pandas(_NUMBERS.to_csv),

@@ -46,7 +46,7 @@ def form(file: File, fields: dict[str, Any]) -> bytes:
 def media_of(name: str) -> str:
     """Return the type that a browser gives to a file."""
     types = {"csv": "text/csv", "txt": "text/plain"}
-    types["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    types["ods"] = "application/vnd.oasis.opendocument.spreadsheet"
     return types.get(name.rpartition(".")[2], "application/octet-stream")
 
 

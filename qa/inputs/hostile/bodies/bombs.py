@@ -63,10 +63,10 @@ def npz_labels_bomb(points: int) -> bytes:
         crc = zlib.crc32(block.data, crc)
     data = io.BytesIO()
     np.savez_compressed(data, data=np.zeros((points, 1)))
-    return _appended(data.getvalue(), b"labels.npy", packed, crc, len(head.getvalue()) + points * block.itemsize)
+    return _append(data.getvalue(), b"labels.npy", packed, crc, len(head.getvalue()) + points * block.itemsize)
 
 
-def _appended(archive: bytes, name: bytes, packed: bytes, crc: int, size: int) -> bytes:
+def _append(archive: bytes, name: bytes, packed: bytes, crc: int, size: int) -> bytes:
     """Return a zip file of one member with another one, which is deflated already."""
     (start,) = struct.unpack("<I", archive[-6:-2])
     common = struct.pack("<5H3I2H", 20, 0, zipfile.ZIP_DEFLATED, 0, 33, crc, len(packed), size, len(name), 0)

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from qa.inputs.hostile.bodies.npy import X, deflated, headed, named, saved
-from qa.inputs.hostile.bodies.tables import frame, packed, streamed, with_words
+from qa.inputs.hostile.bodies.npy import X, deflate, npy_of, npy_with_header, npz_of_names
+from qa.inputs.hostile.bodies.tables import arrow_stream, frame, parquet_file, with_words
 
 _VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 
@@ -25,24 +25,28 @@ def good(reader: str) -> list[bytes]:
     text = json.dumps({"data": X.tolist(), "names": ["a", "b", "c"], "labels": [1, 2, 3, 4.5], "color": [0, 1, 2, 3]})
     return {
         "npy": [
-            saved(X),
-            saved(X.astype(">f4")),
-            saved(np.asfortranarray(X)),
-            headed(repr({"descr": "<f8", "fortran_order": False, "shape": X.shape}), X.tobytes(), version=2),
+            npy_of(X),
+            npy_of(X.astype(">f4")),
+            npy_of(np.asfortranarray(X)),
+            npy_with_header(repr({"descr": "<f8", "fortran_order": False, "shape": X.shape}), X.tobytes(), version=2),
         ],
         "npz": [
-            deflated(data=saved(X), labels=saved(labels), color=saved(X[:, 0])),
-            named("X.npy", "names.npy"),
-            deflated(X=saved(X)),
+            deflate(data=npy_of(X), labels=npy_of(labels), color=npy_of(X[:, 0])),
+            npz_of_names("X.npy", "names.npy"),
+            deflate(X=npy_of(X)),
         ],
         "csv": [b"x,y,l\n1,2,3\n-4e5,0.5,6\n", b'"a ""b""","c\nd"\n1,2\n', b"\xef\xbb\xbf1,2\r\n3,4\r\n\r\n5,6\r\n"],
         "json": [text.encode(), json.dumps(X.tolist()).encode(), b'{"data": [[1e5, -0.0]]}'],
-        "arrow": [streamed(frame(y=range(6))), streamed(with_words(6, ["a", "b"])), streamed(frame(l=words))],
+        "arrow": [
+            arrow_stream(frame(y=range(6))),
+            arrow_stream(with_words(6, ["a", "b"])),
+            arrow_stream(frame(l=words)),
+        ],
         "parquet": [
-            packed(frame(y=range(6))),
-            packed(with_words(6, ["a", "b"]), compression="zstd"),
-            packed(frame(500), compression="gzip"),
-            packed(frame(l=words), data_page_version="2.0"),
+            parquet_file(frame(y=range(6))),
+            parquet_file(with_words(6, ["a", "b"]), compression="zstd"),
+            parquet_file(frame(500), compression="gzip"),
+            parquet_file(frame(l=words), data_page_version="2.0"),
         ],
     }[reader]
 

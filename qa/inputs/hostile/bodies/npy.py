@@ -6,12 +6,12 @@ import io
 import struct
 import zipfile
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED
-from qa.inputs.hostile.case import Attack
+from qa.inputs.hostile.case import MAX_BODY, MAX_INFLATED, Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,23 +21,23 @@ MAGIC = b"\x93NUMPY"
 _HEAD = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
 
 
-def saved(array: Any, *, allow_pickle: bool = False) -> bytes:
+def npy_of(array: Any, *, allow_pickle: bool = False) -> bytes:
     """Return the output of numpy.save."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=allow_pickle)
     return buffer.getvalue()
 
 
-def headed(text: str, values: bytes = b"", *, announced: int | None = None, version: int = 1) -> bytes:
+def npy_with_header(text: str, values: bytes = b"", *, announced: int | None = None, version: int = 1) -> bytes:
     """Return an npy file with a handwritten header, which may announce another length."""
     encoded = text.encode("latin-1") + b"\n"
     length = (len(encoded) if announced is None else announced).to_bytes(2 if version == 1 else 4, "little")
     return MAGIC + bytes([version, 0]) + length + encoded + values
 
 
-def shaped(shape: str, descr: str = "'<f8'", order: str = "False", values: bytes = b"") -> bytes:
+def npy_of_shape(shape: str, descr: str = "'<f8'", order: str = "False", values: bytes = b"") -> bytes:
     """Return an npy file with this shape and dtype, as text."""
-    return headed(_HEAD.format(descr, order, shape), values)
+    return npy_with_header(_HEAD.format(descr, order, shape), values)
 
 
 class Payload:
@@ -57,27 +57,21 @@ def npy_attacks() -> Iterator[Attack]:
         return Attack("npy", name, lambda: body, {}, is_accepted)
 
     for shape in (f"({2**31}, {2**31})", f"({2**32}, {2**32 + 1})", f"({2**62}, 4)", f"({2**63}, 0)", "(4, 2**60)"):
-        yield npy(f"the shape {shape}", shaped(shape, values=X.tobytes()))
+        yield npy(f"the shape {shape}", npy_of_shape(shape, values=X.tobytes()))
     for shape in ("(-4, -3)", "(4, -3)", "(4.0, 3.0)", "(True, 12)", "('4', 3)", "4", "()", "((4, 3),)", "[4, 3]"):
-        yield npy(f"the shape {shape}", shaped(shape, values=X.tobytes()))
-    yield npy("a thousand dimensions", shaped("(" + "1," * 1000 + ")", values=bytes(8)))
-    yield npy("Fortran that is no truth", shaped("(4, 3)", order="'yes'", values=X.tobytes()))
+        yield npy(f"the shape {shape}", npy_of_shape(shape, values=X.tobytes()))
+    yield npy("a thousand dimensions", npy_of_shape("(" + "1," * 1000 + ")", values=bytes(8)))
+    yield npy("Fortran that is no truth", npy_of_shape("(4, 3)", order="'yes'", values=X.tobytes()))
     for descr in ("'|O'", "'O'", "('<f8', (3,))", "[('a', '<f8')]", "[('a', '|O')]", "'V2147483647'", "'<U500000000'"):
-        yield npy(f"the dtype {descr}", shaped("(4, 3)", descr, values=X.tobytes()))
-    for descr in (
-        "'M8[ns]'",
-        "'<c16'",
-        "'S0'",
-        "'<f16'",
-        "'>f8, <f4'",
-        "'f8' * 9",
-        "None",
-        "{'names': [], 'formats': []}",
-    ):
-        yield npy(f"the dtype {descr}", shaped("(1, 6)", descr, values=X.tobytes()), is_accepted=descr == "'<f16'")
+        yield npy(f"the dtype {descr}", npy_of_shape("(4, 3)", descr, values=X.tobytes()))
+    others = ("'M8[ns]'", "'<c16'", "'S0'", "'<f16'", "'>f8, <f4'", "'f8' * 9", "None", "{'names': [], 'formats': []}")
+    for descr in others:
+        yield npy(
+            f"the dtype {descr}", npy_of_shape("(1, 6)", descr, values=X.tobytes()), is_accepted=descr == "'<f16'"
+        )
     for length in (2**32 - 1, 2**31, MAX_BODY - 2**11, 10_001):
         filled = b" " * (MAX_BODY - 2**11)
-        yield npy(f"a header of {length:,} bytes", headed("{}", filled, announced=length, version=2))
+        yield npy(f"a header of {length:,} bytes", npy_with_header("{}", filled, announced=length, version=2))
     for name, text in {
         "tuples": "(" * 4000 + ")" * 4000,
         "lists": "[" * 4900,
@@ -96,23 +90,20 @@ def npy_attacks() -> Iterator[Attack]:
         "a byte of zero": "{\0}",
         "a formatted string": "f'{" * 2000,
     }.items():
-        yield npy(f"a header of {name}", headed(text, X.tobytes()))
-    yield npy("a pickle", saved(np.array([[Payload()]], object), allow_pickle=True))
+        yield npy(f"a header of {name}", npy_with_header(text, X.tobytes()))
+    yield npy("a pickle", npy_of(np.array([[Payload()]], object), allow_pickle=True))
     yield npy("a pickle and nothing else", b"\x80\x04\x95cos\n_exit\n(I66\ntR.")
-    yield npy("a version that is none", headed("{}", version=1).replace(MAGIC + b"\1", MAGIC + b"\7"))
-    yield npy("version 3", headed(_HEAD.format("'<f8'", "False", "(4, 3)"), X.tobytes(), version=3))
-    yield npy("values of half a byte less", saved(X)[:-1])
-    yield npy("fewer values than are announced", shaped("(1000000, 3)", values=X.tobytes()))
-    yield npy("NaN everywhere", saved(np.full((1000, 1000), np.nan)))
-    yield npy(
-        "a byte a value",
-        shaped(f"({MAX_BODY // 1000 - 1}, 1000)", "'|u1'", values=bytes(1000 * (MAX_BODY // 1000 - 1))),
-        is_accepted=True,
-    )
-    yield npy("longer than is allowed", saved(np.zeros((MAX_BODY // 8, 1))))
+    yield npy("a version that is none", npy_with_header("{}", version=1).replace(MAGIC + b"\1", MAGIC + b"\7"))
+    yield npy("version 3", npy_with_header(_HEAD.format("'<f8'", "False", "(4, 3)"), X.tobytes(), version=3))
+    yield npy("values of half a byte less", npy_of(X)[:-1])
+    yield npy("fewer values than are announced", npy_of_shape("(1000000, 3)", values=X.tobytes()))
+    yield npy("NaN everywhere", npy_of(np.full((1000, 1000), np.nan)))
+    rows = MAX_BODY // 1000 - 1
+    yield npy("a byte a value", npy_of_shape(f"({rows}, 1000)", "'|u1'", values=bytes(1000 * rows)), is_accepted=True)
+    yield npy("longer than is allowed", npy_of(np.zeros((MAX_BODY // 8, 1))))
 
 
-def deflated(**members: bytes) -> bytes:
+def deflate(**members: bytes) -> bytes:
     """Return a zip file with these bytes by name."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -121,12 +112,12 @@ def deflated(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def named(*names: str) -> bytes:
+def npz_of_names(*names: str) -> bytes:
     """Return a zip file whose members have these names, each an array."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in names:
-            archive.writestr(zipfile.ZipInfo(name), saved(X))
+            archive.writestr(zipfile.ZipInfo(name), npy_of(X))
     return buffer.getvalue()
 
 
@@ -138,7 +129,7 @@ def lying(body: bytes, place: int, length: int, value: int, *, of: bytes = b"PK\
 
 def overlapping(count: int) -> bytes:
     """Return a zip file with many members that share the same bytes."""
-    kernel = saved(np.zeros((1000, 100)))
+    kernel = npy_of(np.zeros((1000, 100)))
     packed = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = packed.compress(kernel) + packed.flush()
     crc, sizes = zlib.crc32(kernel), (len(data), len(kernel))
@@ -152,7 +143,7 @@ def overlapping(count: int) -> bytes:
     return local + records + end
 
 
-def symlinked() -> bytes:
+def npz_with_symlink() -> bytes:
     """Return a zip file with a member marked as a symbolic link."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -170,116 +161,71 @@ def zip64(body: bytes) -> bytes:
     return body[:place] + huge + locator + body[place:]
 
 
+# Fields of a zip file's records: mark, and for each name its place, its length and lies about it.
+_FIELDS: dict[bytes, dict[str, tuple[int, int, tuple[int, ...]]]] = {
+    b"PK\1\2": {
+        **{name: (place, 4, (0, 7, 2**31, 2**32 - 1)) for name, place in (
+            ("packed size", 20), ("unpacked size", 24), ("check sum", 16), ("offset", 42)
+        )},
+        **{name: (place, 2, (65_535,)) for name, place in (
+            ("length of a name", 28), ("length of more", 30), ("length of a comment", 32), ("disk", 34)
+        )},
+    },
+    b"PK\3\4": {"packed size": (18, 4, (60_000,)), "unpacked size": (22, 4, (60_000,)),
+                "length of a name": (26, 2, (60_000,))},
+    b"PK\5\6": {"count": (10, 2, (60_000,)), "size": (12, 4, (60_000,)), "offset": (16, 4, (60_000,)),
+                "comment": (20, 2, (60_000,))},
+}  # fmt: skip
+
+
 def npz_attacks() -> Iterator[Attack]:
     """Yield npz bodies."""
 
-    def npz(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
-        return Attack("npz", name, build, query, is_accepted)
+    def npz(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False) -> Attack:
+        return Attack("npz", name, build, {}, is_accepted)
 
-    good = deflated(data=saved(X))
-    zeros = bytes(MAX_INFLATED)
-    yield npz("a bomb", lambda: deflated(data=saved(np.zeros((MAX_INFLATED // 4, 1)))))
-    yield npz("a bomb within a bomb", lambda: deflated(data=deflated(data=zeros)))
-    yield npz("a bomb of bytes", lambda: deflated(data=saved(np.zeros((MAX_INFLATED // 500, 400), np.uint8))))
-    yield npz("names without end", lambda: deflated(data=saved(X), names=saved(np.full(MAX_INFLATED // 9, "ab"))))
-    yield npz(
-        "one name without end",
-        lambda: deflated(
-            data=saved(X[:, :1]), names=shaped("(1,)", f"'<U{MAX_INFLATED // 16}'", values=bytes(MAX_INFLATED // 4))
-        ),
-        is_accepted=True,
-    )
-    yield npz(
-        "one label without end",
-        lambda: deflated(
-            data=saved(X[:1]), labels=shaped("(1,)", f"'<U{MAX_INFLATED // 16}'", values=bytes(MAX_INFLATED // 4))
-        ),
-        is_accepted=True,
-    )
-    yield npz(
-        "labels of no letters there are",
-        lambda: deflated(data=saved(X[:1]), labels=shaped("(1,)", "'<U1'", values=b"\xff" * 4)),
-    )
-    yield npz(
-        "names of no letters there are",
-        lambda: deflated(data=saved(X[:, :1]), names=shaped("(1,)", "'<U1'", values=b"\xff" * 4)),
-    )
-    yield npz(
-        "half a surrogate pair as a label",
-        lambda: deflated(data=saved(X[:1]), labels=shaped("(1,)", "'<U1'", values=b"\0\xd8\0\0")),
-    )
-    yield npz(
-        "a header of four gigabytes",
-        lambda: deflated(data=headed("{}", zeros[: MAX_INFLATED // 2], announced=2**32 - 1, version=2)),
-    )
-    yield npz(
-        "a label's header of four gigabytes",
-        lambda: deflated(
-            data=saved(X), labels=headed("{}", zeros[: MAX_INFLATED // 2], announced=2**32 - 1, version=2)
-        ),
-    )
-    yield npz("members of which many are one", lambda: overlapping(1000))
-    yield npz("members that overlap, few", lambda: overlapping(30))
-    yield npz("very many members", lambda: deflated(**{f"m{i}": b"" for i in range(5000)}))
-    yield npz("a pickle", lambda: deflated(data=saved(np.array([[Payload()]], object), allow_pickle=True)))
-    yield npz(
-        "a pickle as labels",
-        lambda: deflated(data=saved(X), labels=saved(np.array([Payload()] * 4, object), allow_pickle=True)),
-    )
-    for path in (
-        "../data.npy",
-        "/etc/data.npy",
-        "..\\data.npy",
-        "a/../../data.npy",
-        "C:data.npy",
-        "data\n.npy",
-        "\u202e.npy",
-    ):
-        yield npz(f"the path {path!r}", lambda path=path: named(path), is_accepted=True)  # type: ignore[misc] # binds the loop variable
-    yield npz("a path with a byte of zero", lambda: named("dataX.npy").replace(b"dataX", b"dat\0X"))
-    yield npz("a folder", lambda: named("data.npy/"))
-    yield npz("a member twice", _twice)
-    yield npz("a link", symlinked)
-    yield npz("a directory of 64 bits", lambda: zip64(good))
-    for name, place, length in (
-        ("packed size", 20, 4),
-        ("unpacked size", 24, 4),
-        ("check sum", 16, 4),
-        ("offset", 42, 4),
-    ):
-        for value in (0, 7, 2**31, 2**32 - 1):
-            yield npz(
-                f"a record's {name} of {value}",
-                lambda p=place, n=length, v=value: lying(good, p, n, v),  # type: ignore[misc] # binds the loop variable
-                is_accepted=None,
-            )
-    for name, place, length in (
-        ("length of a name", 28, 2),
-        ("length of more", 30, 2),
-        ("length of a comment", 32, 2),
-        ("disk", 34, 2),
-    ):
-        yield npz(f"a record's {name} of 65,535", lambda p=place, n=length: lying(good, p, n, 65_535), is_accepted=None)  # type: ignore[misc] # binds the loop variable
-    for name, place, length in (("packed size", 18, 4), ("unpacked size", 22, 4), ("length of a name", 26, 2)):
-        yield npz(
-            f"a member's own {name} lies",
-            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\3\4"),  # type: ignore[misc] # binds the loop variable
-            is_accepted=None,
-        )
-    for name, place, length in (("count", 10, 2), ("size", 12, 4), ("offset", 16, 4), ("comment", 20, 2)):
-        yield npz(
-            f"the directory's {name} lies",
-            lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\5\6"),  # type: ignore[misc] # binds the loop variable
-            is_accepted=None,
-        )
+    good, zeros = deflate(data=npy_of(X)), bytes(MAX_INFLATED)
+    long_text = npy_of_shape("(1,)", f"'<U{MAX_INFLATED // 16}'", values=zeros[: MAX_INFLATED // 4])
+    long_head = npy_with_header("{}", zeros[: MAX_INFLATED // 2], announced=2**32 - 1, version=2)
+    no_letter, half_pair = (npy_of_shape("(1,)", "'<U1'", values=code) for code in (b"\xff" * 4, b"\0\xd8\0\0"))
+    pickled = npy_of(np.array([Payload()] * 4, object), allow_pickle=True)
+    row, column = npy_of(X[:1]), npy_of(X[:, :1])
+    members: dict[str, Callable[[], dict[str, bytes]]] = {
+        "a bomb": lambda: {"data": npy_of(np.zeros((MAX_INFLATED // 4, 1)))},
+        "a bomb within a bomb": lambda: {"data": deflate(data=zeros)},
+        "a bomb of bytes": lambda: {"data": npy_of(np.zeros((MAX_INFLATED // 500, 400), np.uint8))},
+        "names without end": lambda: {"data": npy_of(X), "names": npy_of(np.full(MAX_INFLATED // 9, "ab"))},
+        "labels of no letters there are": lambda: {"data": row, "labels": no_letter},
+        "names of no letters there are": lambda: {"data": column, "names": no_letter},
+        "half a surrogate pair as a label": lambda: {"data": row, "labels": half_pair},
+        "a header of four gigabytes": lambda: {"data": long_head},
+        "a label's header of four gigabytes": lambda: {"data": npy_of(X), "labels": long_head},
+        "very many members": lambda: {f"m{i}": b"" for i in range(5000)},
+        "a pickle": lambda: {"data": npy_of(np.array([[Payload()]], object), allow_pickle=True)},
+        "a pickle as labels": lambda: {"data": npy_of(X), "labels": pickled},
+    }
+    for name, build in members.items():
+        yield npz(name, lambda build=build: deflate(**build()))  # type: ignore[misc] # binds the loop variable
+    yield npz("one name without end", lambda: deflate(data=column, names=long_text), is_accepted=True)
+    yield npz("one label without end", lambda: deflate(data=row, labels=long_text), is_accepted=True)
+    yield npz("members of which many are one", partial(overlapping, 1000))
+    yield npz("members that overlap, few", partial(overlapping, 30))
+    paths = ("../data", "/etc/data", "..\\data", "a/../../data", "C:data", "data\n", "\u202e")
+    for path in paths:
+        yield npz(f"the path {path!r}", partial(npz_of_names, path + ".npy"), is_accepted=True)
+    yield npz("a path with a byte of zero", lambda: npz_of_names("dataX.npy").replace(b"dataX", b"dat\0X"))
+    yield npz("a folder", partial(npz_of_names, "data.npy/"))
+    yield npz("a member twice", lambda: npz_of_names("data.npy", "dat2.npy").replace(b"dat2", b"data"))
+    yield npz("a link", npz_with_symlink)
+    yield npz("a directory of 64 bits", partial(zip64, good))
+    for mark, fields in _FIELDS.items():
+        for name, (place, length, values) in fields.items():
+            for value in values:
+                lie = partial(lying, good, place, length, value, of=mark)
+                yield npz(f"the {name} {value} after {mark!r}", lie, is_accepted=None)
     for method in (1, 9, 12, 14, 93, 99):
-        yield npz(f"the packing {method}", lambda m=method: lying(good, 10, 2, m))  # type: ignore[misc] # binds the loop variable
-    yield npz("encrypted", lambda: lying(good, 8, 2, 1))
+        yield npz(f"the packing {method}", partial(lying, good, 10, 2, method))
+    yield npz("encrypted", partial(lying, good, 8, 2, 1))
     yield npz("nothing but an end", lambda: b"PK\5\6" + bytes(18))
     yield npz("ends without end", lambda: b"PK\5\6" * 2**20)
     yield npz("no zip", lambda: b"PK\3\4" + bytes(1000))
-
-
-def _twice() -> bytes:
-    """Return a zip file with a repeated member."""
-    return named("data.npy", "dat2.npy").replace(b"dat2", b"data")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_JSON
-from qa.inputs.hostile.case import Attack
+from qa.inputs.hostile.case import MAX_BODY, MAX_JSON, Attack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

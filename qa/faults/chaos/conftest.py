@@ -1,4 +1,4 @@
-"""Fixtures of `tests` that these programs' tests share."""
+"""Fixtures of `tests` that the tests of the checks use."""
 
 from tests.conftest import server_settings, settings, stores
 

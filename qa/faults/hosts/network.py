@@ -1,25 +1,42 @@
-"""Machines as namespaces on one bridge, with faulty links."""
+"""Machines as network namespaces on one bridge, with faulty links, CPU quotas and a load balancer.
+
+The balancer polls /readyz of each process and sends new connections to ready ones. Quotas let three machines with a
+fraction of a core each fit on two cores.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
+from itertools import count, cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import httpx
+
+from qa.faults.proxy import Proxy
+from qa.frame import repeat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
 BRIDGE = "glle0"
 SUBNET = "10.77.0"
 HOST_ADDRESS = f"{SUBNET}.1"  # address of the test process
 LOSS = "loss"  # nft table of the packet loss rules
 NAMESPACES = Path("/run/netns")
+CGROUPS = Path("/sys/fs/cgroup")
+PERIOD = 20_000  # microseconds; short, so that the share is even within one shard
+LAST_SECONDS = 5.0  # time for killed processes to end, s
+PROBE_SECONDS, PROBE_PATIENCE = 0.25, 2.0
+CONNECT_SECONDS = 1.0
 
 
 def run(*command: str) -> str:
@@ -160,3 +177,85 @@ def wait_until(description: str, ready: object, seconds: float = 60.0) -> float:
             raise TimeoutError(f"not within {seconds:g} s: {description}")
         time.sleep(0.05)
     return time.monotonic() - started
+
+
+def create_cgroup(name: str, share: float) -> Path | None:
+    """Return a cgroup with this share of a core, or None if cgroups are not available.
+
+    The group has the highest weight, so that other processes do not change the figures.
+    """
+    is_first = (CGROUPS / "cpu").is_dir()  # cgroup version 1
+    folder = (CGROUPS / "cpu" if is_first else CGROUPS) / name
+    quota = str(round(share * PERIOD))
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        if is_first:
+            (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
+            (folder / "cpu.cfs_quota_us").write_text(quota)
+            (folder / "cpu.shares").write_text("262144")  # the maximum; the default of a process is 1,024
+        else:
+            (folder / "cpu.max").write_text(f"{quota} {PERIOD}")
+            (folder / "cpu.weight").write_text("10000")
+        return folder
+    return None
+
+
+def remove_cgroups(prefix: str) -> None:
+    """Remove the groups with this prefix once their processes have ended."""
+    deadline = time.monotonic() + LAST_SECONDS
+    while remaining := [*CGROUPS.glob(f"cpu/{prefix}*"), *CGROUPS.glob(f"{prefix}*")]:
+        for folder in remaining:
+            with suppress(OSError):
+                folder.rmdir()
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+
+
+class Balancer(Proxy):
+    """Load balancer: it polls /readyz of each process, and passes new connections to the ready ones in turn.
+
+    Parameters
+    ----------
+    backends
+        Addresses and ports of the processes.
+
+    Attributes
+    ----------
+    ready : set
+        Backends whose last /readyz was 200.
+
+    """
+
+    def __init__(self, host: str, backends: list[tuple[str, int]]) -> None:
+        super().__init__(backends[0], host)
+        self.ready: set[tuple[str, int]] = set()
+        self.url = f"http://{host}:{self.port}"
+        self._backends = backends
+        self._turns = cycle(backends)
+        self._probes = repeat(*(partial(self._probe, backend) for backend in backends), seconds=PROBE_SECONDS)
+
+    def __enter__(self) -> Self:
+        self._probes.__enter__()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        self._probes.__exit__(kind, error, traceback)
+
+    def _probe(self, backend: tuple[str, int]) -> None:
+        is_ready = False
+        with suppress(httpx.TransportError):
+            url = f"http://{backend[0]}:{backend[1]}/readyz"
+            is_ready = httpx.get(url, timeout=PROBE_PATIENCE).status_code == httpx.codes.OK
+        (self.ready.add if is_ready else self.ready.discard)(backend)
+
+    def _connect(self) -> socket.socket:
+        """Return a connection to the next ready backend that accepts it."""
+        for backend in islice(self._turns, len(self._backends)):
+            if backend in self.ready:
+                with suppress(OSError):
+                    return socket.create_connection(backend, timeout=CONNECT_SECONDS)
+        raise ConnectionRefusedError

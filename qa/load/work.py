@@ -1,4 +1,4 @@
-"""Draws jobs for the deployment, compared with the engine's results bit for bit."""
+"""Draws jobs on one posterior, compared with the engine bit for bit; and constant requests without retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import DrawKey, FitSpec
-from qa.background import repeated
+from qa.frame import repeat
 from tests.system.arrays import NPY, from_npy
 
 if TYPE_CHECKING:
@@ -22,9 +22,52 @@ if TYPE_CHECKING:
 
     from glle_engine import Posterior
 
-OPEN = frozenset({"queued", "running", "cancelling"})
 PROBE_SECONDS = 0.2  # between two requests of a probe
 ASK_SECONDS = 45.0  # above any answer time of the service, s
+OPEN = frozenset({"queued", "running", "cancelling"})
+
+
+@dataclass
+class Probes:
+    """Answers to the requests.
+
+    Attributes
+    ----------
+    refused
+        Answers of 503 with Retry-After, which are correct while a server is down.
+    failed
+        Other errors, wrong bodies, and missing answers.
+
+    """
+
+    answered: int = 0
+    refused: int = 0
+    slowest: float = 0.0
+    failed: list[str] = field(default_factory=list)
+
+    def send(self, url: str, numbers: count[int]) -> None:
+        """Send a request, and count its answer."""
+        started, url = time.monotonic(), url.format(next(numbers))
+        try:
+            answer = httpx.get(url, timeout=ASK_SECONDS)
+        except httpx.TransportError as error:
+            self.failed.append(f"{url}: {error!r}")
+            return
+        self.slowest = max(self.slowest, time.monotonic() - started)
+        if answer.is_success:
+            self.answered += 1
+        elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
+            self.refused += 1
+        else:
+            self.failed.append(f"{url}: {answer.status_code} {answer.text}")
+
+
+@contextmanager
+def probe(*urls: str, times: int = 1, seconds: float = PROBE_SECONDS) -> Iterator[Probes]:
+    """Send each request constantly, from `times` threads; ``{}`` in a URL is a number that grows."""
+    probes = Probes()
+    with repeat(*(partial(probes.send, url, count()) for url in urls * times), seconds=seconds):
+        yield probes
 
 
 @dataclass(frozen=True)
@@ -83,6 +126,11 @@ class Work:
         result = self.request_json("POST", path, json={"count": draws, "seed": seed}, headers=headers)
         return Job(result["id"], seed, draws, time.monotonic())
 
+    def probes(self) -> list[str]:
+        """Return the URLs of requests that need the queue, the cache, or neither."""
+        posterior = f"{self.url}/v1/posteriors/{self.posterior}"
+        return [f"{self.url}/livez", f"{self.url}/v1/jobs?limit=1", posterior, posterior + "/draws/{}?seed=0&wait=5"]
+
     def done(self, job: Job) -> int:
         """Return the number of completed draws."""
         return int(self.request_json("GET", f"/v1/jobs/{job.id}")["progress"]["done"])
@@ -103,50 +151,3 @@ class Work:
         keys = [DrawKey(index, job.seed, 1.0) for index in range(job.count)]
         expected = self.alone.draws_of(keys, source="posterior", align="procrustes")
         return sum(not np.array_equal(received, draw.embedding) for received, draw in zip(got, expected, strict=True))
-
-
-@dataclass
-class Probes:
-    """Answers to requests without retries.
-
-    Attributes
-    ----------
-    refused
-        Answers of 503 with Retry-After, which are correct while a server is down.
-    failed
-        Other errors, wrong bodies, and missing answers.
-
-    """
-
-    answered: int = 0
-    refused: int = 0
-    slowest: float = 0.0
-    failed: list[str] = field(default_factory=list)
-
-    def send(self, url: str) -> None:
-        """Send a request, and count its answer."""
-        started = time.monotonic()
-        try:
-            answer = httpx.get(url, timeout=ASK_SECONDS)
-        except httpx.TransportError as error:
-            self.failed.append(f"{url}: {error!r}")
-            return
-        self.slowest = max(self.slowest, time.monotonic() - started)
-        if answer.is_success:
-            self.answered += 1
-        elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
-            self.refused += 1
-        else:
-            self.failed.append(f"{url}: {answer.status_code} {answer.text}")
-
-
-@contextmanager
-def probed(url: str, posterior: str) -> Iterator[Probes]:
-    """Constantly send requests that need the queue, the cache, or neither."""
-    probes, indices = Probes(), count()
-    actions = [
-        partial(probes.send, url + path) for path in ("/livez", "/v1/jobs?limit=1", f"/v1/posteriors/{posterior}")
-    ]
-    draws = f"{url}/v1/posteriors/{posterior}/draws"
-    with repeated(*actions, lambda: probes.send(f"{draws}/{next(indices)}?seed=0&wait=5"), seconds=PROBE_SECONDS):
-        yield probes

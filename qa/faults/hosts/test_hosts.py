@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from qa.faults.hosts import composed
-from qa.faults.hosts.report import Row, table
+from qa.faults.hosts import deployment
+from qa.faults.hosts.scenarios import Row, table
 from worker.base.settings import Settings
 
 
-def test_processes_match_the_file() -> None:
-    """Each service is a process with the options and addresses of the file."""
-    services = composed.services()
+def test_processes_match_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each service is a process with the options and addresses of the file, without settings of the test process."""
+    assert deployment.services(GLLE_AUTH="off")["api"].environment["GLLE_AUTH"] == "off", "it stays a string"
+    monkeypatch.setenv("GLLE_HEARTBEAT", "1")
+    inherited = deployment.environment(deployment.services()["worker"], tmp_path)
+    assert "GLLE_HEARTBEAT" not in inherited
+    assert inherited["GLLE_DATA_DIR"] == str(tmp_path)
+    services = deployment.services()
     assert set(services) == {"api", "worker", "queue", "cache"}
     assert all(service.restarts and Path(service.command[0]).exists() for service in services.values())
     assert services["api"].command[2:5] == ["service.cli", "serve", "--host"]
@@ -23,20 +28,6 @@ def test_processes_match_the_file() -> None:
     assert "allkeys-lru" in services["cache"].command
     settings = Settings.from_env(services["worker"].environment)
     assert (settings.redis_url, settings.cache_url) == ("redis://queue:6379/0", "redis://cache:6379/0")
-
-
-def test_variables_stay_strings() -> None:
-    """A word that YAML would read as another type stays a string."""
-    assert composed.services(GLLE_AUTH="off")["api"].environment["GLLE_AUTH"] == "off"
-    assert composed.services()["api"].environment["GLLE_DRAIN"] == "0.0"
-
-
-def test_settings_of_the_test_process_are_not_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Settings of the test process do not reach the machines."""
-    monkeypatch.setenv("GLLE_HEARTBEAT", "1")
-    result = composed.environment(composed.services()["worker"], tmp_path)
-    assert "GLLE_HEARTBEAT" not in result
-    assert result["GLLE_DATA_DIR"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])

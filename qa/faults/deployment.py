@@ -1,0 +1,79 @@
+"""A deployment in parts: two Redis servers, and the processes started on them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+from service.cli import BLAS_VARIABLES
+from tests.system.conftest import started
+from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.system.conftest import Up
+    from worker.base.settings import Settings
+
+ONE_THREAD = dict.fromkeys(BLAS_VARIABLES, "1")
+
+
+@dataclass
+class Deployment:
+    """Servers, a data folder, and the processes started on them.
+
+    Parameters
+    ----------
+    settings
+        Settings of the processes.
+    stack
+        Ends the processes.
+
+    """
+
+    settings: Settings
+    queue: EmbeddedRedis
+    cache: EmbeddedRedis
+    stack: ExitStack
+    numbers: count[int] = field(default_factory=count)
+
+    def start(self, *arguments: str, **environment: str) -> Up:
+        """Start a command with some environment."""
+        log = Path(self.settings.data_dir).parent / f"{arguments[0]}-{next(self.numbers)}.log"
+        environment = {**self.settings.to_env(), **ONE_THREAD, "GLLE_API_PROCESSES": "1", **environment}
+        return self.stack.enter_context(started(log, *arguments, **environment))
+
+    def api(self) -> httpx.Client:
+        """Start an API; return a client of it."""
+        return self.stack.enter_context(httpx.Client(base_url=self.start("serve", "--port", "0").url, timeout=60))
+
+
+@contextmanager
+def run_servers(
+    folder: Path, settings: Settings, through: Callable[[EmbeddedRedis], str] = lambda server: server.url
+) -> Iterator[Deployment]:
+    """Run the servers in a folder, and kill all processes at the end; `through` returns a server's URL for them."""
+    folder.mkdir(exist_ok=True)
+    (folder / "data").mkdir(exist_ok=True)
+    of_servers = replace(settings, data_dir=str(folder))
+    with ExitStack() as stack:
+        servers = queue, cache = queue_server(of_servers), cache_server(of_servers)
+        for server in servers:
+            server.spawn()
+            stack.callback(end_server, server)
+        for server in servers:
+            server.wait()
+        settings = replace(settings, data_dir=str(folder / "data"), redis_url=through(queue), cache_url=through(cache))
+        yield Deployment(settings, queue, cache, stack)
+
+
+def end_server(server: EmbeddedRedis) -> None:
+    """Kill a server, also a stopped one."""
+    if server.process is not None:
+        server.process.kill()
+        server.process.wait()

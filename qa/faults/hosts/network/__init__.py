@@ -1,1 +1,0 @@
-"""Machines as network namespaces, their load balancer and their CPU quotas."""

@@ -1,0 +1,85 @@
+"""Frame of the programs: actions that repeat in threads, files of the project, and reports with rows of violations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = {".py", ".md", ".js", ".ts", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
+
+
+@contextmanager
+def repeat(*actions: Callable[[], object], seconds: float = 0.0) -> Iterator[None]:
+    """Repeat each action in a thread, at least once, until the context exits; then raise the first error.
+
+    Parameters
+    ----------
+    seconds
+        Pause between two calls.
+
+    """
+    is_over, errors = threading.Event(), list[Exception]()
+
+    def loop(action: Callable[[], object]) -> None:
+        try:
+            action()
+            while not is_over.wait(seconds):
+                action()
+        except Exception as error:  # noqa: BLE001 # raised by the thread that waits
+            errors.append(error)
+
+    threads = [threading.Thread(target=loop, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+@dataclass
+class Row:
+    """A check: number of checked items, and the violations."""
+
+    name: str
+    checked: int
+    violations: list[str] = field(default_factory=list)
+
+
+def say(*lines: object) -> None:
+    """Print lines of a program's output."""
+    print(*lines, sep="\n", end="\n" if lines else "", flush=True)  # noqa: T201 # the command's output
+
+
+def tracked_files(*paths: str) -> dict[str, str]:
+    """Return the text of the files that git lists below these paths, by name; without libraries of others."""
+    listing = subprocess.run(["git", "ls-files", *paths], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607 # the git of the machine
+    names = (name for name in listing.stdout.splitlines() if "/vendor/" not in name and (ROOT / name).is_file())
+    return {name: (ROOT / name).read_text("utf-8") for name in names if Path(name).suffix in TEXTS}
+
+
+def write_report(path: Path, report: Any) -> None:
+    """Write a report as JSON, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+
+
+def align(lines: Iterable[Sequence[object]]) -> str:
+    """Return rows as aligned columns; the first row is the head."""
+    words = [[str(value) for value in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*words, strict=True)]
+    shown = [" | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in words]
+    return "\n".join([shown[0], "-|-".join("-" * width for width in widths), *shown[1:]])

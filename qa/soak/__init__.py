@@ -1,1 +1,0 @@
-"""Soak test: memory, descriptors and latency stay flat under ten times the usual load for half an hour."""
