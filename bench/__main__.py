@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench.engine import draws, fits, memory, parallel, stages
-from bench.report.machine import machine
-from bench.report.picture import picture
-from bench.report.table import compare, markdown, print_table, save, show
-from bench.service import serving
+from bench.engine import draws, fits, memory, stages
+from bench.report import compare, machine, markdown, print_table, save, show
+from bench.service import cached, concurrency, uncached
+from bench.service.deployment import running_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.report.table import Row
+    from bench.report import Row
 
+WORKERS = 1  # of the service; on two cores the other one has the API process, the servers and the clients
 PARTS = ("draws", "fits", "parallel", "serving", "memory", "stages")
 
 
@@ -53,20 +53,23 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     save(options.out / "results.json", result, rows, profile)
     (options.out / "table.md").write_text(f"```json\n{json.dumps(result, indent=1)}\n```\n\n{markdown(rows)}")
-    picture(options.out / "bench.png", rows, profile)
     goals = [row.reached for row in rows if row.reached is not None]
-    console.print(f"{sum(goals)} of {len(goals)} goals reached. {options.out}/ has table.md, bench.png, results.json.")
+    console.print(f"{sum(goals)} of {len(goals)} goals reached. {options.out}/ has table.md and results.json.")
 
 
 def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
     if "serving" in parts:  # first, before other parts fill the memory
-        yield from serving.rows(largest)
+        with running_service(WORKERS, 1) as service:
+            yield from uncached.rows(service, largest)
+            yield from concurrency.rows(service, WORKERS)
+            yield from uncached.job_rows(service, largest)
+            yield from cached.rows(service)
     if "draws" in parts:
         yield from draws.rows(largest)
     if "fits" in parts:
         yield from fits.rows(largest)
     if "parallel" in parts:
-        yield from parallel.rows()
+        yield from draws.parallel_rows()
     if "memory" in parts and largest >= memory.N:
         yield from memory.rows(million=largest >= memory.MILLION)
 

@@ -12,7 +12,6 @@ import os
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"  # before numpy is imported
 
-import io
 import itertools
 import json
 import math
@@ -30,9 +29,9 @@ import numpy as np
 import redis
 
 from bench.data import data_of
-from bench.report.machine import machine
+from bench.report import machine
 from bench.service.deployment import running_service
-from bench.service.jobs import DRAWS, run_job
+from bench.service.uncached import DRAWS, run_job
 from docs.figures.methods.tables import put
 from tests.system.conftest import children
 from worker.base.settings import Settings
@@ -154,19 +153,13 @@ def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, 
     """Yield the operations, each with its repetitions in a window."""
     seeds, indices = itertools.count(n * 1000), itertools.count()
     path, singles = service.fit_synthetic("swiss_roll", n), 4 * times
-    datasets = [_dataset(service, n, next(seeds)) for _ in range(WINDOWS * times)]
+    datasets = [service.upload(data_of("swiss_roll", n, next(seeds))) for _ in range(WINDOWS * times)]
     yield "a fit", times, lambda: service.posterior(datasets.pop())
     job = f"a job of {DRAWS} draws, its result as npy"
     yield job, times, lambda: run_job(service.http, path, n, DRAWS, next(seeds))
     yield "a single draw", singles, lambda: service.http.npy(f"{path}/draws/0?seed={next(seeds)}")
     run_job(service.http, path, n, WINDOWS * singles, 0)
     yield "a draw from the cache", singles, lambda: service.http.npy(f"{path}/draws/{next(indices)}")
-
-
-def _dataset(service: Service, n: int, seed: int) -> str:
-    buffer = io.BytesIO()
-    np.save(buffer, data_of("swiss_roll", n, seed))
-    return str(service.http.post("/datasets", buffer.getvalue())["id"])
 
 
 def _cost(service: Service, idle: Cost, times: int, do: Callable[[], object]) -> Cost:

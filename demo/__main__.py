@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
@@ -18,18 +19,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from sklearn.datasets import load_digits
 
-from demo.lines import Lines
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
 from glle import Client, datasets
+from glle.progress import Bars
 from glle_engine.metrics.ranks import disparity, trustworthiness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+    from rich.progress import TaskID
 
     from glle import Dataset, Posterior
+    from glle.types import ProgressOut
+
 
 METHODS: tuple[Literal["em", "direct"], ...] = ("em", "direct")
 SCALES = (0.01, 0.1, 1.0, 5.0, 10.0)
@@ -37,6 +41,33 @@ PROBES = 1000
 COMPARED = ("pca", "lle", "ltsa", "laplacian-eigenmaps", "diffusion-maps", "auto-reg-lle", "glle")
 
 T = TypeVar("T")
+
+
+class Lines(Bars):
+    """Progress line of the current job.
+
+    Parameters
+    ----------
+    progress
+        The display.
+
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(switch=False)  # no bars beside the lines
+        self.display: Progress = progress
+        self.line: TaskID | None = None
+
+    @contextmanager
+    def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:  # noqa: ARG002 # the line has a title
+        """Yield the function that updates the current line, which stays after the end of the job."""
+
+        def update(progress: ProgressOut) -> None:
+            if self.line is not None:
+                done, total = progress["done"], progress["total"] or None
+                self.display.update(self.line, completed=done, total=total, stage=progress["stage"])
+
+        yield update
 
 
 @dataclass

@@ -1,23 +1,26 @@
-"""Draws of many against eigsh and against a dense eigenproblem, on one core."""
+"""Draws of many against eigsh and a dense eigenproblem on one core, and against themselves on two."""
 
 from __future__ import annotations
 
 import math
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bench.data import posterior_of
 from bench.engine.peers import by_dense, by_eigsh
-from bench.report.table import Row
-from bench.report.timing import in_turn
+from bench.report import Row, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from bench.report.timing import Pair
+    from bench.report import Pair
     from glle_engine import Posterior
 
     Embed = Callable[[Posterior, NDArray[np.float64]], NDArray[np.float64]]
@@ -45,6 +48,10 @@ AGAINST_DENSE: list[tuple[str, int, int, int, float | None]] = [
 ]
 PEERS = [(AGAINST_EIGSH, by_eigsh, "scipy's eigsh on M"), (AGAINST_DENSE, by_dense, "a dense eigenproblem")]
 GROWTH = 1.35
+SPEED_UP = 1.9
+REPEATS = 5
+PRODUCTS = 5_000
+CASES = [(5_000, 64), (20_000, 16)]
 
 
 def rows(largest: int) -> Iterator[Row]:
@@ -55,7 +62,9 @@ def rows(largest: int) -> Iterator[Row]:
             if n > largest:
                 continue
             posterior = posterior_of(name, n)
-            pair = in_turn(_many(posterior, count), partial(_draw_with_peer, embed, posterior), repeats, units=count)
+            pair = in_turn(
+                partial(_draw_all, name, n, count), partial(_draw_with_peer, embed, posterior), repeats, units=count
+            )
             medians.setdefault((name, n), pair.our_median)
             yield _row(name, n, against, pair, goal)
     for name in ("swiss_roll", "s_curve"):
@@ -71,14 +80,46 @@ def _draw_with_peer(embed: Embed, posterior: Posterior, number: int) -> None:
     embed(posterior, posterior.weights(number))
 
 
-def _many(posterior: Posterior, count: int) -> Callable[[int], None]:
-    def draw(number: int) -> None:
-        for _ in posterior.draws(count, first=number * count):
-            pass
-
-    return draw
+def _draw_all(name: str, n: int, count: int, number: int) -> None:
+    for _ in posterior_of(name, n).draws(count, first=number * count):
+        pass
 
 
 def _row(name: str, n: int, against: str, pair: Pair, goal: float | None) -> Row:
     detail = {"ours ms": pair.our_median * 1e3, "theirs ms": pair.their_median * 1e3}
     return Row(f"one draw of many, {name}, n = {n:,}", against, pair.ratio, "x", goal, detail=detail)
+
+
+def parallel_rows() -> Iterator[Row]:
+    """Measure the same draws on one and on two cores, and the speed-up of two independent processes."""
+    with ThreadPoolExecutor(2) as pool:
+        for n, count in CASES:
+            one, two = partial(_draw_all, "swiss_roll", n, count), partial(_in_halves, pool, n, count)
+            yield _speed_up("threads", n, count, in_turn(two, one, REPEATS))
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:  # the posteriors are fitted
+        for n, count in CASES:
+            one, two = partial(_draw_all, "swiss_roll", n, count), partial(_in_halves, pool, n, count)
+            yield _speed_up("processes", n, count, in_turn(two, one, REPEATS))
+        one, two = partial(_multiply_in, pool, [2 * PRODUCTS]), partial(_multiply_in, pool, [PRODUCTS, PRODUCTS])
+        pair = in_turn(two, one, REPEATS)
+        yield Row("two processes, products of small matrices in cache", "one", pair.ratio, "x")
+
+
+def _in_halves(pool: Executor, n: int, count: int, number: int) -> None:
+    half = count // 2
+    list(pool.map(partial(_draw_all, "swiss_roll", n, half), [2 * number, 2 * number + 1]))
+
+
+def _multiply(count: int) -> None:
+    a = np.full((96, 96), 1e-3)
+    for _ in range(count):
+        np.matmul(a, a)
+
+
+def _multiply_in(pool: Executor, counts: list[int], number: int) -> None:  # noqa: ARG001 # number of the repetition
+    list(pool.map(_multiply, counts))
+
+
+def _speed_up(what: str, n: int, count: int, pair: Pair) -> Row:
+    detail = {"two, ms a draw": pair.our_median / count * 1e3, "one, ms a draw": pair.their_median / count * 1e3}
+    return Row(f"two {what}, swiss_roll, n = {n:,}", "one", pair.ratio, "x", SPEED_UP, detail=detail)

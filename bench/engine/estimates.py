@@ -11,11 +11,9 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.data import data_of, neighbors_of
-from bench.engine.memory import _peak
+from bench.engine.memory import peak_bytes, run_apart
 from glle_engine import fit
 from glle_engine.linalg import LANES
 from glle_engine.posterior.cost.estimate import estimate
@@ -52,13 +50,13 @@ def measure(name: str, n: int) -> dict[str, Any]:
         list(fit(small).draws(LANES))  # loads the compiled code of both searches
         estimate(small)
     X, k = data_of(name, n), neighbors_of(name)
-    before = _peak()
+    before = peak_bytes()
     posterior, fitted = _time_call(lambda: fit(X, n_neighbors=k))
-    fit_bytes = _peak() - before
+    fit_bytes = peak_bytes() - before
     list(posterior.draws(LANES))  # analyses the pattern
     _, single = _time_call(lambda: list(posterior.draws(1, first=LANES)))
     many = [_time_call(partial(list, posterior.draws(LANES, first=LANES * i)))[1] / LANES for i in range(3)]
-    peak = _peak() - before
+    peak = peak_bytes() - before
     expected, spent = _time_call(lambda: estimate(X, n_neighbors=k))
     costs = [expected.fit.seconds, expected.draw.seconds, expected.single_draw_seconds]
     return {
@@ -86,10 +84,7 @@ def main() -> None:
     table = Table("data", "n", "k", "dimension", "estimate, s", *FIGURES, title="estimated / measured = ratio")
     slower: list[float] = []
     for name, n in SETS:
-        command = [sys.executable, "-m", "bench.engine.estimates", name, str(n)]
-        root = Path(__file__).resolve().parents[2]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
-        found = json.loads(done.stdout)
+        found = run_apart("bench.engine.estimates", name, n)
         pairs = list(zip(found["estimated"], found["measured"], strict=True))
         slower += [actual / expected for expected, actual in pairs[:3]]
         cells = []

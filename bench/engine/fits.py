@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.data import data_of, neighbors_of
 from bench.engine.peers import fit_sklearn, fit_tapkee, has_tapkee
-from bench.report.table import Row
-from bench.report.timing import always, in_turn, seconds
+from bench.report import Row, always, in_turn, seconds
 from glle_engine import FitSpec, fit
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.fit import reference_embedding

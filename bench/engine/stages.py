@@ -41,11 +41,10 @@ def profile(largest: int) -> list[dict[str, Any]]:
 
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw of many."""
-    from glle_engine.eigen.batched.acceptance import deviations
-    from glle_engine.eigen.batched.krylov.lanczos import lanczos
-    from glle_engine.eigen.batched.numeric.factorization import factorise
-    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, Workspace
-    from glle_engine.weights.lane_sampling import sample, unpack
+    from glle_engine.eigen.batched.factorization import factorise
+    from glle_engine.eigen.batched.lanczos import lanczos
+    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, Workspace, deviations
+    from glle_engine.weights.gaussian import sample, unpack
 
     posterior = posterior_of(name, n)
     started = time.perf_counter()
@@ -66,14 +65,14 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         marks = [time.perf_counter()]
         sample(room.tag, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
         marks.append(time.perf_counter())
-        factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+        factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         marks.append(time.perf_counter())
         lanczos(
-            room.tag, structure, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003
+            room.tag, room.words, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003
             room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
         )  # fmt: skip
         marks.append(time.perf_counter())
-        deviations(room.tag, structure, room.weights, room.values, room.vectors, room.deviation)
+        deviations(room.tag, structure.neighbors, room.weights, room.values, room.vectors, room.deviation)
         marks.append(time.perf_counter())
         unpack(room.tag, structure.position, room.vectors, vectors)
         marks.append(time.perf_counter())

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from bench.data import data_of
-from bench.report.table import Row
+from bench.report import Row
 from bench.service.load import Load, Measured, load
 from glle_engine import fit
 

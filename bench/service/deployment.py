@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
 from contextlib import contextmanager
@@ -11,10 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from tests.system.conftest import Up, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
 HEARTBEAT = 60  # seconds; rare, so that maintenance is not counted as commands of a draw
 NPY = "application/x-npy"
@@ -88,6 +93,12 @@ class Service:
         """Return the path of the posterior of a synthetic data set."""
         dataset = self.http.post("/datasets/synthetic", {"name": name, "n": n, "seed": seed})
         return self.posterior(dataset["id"])
+
+    def upload(self, X: NDArray[np.float64]) -> str:
+        """Upload points; return the id of the data set."""
+        buffer = io.BytesIO()
+        np.save(buffer, X)
+        return str(self.http.post("/datasets", buffer.getvalue())["id"])
 
     def posterior(self, dataset: str) -> str:
         """Fit and return the posterior's path."""

@@ -1,1 +1,1 @@
-"""Pictures and numbers of the documentation, one program for each: `python -m docs.figures.frontier`."""
+"""Pictures and numbers of the documentation, one program for each: `python -m docs.figures.posterior`."""

@@ -3,18 +3,16 @@
 `python -m tests.docs.authorisation` writes the page.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Literal
 
-from service.cli import main
+from openapi import client_types
 from service.middleware.access_policy import METRICS, OPEN_PATHS
 from worker.storage.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "authorisation.md"
-PATHS = json.loads(main.CONTRACT.read_text(encoding="utf-8"))["paths"]
+PATHS = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))["paths"]
 # Deletions come last, so that the other requests find their resources.
 OPERATIONS = sorted(
     ((method.upper(), path) for path, methods in PATHS.items() for method in methods),
@@ -25,7 +23,6 @@ Outcome = Literal["open", "401", "403", "404", "yes"]
 _HEAD = """# Authorisation
 
 Look up which scope a route needs. A key has one tenant and one scope ([create one](../how-to/keys.md)).
-<!-- not run: it needs a key; a test of each route uses several -->
 
 ```sh
 curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8000/v1/datasets

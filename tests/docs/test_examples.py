@@ -1,7 +1,5 @@
 """Examples of the documentation, run on a running service."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -9,23 +7,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import httpx
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 from service.cli import main
 from service.schemas import openapi
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, run
 from tests.system.clients.typescript import typescript
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-
-    from tests.system.conftest import Up
+from tests.system.conftest import Up
 
 EXAMPLES = ROOT / "docs" / "examples"
 QUICKSTART = ROOT / "docs" / "tutorials" / "quickstart.md"
@@ -88,12 +82,11 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
     monkeypatch.chdir(ROOT)
     five, own = blocks(QUICKSTART, "python")
     assert len([line for line in five.splitlines() if line]) == 5
-    names: dict[str, Any] = {}
-    exec(five, names)  # noqa: S102 # the project's own page
+    names = run([five])
     (scattered,) = plt.gca().collections
     np.testing.assert_array_equal(scattered.get_offsets(), names["posterior"].draw(7))
     plt.close("all")
-    exec(own, names)  # noqa: S102 # the project's own page
+    names = run([own], **names)
     assert names["draws"].shape == (100, 300, 2)
     assert names["placed"].embedding.shape == (5, 2)
     assert list(names["table"].columns) == ["y1", "y2"]
@@ -118,42 +111,28 @@ def test_quickstart_commands_work(
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     """Each body of the contract is accepted with the ids of the responses before it."""
-    sampled = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
-    dataset = {"dataset": sampled.json()["id"]}
-    expected = client.post("/v1/posteriors/estimate?wait=30", json=openapi.EXAMPLES["estimate_fit"] | dataset)
-    assert (expected.status_code, expected.json()["problem"]) == (200, None)
-    fitted = client.post("/v1/posteriors?wait=30", json=openapi.EXAMPLES["fit"] | dataset)
-    assert (sampled.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
-    posterior = f"/v1/posteriors/{fitted.json()['id']}"
-    paths = {"draw_many": "/draws", **{name: f"/{name}" for name in ("transform", "reconstructions", "calibration")}}
-    for name, path in paths.items():
-        answer = client.post(f"{posterior}{path}?wait=30", json=openapi.EXAMPLES[name])
-        assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
-    advice = client.post("/v1/advice?wait=30", json=openapi.EXAMPLES["advice"] | dataset)
-    assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
-    for name, path in (("embed", "embeddings"), ("compare", "comparisons"), ("audit", "audits")):
-        answer = client.post(f"/v1/{path}?wait=30", json=openapi.EXAMPLES[name] | dataset)
-        assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
-        if name == "embed":
-            for task, last in (("transform_embedding", "transform"), ("spread", "spread")):
-                place = f"{answer.json()['links']['embedding']}/{last}?wait=30"
-                made = client.post(place, json=openapi.EXAMPLES[task])
-                assert (made.status_code, made.json()["status"]) == (200, "succeeded"), task
-    assert client.post("/v1/embeddings/estimate", json=openapi.EXAMPLES["estimate"]).json()["problem"] is None
-    for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
-        assert client.patch(path, json=openapi.EXAMPLES[name]).json()["name"] == openapi.EXAMPLES[name]["name"]
-    others = {
-        "synthetic",
-        "estimate_fit",
-        "fit",
-        "advice",
-        "audit",
-        "embed",
-        "transform_embedding",
-        "spread",
-        "estimate",
-        "compare",
-        "rename_dataset",
-        "rename_posterior",
-    }
-    assert {*others, *paths} == set(openapi.EXAMPLES)
+    used = set()
+
+    def send(name: str, path: str, method: str = "post", **more: str) -> Any:
+        used.add(name)
+        answer = client.request(method, path, json=openapi.EXAMPLES[name] | more)
+        assert answer.status_code in {200, 201}, (name, answer.text)
+        assert answer.json().get("status", "succeeded") == "succeeded", name
+        return answer.json()
+
+    dataset = {"dataset": send("synthetic", "/v1/datasets/synthetic")["id"]}
+    assert send("estimate_fit", "/v1/posteriors/estimate?wait=30", **dataset)["problem"] is None
+    posterior = f"/v1/posteriors/{send('fit', '/v1/posteriors?wait=30', **dataset)['id']}"
+    for name in ("draws", "transform", "reconstructions", "calibration"):
+        send({"draws": "draw_many"}.get(name, name), f"{posterior}/{name}?wait=30")
+    for name, path in (("advice", "advice"), ("compare", "comparisons"), ("audit", "audits"), ("embed", "embeddings")):
+        embedded = send(name, f"/v1/{path}?wait=30", **dataset)
+    embedding = embedded["links"]["embedding"]
+    for name, last in (("transform_embedding", "transform"), ("spread", "spread")):
+        send(name, f"{embedding}/{last}?wait=30")
+    assert send("estimate", "/v1/embeddings/estimate")["problem"] is None
+    paths = {"dataset": f"/v1/datasets/{dataset['dataset']}", "posterior": posterior, "embedding": embedding}
+    for kind, path in paths.items():
+        name = f"rename_{kind}"
+        assert send(name, path, "patch")["name"] == openapi.EXAMPLES[name]["name"]
+    assert used == set(openapi.EXAMPLES)

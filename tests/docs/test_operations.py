@@ -1,22 +1,16 @@
 """docs/how-to/operations.md documents every metric, and alerts and dashboard use metrics that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 import yaml
 
 from tests.deploy.prometheus import selectors, series_of
 from tests.service import conftest as service
-
-if TYPE_CHECKING:
-    import httpx
-
-    from worker.stores import Stores
+from worker.stores import Stores
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"

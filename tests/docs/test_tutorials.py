@@ -1,14 +1,11 @@
 """README.md and the tutorials contain examples that run."""
 
-from __future__ import annotations
-
-import os
 import re
 import shutil
-import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -17,13 +14,9 @@ from sklearn.datasets import load_digits
 
 import glle_engine
 from glle import Client
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, STRICT, bash, blocks, run
 from tests.system.clients.typescript import typescript
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.system.conftest import Up
+from tests.system.conftest import Up
 
 mpl.use("Agg")
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -35,8 +28,7 @@ def test_readme_audits_a_map() -> None:
     audit, _, _ = blocks(ROOT / "README.md", "python")
     assert 'method="umap"' in audit
     digits = load_digits()
-    names: dict[str, Any] = {"X": digits.data[:300], "y": digits.target[:300]}
-    exec(audit.replace('"umap"', '"pca"'), names)  # noqa: S102 # the project's own page
+    names = run([audit.replace('"umap"', '"pca"')], X=digits.data[:300], y=digits.target[:300])
     assert names["found"].beyond_chance
     assert names["found"].groups.apart.shape == (10, 10)
 
@@ -46,8 +38,7 @@ def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(tmp_path)
     _, _, engine = blocks(ROOT / "README.md", "python")
     assert '"swiss_roll", 2000' in engine
-    names: dict[str, Any] = {}
-    exec(engine.replace("2000", "600"), names)  # noqa: S102 # the project's own page
+    names = run([engine.replace("2000", "600")])
     assert names["draw"].embedding.shape == (600, 2)
     assert names["scale"] > 0
 
@@ -58,9 +49,7 @@ def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setenv("GLLE_URL", up.url)
     _, client, _ = blocks(ROOT / "README.md", "python")
-    names: dict[str, Any] = {}
-    exec(client, names)  # noqa: S102 # the project's own page
-    assert names["posterior"].draw(7).shape == (5000, 2)
+    assert run([client])["posterior"].draw(7).shape == (5000, 2)
     plt.close("all")
 
 
@@ -70,10 +59,8 @@ def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=lambda: PCA(2)))
-    names: dict[str, Any] = {}
     first, *more = blocks(TUTORIALS / "audit.md", "python")
-    for block in (first.replace("\nfound", "\nX, y = X[:200], y[:200]\nfound"), *more):
-        exec(block, names)  # noqa: S102 # the project's own page
+    names = run([first.replace("\nfound", "\nX, y = X[:200], y[:200]\nfound"), *more])
     assert names["found"].groups.apart.shape == (10, 10)
     assert names["alone"].p_value.shape == (200,)
     assert (tmp_path / "audit.png").exists()
@@ -82,12 +69,16 @@ def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All blocks of the page, one after the other, in one namespace, with fewer points."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    adata = SimpleNamespace(n_obs=400, obsm={}, obs={}, uns={})
+    monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(DataArray=lambda values, **_: values))
+    if find_spec("jscatter") is None:  # of Python 3.14
+        monkeypatch.setattr("glle.widget", lambda *_, **__: SimpleNamespace(selection=[0]), raising=False)
     first, *more = blocks(TUTORIALS / "uncertainty.md", "python")
     assert '"swiss_roll", 1000' in first
-    for block in (first.replace("1000", "400"), *more):
-        exec(block, names)  # noqa: S102 # the project's own page
+    names = run([first.replace("1000", "400"), *more], adata=adata)
     assert names["summary"].spread.shape == (400,)
+    assert names["draws"].shape == (100, 400, 2)
+    assert adata.obsm["X_glle"].shape == (400, 2)
     assert names["placed"].shape == (5, 2)
     assert (tmp_path / "roll.npz").exists()
 
@@ -102,8 +93,8 @@ CLIENT_PAGES = ("index.md", "reference/client.md", "reference/client-api.md")
 @pytest.mark.parametrize("page", ENGINE_PAGES)
 def test_first_examples_with_the_engine_run(page: str) -> None:
     """The first block of the page, with the data that it assumes."""
-    names: dict[str, Any] = {"fit": glle_engine.fit, "X": glle_engine.manifolds.make("s_curve", 400, seed=0).X}
-    exec(blocks(ROOT / "docs" / page, "python")[0], names)  # noqa: S102 # the project's own page
+    X = glle_engine.manifolds.make("s_curve", 400, seed=0).X
+    names = run(blocks(ROOT / "docs" / page, "python")[:1], fit=glle_engine.fit, X=X)
     assert {"posterior", "result"} & names.keys()
 
 
@@ -113,8 +104,7 @@ def test_first_examples_with_the_client_run(up: Up, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GLLE_URL", up.url)
     with Client() as client:
         posterior = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
-        names: dict[str, Any] = {"posterior": posterior}
-        exec(blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url), names)  # noqa: S102 # its own page
+        run([blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url)], posterior=posterior)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -124,11 +114,7 @@ def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
     assert URL in script
     assert "range(600)" in script
     script = script.replace(URL, up.url).replace("curl -s", "curl --fail -s").replace("range(600)", "range(120)")
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],  # noqa: S607 # the reader's own shell
-        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    bash(script, tmp_path, *STRICT)
     assert np.load(tmp_path / "draw.npy").shape == (120, 2)
     assert np.load(tmp_path / "draws.npy").shape == (3, 8, 120, 2)
     assert (tmp_path / "head.npy").stat().st_size == 1024
@@ -160,10 +146,5 @@ def test_readme_works_with_curl(up: Up, tmp_path: Path) -> None:
         for prefix, output in zip(("ds_", "post_"), outputs, strict=False):
             (id_,) = re.findall(rf'"id": ?"({prefix}\w+)"', output)
             command = command.replace(f"{prefix}...", id_)
-        done = subprocess.run(
-            ["bash", "-c", command],  # noqa: S607 # the reader's own shell
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
+        outputs.append(bash(command, ROOT))
     assert np.load(tmp_path / "draw.npy").shape == (300, 2)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from docs.figures.believe.peers import compare, embed
 from glle_engine.audit.audit import audit, compare_groups
-from glle_engine.audit.sources import source_of_method
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
-from glle_engine.reliability.alignment import rank_correlation, spearman_brown
-from glle_engine.reliability.regions import Regions
+from glle_engine.reliability.alignment import Regions, rank_correlation, spearman_brown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,9 +24,10 @@ BINS = np.linspace(0, 1, 11)
 Row = dict[str, Any]
 
 
-def measure(law: Law, method: str) -> Row:
+def measure(law: Law, method: str, *, with_peers: bool = False) -> Row:
     """Return the statements of an audit of one sample, and the same of samples with the same probes.
 
+    With peers, `row["peers"]` has the figures of their scores.
     Few points are probes, because a map that depends smoothly on the sample varies less the more points are fixed.
     """
     base = law.sample(np.random.default_rng(0), law.n)
@@ -36,12 +36,13 @@ def measure(law: Law, method: str) -> Row:
     mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
     labels = None if law.label is None else law.label(np.random.default_rng(0), n)
     started = time.process_time()
-    found = audit((base - mean) / scale, method=method, labels=labels, n_neighbors=NEIGHBORS)
+    X = (base - mean) / scale
+    found = audit(X, method=method, labels=labels, n_neighbors=NEIGHBORS)
     spent = time.process_time() - started
     maps, near, apart, member = [], [], [], []
     for number in range(1, SAMPLES + 1):
         others = law.sample(np.random.default_rng(1000 + number), n)[: n - probes]
-        Y = source_of_method((np.concatenate([base[:probes], others]) - mean) / scale, method, {}, None)[1]
+        Y = embed((np.concatenate([base[:probes], others]) - mean) / scale, method)
         maps.append(_normalize(Y[:probes]))
         nearest = kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0][:probes]
         near.append((nearest[:, :, None] == np.arange(probes)).any(axis=1))
@@ -90,6 +91,8 @@ def measure(law: Law, method: str) -> Row:
         pairs = ~np.eye(len(found.groups.names), dtype=bool)
         row["apart"] = _calibration(found.groups.apart[pairs], np.mean(apart, axis=0)[pairs])
         row["member"] = _calibration(found.groups.member_probability[:probes], np.mean(member, axis=0))
+    if with_peers:
+        row["peers"] = compare(X, method, found, places, spent)
     return row
 
 

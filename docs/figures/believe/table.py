@@ -1,11 +1,14 @@
-"""Goals of the study of audits, and the figures found."""
+"""Figures of the study of audits: goals, and the table and picture of docs/explanation/believe.md."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
 
+from docs.figures.believe.peers import FIGURES
 from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
@@ -57,3 +60,85 @@ def _print_ranking(rows: list[Row]) -> None:
         if len(of):
             figures = f"mean {of.mean():.2f}, lowest {of.min():.2f}, {np.mean(of >= 0.8):.0%} from .8 on"
             print(f"{level}: {len(of)} laws, {figures}")
+
+
+def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
+    """Return the means over laws of the figures of each score (`peers.FIGURES`), nan for those it does not have."""
+    names = {name: None for row in rows for name in row["peers"]}
+    return {
+        name: [
+            float(np.mean([np.nan if (value := row["peers"][name][at]) is None else value for row in rows]))
+            for at in range(len(FIGURES))
+        ]
+        for name in names
+    }
+
+
+def peer_table(rows: dict[str, list[Row]]) -> str:
+    """Return the table of scores: a cell has a figure of each method, the best one of all scores in bold."""
+    means = {method: peer_figures(of) for method, of in rows.items()}
+    lines = [f"| score | {' | '.join(FIGURES)} |", "|---" * (len(FIGURES) + 1) + "|"]
+    for name in next(iter(means.values())):
+        cells = []
+        for at, figure in enumerate(FIGURES):
+            values = [of[name][at] for of in means.values()]
+            best = [np.nanmax([each[at] for each in of.values()]) for of in means.values()]
+            texts = [_short(value, figure, each) for value, each in zip(values, best, strict=True)]
+            cells.append("" if np.isnan(values).any() else ", ".join(texts))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    ceilings = ", ".join(f"{np.mean([row['ceiling'] for row in of]):.2f}".lstrip("0") for of in rows.values())
+    return "\n".join([*lines, f"| *ceiling* | {ceilings} |" + " |" * (len(FIGURES) - 1)])
+
+
+def _short(value: float, figure: str, best: float) -> str:
+    """Return a figure with two decimals, bold if it is the best one; seconds with one."""
+    if figure == "seconds":
+        return f"{value:.1f}" if value >= 0.05 else "0"
+    text, highest = (f"{round(each, 2) + 0.0:.2f}".replace("0.", ".", 1) for each in (value, best))  # no -0
+    return f"**{text}**" if text == highest else text
+
+
+PICTURE = Path(__file__).parents[2] / "images" / "believe.png"
+# Okabe and Ito's colors, safe for color blindness, and a marker each for readers without colors.
+LOOKS = {"pca": ("#0072B2", "s"), "glle": ("#E69F00", "^"), "umap": ("#009E73", "o"), "t-sne": ("#CC79A7", "D")}
+NAMES = {"pca": "PCA", "glle": "LLE", "umap": "UMAP", "t-sne": "t-SNE"}
+PANELS = {
+    "rank correlation": "Which points do other samples move?\nrank correlation",
+    "worst tenth": "Which tenth do they move most?\narea under the curve",
+    "planted": "Which points have a wrong place?\narea under the curve",
+    "seconds": "Time of the score\nprocessor seconds",
+}
+
+
+def draw_picture(rows: dict[str, list[Row]], path: Path = PICTURE) -> None:
+    """Write the picture: a panel for each question, a line for each score, a mark for each method."""
+    mpl.use("agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 # after the choice of the backend
+
+    means = {method: peer_figures(of) for method, of in rows.items()}
+    scores = list(next(iter(means.values())))
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(12.5, 1.3 + 0.36 * len(scores)), sharey=True)
+    for ax, (name, title) in zip(axes, PANELS.items(), strict=True):
+        for place in range(0, len(scores), 2):
+            ax.axhspan(place - 0.5, place + 0.5, color="0.95", zorder=0)
+        for lane, (method, of) in enumerate(means.items()):
+            color, marker = LOOKS[method]
+            values = [of[score][FIGURES.index(name)] for score in scores]
+            heights = np.arange(len(scores)) + 0.16 * (lane - (len(means) - 1) / 2)
+            ax.scatter(values, heights, color=color, marker=marker, s=30, label=NAMES[method], zorder=3)
+        if name == "seconds":
+            ax.set_xscale("log")
+        else:
+            ax.axvline(0 if name == "rank correlation" else 0.5, color="0.6", linewidth=0.8, zorder=1)
+            ax.set_xlim(right=1.02)
+        ax.set_title(title, fontsize=10)
+        ax.tick_params(labelsize=9, length=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+    axes[0].set_yticks(range(len(scores)), scores)
+    axes[0].set_ylim(len(scores) - 0.5, -0.5)
+    for label in axes[0].get_yticklabels():
+        label.set_weight("bold" if label.get_text().startswith("audit") else "normal")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=10, frameon=False)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(path, dpi=100)
+    plt.close(figure)

@@ -176,3 +176,5 @@ UNSEEN = (
     Law("delays of a wave, 30", 400, _delays),
     Law("images of a bar", 400, _bars),
 )
+
+COMPARED = tuple(law for law in UNSEEN if 300 <= law.n <= 450)  # for slow methods and scores

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from docs.figures.honesty import goals
+from docs.figures.honesty import table
 from docs.figures.honesty.rows import DRAWN, ENSEMBLE, HALVES
 from docs.figures.honesty.table import group_rows
 
@@ -39,7 +39,7 @@ def picture(rows: list[Row], path: Path) -> None:
     for ax, title, goal in zip(
         left,
         ("rank correlation with the truth", "ratio of median spreads", "coverage of 50 % and 90 % regions"),
-        ((goals.RHO, 1.0), goals.RATIO, goals.COVERAGE),
+        ((table.RHO, 1.0), table.RATIO, table.COVERAGE),
         strict=True,
     ):
         _settle(ax, title)

@@ -11,7 +11,7 @@ multiplied by 1 / sqrt(1 - f), an approximation for LLE.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -29,36 +29,13 @@ _OTHERS = 1000  # first seed of the points around the probes
 FIT: dict[str, Any] = {"n_neighbors": 10, "disconnected": "bridge"}  # of every fit, unless its setting says otherwise
 
 
-class Setting(Protocol):
-    """Samples with common probes."""
-
-    @property
-    def name(self) -> str:
-        """Name in the tables."""
-
-    @property
-    def held_out(self) -> bool:
-        """Whether it was chosen after the method."""
-
-    @property
-    def probes(self) -> int:
-        """Number of leading points that all samples share."""
-
-    @property
-    def factor(self) -> float:
-        """Factor on deviations between samples."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the fit beside `FIT`."""
-
-    def sample(self, j: int) -> NDArray[np.float64]:
-        """Return sample j: the probes, then separate points."""
-
-
 @dataclass(frozen=True)
 class Population:
-    """Distribution; `draw` returns a number of points for a seed."""
+    """Distribution; `draw` returns a number of points for a seed.
+
+    All samples share the leading `probes`, and `factor` multiplies deviations between samples. `held_out` settings were
+    chosen after the method. `options` are those of the fit beside `FIT`.
+    """
 
     name: str
     n: int
@@ -96,6 +73,9 @@ class Finite:
         rng = np.random.default_rng([0, 6, j])
         chosen = self.probes + rng.choice(len(every) - self.probes, self.others, replace=False)
         return np.ascontiguousarray(every[np.concatenate([np.arange(self.probes), chosen])], np.float64)
+
+
+Setting: TypeAlias = Population | Finite
 
 
 def _sheet(name: str, noise: float, features: int = 3) -> Callable[[int, int], NDArray[np.float64]]:

@@ -10,20 +10,20 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import argparse
 from pathlib import Path
 
-from docs.figures.methods import costs, likelihood, picture, rows, sets, tables
+from docs.figures.methods import costs, picture, rows, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
 BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository
 KEPT = DOCS.parent / "out" / "methods"
-PARTS = ("compare", "likelihood", "penalty")
+COMPARE = "compare"
 COSTS = "costs"  # rewrites a table of the engine, so only on request
 
 
 def compare(data: Path, methods: list[str]) -> list[rows.Row]:
     """Measure some methods on all sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
-    names = sets.names(data)
+    names = rows.names_of_sets(data)
     results = [row for row in rows.read_rows(path) if row.method not in methods or row.data not in names]
     for name in methods:
         rows.warm(METHODS[name])
@@ -38,12 +38,8 @@ def compare(data: Path, methods: list[str]) -> list[rows.Row]:
 
 def measure(parts: list[str], data: Path, methods: list[str]) -> None:
     """Measure parts."""
-    if "compare" in parts:
+    if COMPARE in parts:
         compare(data, methods)
-    for part, experiment in (("likelihood", likelihood.compare_methods), ("penalty", likelihood.compare_penalties)):
-        if part in parts:
-            names = [name for name in sets.names(data) if name in sets.REAL]
-            likelihood.keep([row for name in names for row in experiment(name, data)], KEPT / f"{part}.jsonl")
     if COSTS in parts:
         costs.update(methods)
 
@@ -55,22 +51,15 @@ def write(data: Path) -> None:
     tables.put(page, "scores", tables.score_listing())
     if measured := rows.read_rows(KEPT / "compare.jsonl"):
         tables.put(page, "overview", tables.overview(measured))
-        tables.put(page, "details", tables.details(measured))
         for name in ("swiss_roll", "swiss_roll_hole", "digits"):
             picture.multiples(measured, name, data, images / f"methods-{name.replace('_', '-')}.png")
-    if likely := likelihood.read_rows(KEPT / "likelihood.jsonl"):
-        tables.put(page, "likelihood", tables.likelihoods(likely))
-        picture.bars(likely, images / "methods-likelihood.png")
-    if penalized := likelihood.read_rows(KEPT / "penalty.jsonl"):
-        tables.put(page, "penalty", tables.penalties(penalized))
-        picture.curves(penalized, images / "methods-penalty.png")
 
 
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--parts", nargs="*", default=list(PARTS), choices=[*PARTS, COSTS], help="what to measure; none: write"
+        "--parts", nargs="*", default=[COMPARE], choices=[COMPARE, COSTS], help="what to measure; none: write"
     )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
     parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")

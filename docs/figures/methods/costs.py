@@ -1,4 +1,4 @@
-"""Measure the seconds and bytes of every method, and fit the coefficients of `glle_engine/methods/costs/costs.json`."""
+"""Measure the seconds and bytes of every method, and fit the coefficients of `glle_engine/methods/costs.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Embedding, time and scores of a method on a data set, or its refusal."""
+"""Rows of the comparison: embedding, time and scores of a method on a data set, or its refusal.
+
+The data are four sheets, the digits, and two real sets if present.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 
-from docs.figures.methods.sets import REAL, SIZES, make
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError
 from glle_engine.metrics.registry import SCORES, score
@@ -17,8 +20,69 @@ from glle_engine.metrics.registry import SCORES, score
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from docs.figures.methods.sets import DataSet
+    from numpy.typing import NDArray
+
     from glle_engine.methods import Method, MethodSpec
+
+SIZES = (1000, 500, 250, 120)  # a method takes the largest within its time
+STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
+REAL = {"mocap_run1": 6, "robot_wifi": 7}  # neighbors
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """Data set of the comparison.
+
+    Attributes
+    ----------
+    name : str
+    X : (n, d) float64
+    k : int
+        Neighbors, of the methods and of the scores.
+    color : (n,) float64
+        The true arc, the digit, or the time.
+    truth : (n, q) float64, optional
+    labels : (n,) int64, optional
+        For the methods that need them, and for the score of the digits.
+
+    """
+
+    name: str
+    X: NDArray[np.float64]
+    k: int
+    color: NDArray[np.float64]
+    truth: NDArray[np.float64] | None = None
+    labels: NDArray[np.int64] | None = None
+
+
+def names_of_sets(data: Path) -> list[str]:
+    """Return the names of the present sets; print those of the missing ones."""
+    present = [*manifolds.NAMES, "digits"]
+    for name in REAL:
+        if (data / f"{name}.npy").exists():
+            present.append(name)
+        else:
+            print(f"{name}.npy is not in {data}: nothing is measured on it.")
+    return present
+
+
+def make(name: str, n: int, data: Path) -> DataSet:
+    """Return n points of a set, or all of a real one."""
+    if name in manifolds.NAMES:
+        sheet = manifolds.make(name, n, seed=0)
+        truth = sheet.coordinates
+        arc = truth[:, 0]
+        strips = np.digitize(arc, np.quantile(arc, np.linspace(0, 1, STRIPS + 1)[1:-1])).astype(np.int64)
+        return DataSet(name, sheet.X, 10, arc, truth, strips)
+    if name == "digits":
+        digits = load_digits()
+        target = digits.target[:n].astype(np.int64)
+        return DataSet(name, digits.data[:n], 10, target.astype(float), labels=target)
+    X = np.load(data / f"{name}.npy", allow_pickle=False)
+    track = data / f"{name}_xy.npy"
+    positions = np.load(track, allow_pickle=False) if track.exists() else None
+    return DataSet(name, X, REAL[name], np.arange(len(X), dtype=float), positions)
+
 
 SECONDS = 10.0  # expected time above which a method gets fewer points
 

@@ -1,24 +1,17 @@
 """docs/explanation/honesty.md shows what its program measured, and the program measures what the page says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from docs.figures.honesty.__main__ import PAGE, read_rows
 from docs.figures.honesty.rows import BASELINE, ENSEMBLE, judge
-from docs.figures.honesty.settings import Finite, Population, settings
+from docs.figures.honesty.settings import Finite, Population, Setting, settings
 from docs.figures.honesty.table import by_word, figures, render
 from docs.figures.methods.tables import between
 from glle_engine import manifolds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from docs.figures.honesty.settings import Setting
 
 ROWS = read_rows()
 
@@ -73,11 +66,10 @@ def test_a_setting_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = list(judge(Population("small", 80, sheet, probes=40), samples=4, data=2))
     assert [row.sample for row in rows] == [0, 1]
     for row in rows:
-        assert all(-1 <= value <= 1 for value in (*row.rho.values(), row.between, row.rho_many))
+        assert all(-1 <= value <= 1 for value in row.rho.values())
         assert set(row.rho) - set(row.ratio) == {BASELINE}
         assert all(value > 0 for value in row.ratio.values())
-        for pair in (row.coverage, row.own_coverage):
-            assert 0 <= pair[0] <= pair[1] <= 1
+        assert 0 <= row.coverage[0] <= row.coverage[1] <= 1
         assert f"{row.expected:.2f} | {row.level}" in row.line
 
 

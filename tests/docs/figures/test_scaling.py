@@ -1,7 +1,5 @@
 """The ceilings of a deployment, and their table in docs/how-to/scaling.md."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.capacity import HEAD, PAGE, SIZES, WORKERS, Cost, ceiling

@@ -1,19 +1,121 @@
-"""Rows of the table, and the table as text, JSON and picture."""
+"""Rows of figures beside their goals: timing, the description of the machine, and tables as text and JSON."""
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import platform
+import statistics
+import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from rich.console import Console
 
+LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "tapkee", "redis", "fastapi", "uvicorn")
 MISSING = "the peer is not installed"
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, caches, memory and versions."""
+    fields: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = dict(line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
+        facts = {name.strip(): value.strip() for name, value in lines.items()}
+        fields["processor"] = facts.get("model name", "unknown")
+        flags = facts.get("flags", "").split()
+        fields["vectors"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
+    caches = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind = (index / "level").read_text().strip(), (index / "type").read_text().strip()
+        if kind != "Instruction":
+            caches[f"L{level}"] = (index / "size").read_text().strip()
+    fields["caches"] = caches
+    fields["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    fields["libraries"] = {name: found for name in LIBRARIES if (found := _version(name))}
+    fields["blas_threads"] = os.environ.get("OMP_NUM_THREADS")
+    return fields
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Interleaved timings of two functions.
+
+    Attributes
+    ----------
+    ours, theirs : list of float
+        Seconds of each repetition.
+
+    """
+
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """Median of theirs / ours by repetition, so that drift affects both."""
+        return statistics.median(b / a for a, b in zip(self.ours, self.theirs, strict=True))
+
+    @property
+    def our_median(self) -> float:
+        """Median of ours, seconds."""
+        return statistics.median(self.ours)
+
+    @property
+    def their_median(self) -> float:
+        """Median of theirs, seconds."""
+        return statistics.median(self.theirs)
+
+
+def always(work: Callable[..., object], *arguments: object) -> Callable[[int], object]:
+    """Return a function that ignores the number of the repetition."""
+
+    def do(_: int) -> object:
+        return work(*arguments)
+
+    return do
+
+
+def in_turn(
+    ours: Callable[[int], object], theirs: Callable[[int], object], repeats: int, *, units: int = 1, warm: bool = True
+) -> Pair:
+    """Time two functions in turn, by repetition number; one call of `ours` is worth `units` calls of `theirs`."""
+    if warm:
+        ours(repeats)
+    pair = Pair([], [])
+    for number in range(repeats):
+        gc.collect()
+        pair.ours.append(seconds(partial(ours, number)) / units)
+        pair.theirs.append(seconds(partial(theirs, number)))
+    return pair
 
 
 @dataclass(frozen=True)
@@ -50,13 +152,6 @@ class Row:
         if self.figure is None or self.goal is None:
             return None
         return self.figure >= self.goal if self.at_least else self.figure <= self.goal
-
-    @property
-    def of_goal(self) -> float | None:
-        """Return the fraction of the goal that is reached."""
-        if self.figure is None or self.goal is None:
-            return None
-        return self.figure / self.goal if self.at_least else self.goal / self.figure
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """Return work, against, figure, goal and verdict as text."""

@@ -1,1 +1,0 @@
-"""Machine, timing, tables and pictures of the benchmarks."""

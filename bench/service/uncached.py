@@ -1,0 +1,158 @@
+"""Cost of uncached work over HTTP: single draws by GET with their Redis commands, jobs of draws, and a small fit."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import statistics
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.data import data_of, posterior_of
+from bench.report import Row, in_turn, seconds
+from glle_engine.linalg import LANES
+from tests.system.monitor import Commands, monitored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.service.deployment import Http, Service
+
+JOBS = [(5_000, 7, 1.15), (20_000, 4, 1.05)]  # points, repetitions, goal
+DRAWS = 64
+FITTED, FITS, FIT_GOAL_MS = 500, 20, 40.0
+CASES = [("swiss_roll", 5_000), ("digits", 1_797)]
+REPEATS = 40
+WARM_UPS = 5
+GOAL_MS = 8.0  # more than the engine's lane group
+COUNTED = 5_000  # points
+CALM_SECONDS = 6.0  # counters are written every few seconds, and count for the operations before
+# No two requests share a lane group.
+seeds = itertools.count(10**6)
+
+
+def job_rows(service: Service, largest: int) -> Iterator[Row]:
+    """Measure jobs of many draws, and a small fit."""
+    for n, repeats, goal in JOBS:
+        if n <= largest:
+            yield _job(service, n, repeats, goal)
+    yield _small_fit(service)
+
+
+def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
+    """Draw over HTTP, from the request to the array."""
+    job = http.post(f"{posterior}/draws?wait=60", {"count": count, "seed": seed})
+    while job["status"] in {"queued", "running"}:
+        job = http.get(f"/jobs/{job['id']}?wait=60")
+    drawn = np.load(io.BytesIO(http.npy(f"/jobs/{job['id']}/result")))
+    assert drawn.shape == (count, n, 2), drawn.shape
+
+
+def _job(service: Service, n: int, repeats: int, goal: float) -> Row:
+    """Compare uncached draws over HTTP with the same draws by the engine alone."""
+    own = posterior_of("swiss_roll", n)
+    posterior = service.fit_synthetic("swiss_roll", n)
+
+    def ask(number: int) -> None:
+        run_job(service.http, posterior, n, DRAWS, 1 + number)
+
+    def alone(number: int) -> None:
+        drawn = np.stack([draw.embedding for draw in own.draws(DRAWS, seed=1 + number)])
+        assert drawn.shape == (DRAWS, n, 2)
+
+    alone(repeats)
+    pair = in_turn(ask, alone, repeats)
+    detail = {"HTTP s": pair.our_median, "engine s": pair.their_median}
+    work = f"a job of {DRAWS} draws over HTTP, npy, n = {n:,}"
+    return Row(work, "the engine alone", 1 / pair.ratio, "x", goal, at_least=False, detail=detail)
+
+
+def _small_fit(service: Service) -> Row:
+    times = []
+    for number in range(-WARM_UPS, FITS):
+        dataset = service.upload(data_of("swiss_roll", FITTED, seed=100 + number))
+        took = seconds(partial(service.posterior, dataset))
+        if number >= 0:
+            times.append(took)
+    detail = {"slowest ms": max(times) * 1e3}
+    work = f"a small fit, n = {FITTED}, from POST to succeeded"
+    figure = statistics.median(times) * 1e3
+    return Row(work, "-", figure, "ms", FIT_GOAL_MS, at_least=False, detail=detail)
+
+
+SINGLES, SINGLE_GOAL = 30, 8.0
+COUNTED_JOBS, JOB_GOAL = 6, 80.0
+
+
+def rows(service: Service, largest: int) -> Iterator[Row]:
+    """Measure single draws, each the first of its lane group, and count their commands."""
+    for name, n in CASES:
+        if n <= largest:
+            yield _single(service, name, n)
+    if largest >= COUNTED:
+        yield from _commands(service)
+
+
+def _single(service: Service, name: str, n: int) -> Row:
+    """Compare a draw over HTTP with one lane group of the engine, in turn."""
+    own = posterior_of(name, n)
+    posterior = service.posterior(service.upload(data_of(name, n)))
+    lanes = LANES if own.lane_solver else 1
+
+    def ask(_: int) -> None:
+        body = service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")
+        assert np.load(io.BytesIO(body)).shape == (n, 2)
+
+    def alone(number: int) -> None:
+        assert len(list(own.draws(lanes, seed=number))) == lanes
+
+    for number in range(WARM_UPS):
+        ask(number)
+        alone(number)
+    pair = in_turn(ask, alone, REPEATS)
+    more = [a - b for a, b in zip(pair.ours, pair.theirs, strict=True)]
+    detail = {
+        "HTTP ms": pair.our_median * 1e3,
+        "engine ms": pair.their_median * 1e3,
+        "slowest HTTP ms": max(pair.ours) * 1e3,
+    }
+    work = f"an uncached single draw by GET, npy, {name}, n = {n:,}: ms more"
+    figure = statistics.median(more) * 1e3
+    return Row(work, "the engine's lane group", figure, "ms", GOAL_MS, at_least=False, detail=detail)
+
+
+def _commands(service: Service) -> Iterator[Row]:
+    """Count the commands of both servers, less those of the same service without requests."""
+    posterior = service.fit_synthetic("swiss_roll", COUNTED)
+
+    def draw() -> None:
+        service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")
+
+    def job() -> None:
+        run_job(service.http, posterior, COUNTED, DRAWS, next(seeds))
+
+    draw()
+    job()
+    time.sleep(CALM_SECONDS)
+    idle = _window(service, 0, draw)
+    cases = (
+        ("an uncached single draw", SINGLES, SINGLE_GOAL, draw),
+        (f"a job of {DRAWS} draws", COUNTED_JOBS, JOB_GOAL, job),
+    )
+    for what, times, goal, do in cases:
+        busy = _window(service, times, do)
+        scale, counts = busy.seconds / idle.seconds, ((busy.sent, idle.sent), (busy.inner, idle.inner))
+        sent, inner = ((mine.total() - scale * others.total()) / times for mine, others in counts)
+        work = f"Redis commands of {what}, n = {COUNTED:,}"
+        yield Row(work, "-", sent, "", goal, at_least=False, detail={"inside Lua": inner})
+
+
+def _window(service: Service, times: int, do: Callable[[], None]) -> Commands:
+    with monitored(**service.urls) as commands:
+        for _ in range(times):
+            do()
+        time.sleep(CALM_SECONDS)
+    return commands

@@ -1,0 +1,189 @@
+"""Scores of single points by an audit and by peers, against what other samples and planted errors show.
+
+The peers are dynamicviz (Sun, Ma and Zou 2023), local scores of zadu (Jeon et al. 2023), a p-value as that of EMBEDR
+(Johnson, Kath and Mani 2022), and distances to the 10th neighbor. A higher score says that a point is less certain.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.metrics import roc_auc_score
+
+from glle_engine.audit.chance import compare_with_chance
+from glle_engine.audit.sources import source_of_method
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.procrustes import moments, root_trace
+from glle_engine.reliability.alignment import rank_correlation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.audit.result import Audit
+
+    Array = NDArray[np.float64]
+    Score = Callable[[Array], Array]  # coordinates (n, 2) to scores (n,)
+
+PEERS = ("dynamicviz", "zadu")
+INSTALL = "pip install --no-deps -r requirements/peers.txt"
+FIGURES = ("rank correlation", "- of distances", "worst tenth", "planted", "seconds")
+K = 15
+MAPS = 40  # bootstrap maps of dynamicviz: as many as the usual audit has
+DISTANCES = 100  # of each point, by which dynamicviz approximates those to all points
+NULLS = 3
+PLANTED = 0.05  # share of the points that is moved
+WORST = 0.1
+
+
+def is_installed(peer: str) -> bool:
+    """Return whether a peer is installed."""
+    return find_spec(peer) is not None
+
+
+def embed(X: Array, method: str) -> Array:
+    """Return a map of a method with its default parameters."""
+    return source_of_method(X, method, {})[1]
+
+
+def plant(Y: Array, seed: int = 0) -> tuple[Array, NDArray[np.bool_]]:
+    """Return a map (n, 2) in which some points have the places of each other, and which points these are."""
+    chosen = np.random.default_rng(seed).choice(len(Y), max(2, round(PLANTED * len(Y))), replace=False)
+    planted, is_moved = Y.copy(), np.zeros(len(Y), bool)
+    planted[chosen], is_moved[chosen] = Y[np.roll(chosen, 1)], True
+    return planted, is_moved
+
+
+def compare(X: Array, method: str, found: Audit, places: Array, seconds: float) -> dict[str, list[float | None]]:
+    """Return figures of each score, by name.
+
+    They are the rank correlations with the spread of the places (m, probes, 2) over other samples and with the variance
+    of distances there, the areas under the curve for the tenth with most spread and for planted errors, and the
+    processor time in seconds. `seconds` is that of the audit, which has three scores. A score without a planted figure
+    does not depend on the coordinates.
+    """
+    probes = places.shape[1]
+    spread, variance = root_trace(moments(places)[1]), distance_variance(places)
+    is_worst = spread >= np.quantile(spread, 1 - WORST)
+    planted, is_moved = plant(found.embedding)
+    rows: dict[str, list[float | None]] = {}
+    for name, (prepare, depends) in scores(X, method, found).items():
+        started = time.process_time()
+        score = prepare()
+        values = score(found.embedding)
+        spent = time.process_time() - started
+        rows[name] = [
+            rank_correlation(values[:probes], spread),
+            rank_correlation(values[:probes], variance),
+            float(roc_auc_score(is_worst, values[:probes])),
+            float(roc_auc_score(is_moved, score(planted))) if depends else None,
+            seconds if name.startswith("audit") else spent,
+        ]
+    return rows
+
+
+def distance_variance(places: Array) -> Array:
+    """Return the mean variance of each point's distances to the others over maps: the truth of dynamicviz's score."""
+    distances = np.stack([cdist(Y, Y) for Y in places])
+    return np.asarray((distances / distances.mean()).var(axis=0).mean(axis=1))
+
+
+def scores(X: Array, method: str, found: Audit) -> dict[str, tuple[Callable[[], Score], bool]]:
+    """Return what prepares each score, by name, and whether the score depends on the coordinates."""
+    of: dict[str, tuple[Callable[[], Score], bool]] = {
+        "audit, spread": (lambda: _constant(found.spread), False),
+        "audit, 1 - stability": (lambda: _instability(found), True),
+        "audit, p-value": (lambda: _chance(X, method), True),
+    }
+    if is_installed("dynamicviz"):
+        of["dynamicviz, variance"] = (lambda: _constant(_bootstrap_variance(X, method)), False)
+        of["dynamicviz, 1 - Jaccard"] = (lambda: _jaccard(X), True)
+    of["p-value as EMBEDR"] = (lambda: _embedr(X, method), True)
+    if is_installed("zadu"):
+        of["zadu, 1 - trustworthiness"] = (lambda: _local(X, "trustworthiness_continuity", "trustworthiness"), True)
+        of["zadu, 1 - continuity"] = (lambda: _local(X, "trustworthiness_continuity", "continuity"), True)
+        of["zadu, 1 - MRRE"] = (lambda: _local(X, "mean_relative_rank_error", "mrre_false"), True)
+    of["10th neighbor, data"] = (lambda: _constant(kneighbors(X, 10)[1][:, -1]), False)
+    of["10th neighbor, map"] = (lambda: lambda Y: kneighbors(np.ascontiguousarray(Y), 10)[1][:, -1], True)
+    return of
+
+
+def _constant(values: Array | None) -> Score:
+    assert values is not None
+    return lambda _: values
+
+
+def _instability(found: Audit) -> Score:
+    graph = found.neighbors
+    assert graph is not None
+
+    def score(Y: Array) -> Array:
+        near = kneighbors(np.ascontiguousarray(Y), K)[0]
+        return np.asarray(1 - graph[np.repeat(np.arange(len(Y)), K), near.ravel()].reshape(near.shape).mean(axis=1))
+
+    return score
+
+
+def _chance(X: Array, method: str) -> Score:
+    source = source_of_method(X, method, {})[0]
+    return lambda Y: compare_with_chance(source, Y, n_neighbors=K).p_value
+
+
+def _embedr(X: Array, method: str) -> Score:
+    """Return p-values of each neighborhood's divergence among those of maps of permuted columns."""
+    rng = np.random.default_rng(0)
+    permuted = [np.stack([rng.permutation(column) for column in X.T], axis=1) for _ in range(NULLS)]
+    nulls = np.sort(np.concatenate([_divergence(Z, embed(Z, method)) for Z in permuted]))
+    return lambda Y: (1 + np.searchsorted(nulls, _divergence(X, Y), "right")) / (1 + len(nulls))
+
+
+def _divergence(X: Array, Y: Array) -> Array:
+    """Return the Kullback-Leibler divergence of each point's affinities in a map from those in the data.
+
+    The affinities are those of t-SNE, with the distance to the K-th neighbor as the width of the Gaussian.
+    """
+    far, close = cdist(X, X, "sqeuclidean"), cdist(Y, Y, "sqeuclidean")
+    width = np.sort(far, axis=1)[:, K]
+    P, Q = np.exp(-far / np.where(width > 0, width, 1)[:, None]), 1 / (1 + close / np.median(np.sort(close)[:, K]))
+    for affinities in (P, Q):
+        np.fill_diagonal(affinities, 0)
+    P, Q = (affinities / affinities.sum(axis=1, keepdims=True) + 1e-12 for affinities in (P, Q))
+    return np.asarray((P * np.log(P / Q)).sum(axis=1))
+
+
+class _Method:
+    """Method in the form that dynamicviz takes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit_transform(self, X: Array) -> Array:
+        return embed(np.ascontiguousarray(X), self.name)
+
+
+def _bootstrap_variance(X: Array, method: str) -> Array:
+    from dynamicviz import boot, score  # noqa: PLC0415 # optional
+
+    np.random.seed(0)  # noqa: NPY002 # of the pairs that `variance` chooses
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        frames = boot.generate(X, _Method(method), B=MAPS, random_seed=0)
+        return np.asarray(score.variance(frames, method="random", k=DISTANCES))
+
+
+def _jaccard(X: Array) -> Score:
+    from dynamicviz import score  # noqa: PLC0415 # optional
+
+    return lambda Y: 1 - np.asarray(score.get_jaccard(X, Y, K + 1))  # counts the point itself
+
+
+def _local(X: Array, measure: str, name: str) -> Score:
+    of = import_module(f"zadu.measures.{measure}")
+    return lambda Y: 1 - np.asarray(of.measure(X, Y, k=K, return_local=True)[1][f"local_{name}"])

@@ -1,0 +1,221 @@
+"""Tables and figure of docs/explanation/posterior.md: `python -m docs.figures.posterior` with the names of some tables.
+
+`frontier`: trust and diversity over the scale, for both kinds of noise. `noise`: trust under both laws of the noise and
+under the chosen one, in some ten minutes. `adaptive`: adaptive neighborhoods on sheets with close turns.
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+
+import sys
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from sklearn.datasets import load_digits
+
+from glle_engine import fit, manifolds
+from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.metrics.ranks import disparity, trustworthiness
+from glle_engine.posterior.findings import LAWS, trust_of
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+IMAGES = Path(__file__).resolve().parent.parent / "images"
+SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+SAMPLES, DRAWS, PROBES = 3, 6, 500
+# title: n, k, relative noise, features
+SETTINGS = {
+    "n = 5,000, k = 10, noise 0": (5000, 10, 0.0, 3),
+    "n = 5,000, k = 10, noise .01": (5000, 10, 0.01, 3),
+    "n = 5,000, k = 10, noise .03": (5000, 10, 0.03, 3),
+    "n = 2,000, k = 10, noise .01": (2000, 10, 0.01, 3),
+    "n = 2,000, k = 10, 20 features, noise .01": (2000, 10, 0.01, 20),
+    "n = 5,000, k = 7, noise 0": (5000, 7, 0.0, 3),
+}
+
+
+def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray[np.float64]:
+    """Return a sheet, rotated into `features` dimensions, with noise in all of them."""
+    if features == 3:
+        return manifolds.make(name, n, noise=noise, seed=seed).X
+    X = manifolds.make(name, n, seed=seed).X
+    rng = np.random.default_rng([seed, 2])
+    turn = np.linalg.qr(rng.standard_normal((features, features)))[0][:3]
+    radius = np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return np.asarray(X @ turn + noise * radius * rng.standard_normal((n, features)))
+
+
+def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
+    """Return the trust of the reference, and (trust, disparity) at each scale: means over sheets and samples."""
+    figures: dict[str, Any] = {law: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for law in LAWS}
+    for name in manifolds.NAMES:
+        for seed in range(SAMPLES):
+            X = sample(name, n, noise, features, seed)
+            probes = np.random.default_rng(seed).choice(n, PROBES, replace=False)
+            for law in LAWS:
+                posterior = fit(X, n_neighbors=k, noise=law)
+                figures[law]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
+                for at, scale in enumerate(SCALES):
+                    drawn = [draw.embedding for draw in posterior.draws(DRAWS, scale=scale)]
+                    trust = np.mean([trustworthiness(X, Y, points=probes) for Y in drawn])
+                    apart = np.mean([disparity(a, b) for a, b in combinations(drawn, 2)])
+                    figures[law]["draws"][at] += (trust, apart)
+    for law in LAWS:
+        figures[law]["reference"] = float(np.mean(figures[law]["reference"]))
+        figures[law]["draws"] /= len(manifolds.NAMES) * SAMPLES
+    return figures
+
+
+def frontier() -> None:
+    """Print the table and write the figure."""
+    figure, axes = plt.subplots(2, 3, figsize=(10.5, 6), layout="constrained", sharex=True)
+    print(
+        "| setting | noise | trust of the reference | trust at scale 1 | disparity at scale 1 |\n|---|---|---|---|---|"
+    )
+    for ax, (title, setting) in zip(axes.flat, SETTINGS.items(), strict=True):
+        figures = measure(*setting)
+        for law, color in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
+            draws = figures[law]["draws"]
+            ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=law)
+            unscaled = draws[SCALES.index(1.0)]
+            ax.plot(unscaled[1], unscaled[0], marker="o", color=color, markersize=8, fillstyle="none")
+            ax.axhline(figures[law]["reference"], color=color, linewidth=0.6, linestyle=":")
+            print(
+                f"| {title} | {law} | {figures[law]['reference']:.4f} | {unscaled[0]:.4f} | {unscaled[1]:.3f} |",
+                flush=True,
+            )
+        ax.axhline(0.99, color="black", linewidth=0.5)
+        ax.set_title(title, fontsize=9)
+    axes[0, 0].legend(fontsize=8)
+    for ax in axes[1]:
+        ax.set_xlabel("mean pairwise disparity")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("mean trustworthiness")
+    figure.savefig(IMAGES / "frontier.png", dpi=90)
+
+
+CHOICES, OTHERS = 4, 24  # samples, and draws of each other than those of the fit
+SHEETS = {"swiss_roll": "Swiss roll", "s_curve": "S-curve", "severed_bowl": "bowl", "swiss_roll_hole": "roll with hole"}
+NOISES = (0.0, 0.01, 0.03)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Data set: a sheet with noise, or a part of the digits."""
+
+    name: str
+    n: int
+    relative_noise: float = 0.0
+
+    def sample(self, seed: int) -> NDArray[np.float64]:
+        """Return the points (n, d) of a seed."""
+        if self.name == "digits":
+            data = np.asarray(load_digits().data, np.float64)
+            return np.ascontiguousarray(data[np.random.default_rng(seed).permutation(len(data))[: self.n]])
+        return manifolds.make(self.name, self.n, noise=self.relative_noise, seed=seed).X
+
+
+def settings() -> list[Setting]:
+    """Return the settings of the table."""
+    sheets = [Setting(name, n, noise) for name in SHEETS for n in (2000, 5000) for noise in NOISES]
+    return [*sheets, Setting("digits", 1500)]
+
+
+def mean_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
+    """Return the mean trust of draws at scale 1, other ones than those of the fit."""
+    return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(OTHERS)]))
+
+
+def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float]], list[str]]:
+    """Return the trust of each law and of the chosen one ("auto"), and the chosen law, for each sample."""
+    rows: list[dict[str, float]] = []
+    laws: list[str] = []
+    for seed in seeds:
+        X = setting.sample(seed)
+        row: dict[str, float] = {
+            law: mean_trust(X, fit(X, n_neighbors=10, noise=law, disconnected="bridge")) for law in LAWS
+        }
+        laws.append(fit(X, n_neighbors=10, noise="auto", disconnected="bridge").spec.noise)
+        rows.append({**row, "auto": row[laws[-1]]})
+    return rows, laws
+
+
+def by_law(rows: list[dict[str, float]], laws: list[str]) -> str:
+    """Return cells: mean trust with the lowest sample for each law and the choice, and the count of tangent choices."""
+    cells = [
+        f"{np.mean(values):.4f} [{min(values):.3f}]".replace("0.", ".")
+        for values in ([row[law] for row in rows] for law in (*LAWS, "auto"))
+    ]
+    return " | ".join([*cells, f"{laws.count('tangent')} of {len(laws)}"])
+
+
+def noise() -> None:
+    """Print the table."""
+    print("| data | n | noise | isotropic | tangent | auto | tangent chosen |\n|---|---|---|---|---|---|---|")
+    for setting in settings():
+        cells = by_law(*choice(setting, range(CHOICES)))
+        print(
+            f"| {SHEETS.get(setting.name, setting.name)} | {setting.n:,} | {setting.relative_noise:g} | {cells} |",
+            flush=True,
+        )
+
+
+ROLLS = ((800, 10, 0.0), (800, 20, 0.0), (800, 30, 0.0), (2000, 40, 0.0), (2000, 20, 0.03))
+SEEDS = range(6)
+
+
+def row(name: str, n: int, k: int, noise: float) -> str:
+    """Return short circuits and LLE's trust, fixed and adaptive, as means over samples."""
+    samples = []
+    for seed in SEEDS:
+        sheet = manifolds.make(name, n, seed=seed, noise=noise)
+        arc = sheet.coordinates[:, 0]
+        turn = 20 if name.startswith("swiss_roll") else np.pi  # one turn is at least 49 long
+        figures = []
+        for how in ("fixed", "adaptive"):
+            try:
+                posterior = fit(sheet.X, n_neighbors=k, neighborhoods=how, disconnected="error")
+            except DisconnectedGraphError:
+                figures += [np.nan, np.nan]
+                continue
+            jump = np.abs(arc[posterior.neighbors] - arc[:, None]) > turn
+            kept = posterior.law.kept if posterior.law.kept is not None else np.ones_like(jump)
+            figures += [
+                float((jump & kept).sum()),
+                trustworthiness(sheet.coordinates, posterior.embedding, 10),
+            ]
+        samples.append(figures)
+    before, trust, after, adapted = np.nanmean(samples, axis=0)
+    return f"| {name} | {n:,} | {k} | {noise:g} | {before:.0f} | {after:.0f} | {trust:.3f} | {adapted:.3f} |"
+
+
+def adaptive() -> None:
+    """Print the table."""
+    print("| sheet | n | k | noise | short circuits, fixed | adaptive | LLE's trust, fixed | adaptive |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in ("swiss_roll", "swiss_roll_hole"):
+        for setting in ROLLS:
+            print(row(name, *setting), flush=True)
+
+
+TABLES = {"frontier": frontier, "noise": noise, "adaptive": adaptive}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or TABLES:
+        TABLES[name]()

@@ -1,0 +1,186 @@
+"""Write the tables of docs/explanation/reliability.md from the reports of `make -C qa chaos degraded hosts soak`.
+
+    python -m docs.figures.reliability            # reports in out/ replace the stored ones
+    python -m docs.figures.reliability --page     # write the tables from the stored reports
+
+`docs/figures/reliability.json` stores the numbers of the tables, with their commits, without samples and logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docs.figures.methods.tables import put, table
+from qa.load.soak import ALLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATH = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).resolve().parents[1] / "explanation" / "reliability.md"
+_SOAKED = ("what", "unit", "first", "second", "change", "low", "high", "is_flat")
+
+
+def read() -> dict[str, Any]:
+    """Return the stored reports."""
+    return dict(json.loads(PATH.read_text("utf-8"))) if PATH.exists() else {}
+
+
+def excerpts(out: Path) -> dict[str, Any]:
+    """Return the excerpts of the reports in a folder, by command; commands without a report are left out."""
+    reports = {
+        "chaos": _report(out / "chaos" / "chaos.json", _chaos),
+        "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
+        "faults": _report(out / "hosts" / "faults.json", _faults),
+        "joined": _report(out / "hosts" / "joined.json", dict),
+        "soak": _report(out / "soak" / "soak.json", _soak),
+    }
+    return {name: report for name, report in reports.items() if report is not None}
+
+
+def _report(path: Path, kept: Any) -> Any:
+    return kept(json.loads(path.read_text("utf-8"))) if path.exists() else None
+
+
+def _chaos(report: dict[str, Any]) -> dict[str, Any]:
+    checks = [{**row, "violations": len(row["violations"])} for row in report["checks"]]
+    members = ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "kills", "recovery")
+    return {name: report[name] for name in (*members, "seconds until all jobs had ended")} | {"checks": checks}
+
+
+def _degraded_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    members = ("name", "good", "refused", "worst", "alive", "healed")
+    return [
+        {name: row[name] for name in members}
+        | {"other": sum(row["other"].values()), "wrong": len(row["wrong"]), "lost": len(row["lost"])}
+        for row in rows
+    ]
+
+
+def _faults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with names that do not depend on the run; the number of requests is a separate member."""
+    named = []
+    for row in rows:
+        count = re.search(r", (\d+) requests$", row["scenario"])
+        name = row["scenario"][: count.start()] if count else row["scenario"]
+        named.append({**row, "scenario": name, **({"requests": int(count[1])} if count else {})})
+    return named
+
+
+def _soak(report: dict[str, Any]) -> dict[str, Any]:
+    summary = {name: report[name] for name in ("minutes", "rate", "requests", "requests_per_second", "answers")}
+    verdicts = [{name: verdict[name] for name in _SOAKED} for verdict in report["verdicts"]]
+    return summary | {"faults": len(report["faults"]), "errors": len(report["errors"]), "verdicts": verdicts}
+
+
+def render(reports: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of the stored reports, by marker name."""
+    builders: dict[str, Callable[[Any], str]] = {
+        "chaos": _chaos_table,
+        "kills": _kills,
+        "degraded": _degraded_table,
+        "faults": _faults_table,
+        "joined": _joined_table,
+        "soak": _soak_text,
+    }
+    of = {"kills": "chaos"}
+    return {
+        name: build(reports[of.get(name, name)]) for name, build in builders.items() if of.get(name, name) in reports
+    }
+
+
+def _chaos_table(report: dict[str, Any]) -> str:
+    return table(
+        ["must be zero", "checked", "violations"],
+        [[row["name"], f"{row['checked']:,}", str(row["violations"])] for row in report["checks"]],
+    )
+
+
+def _kills(report: dict[str, Any]) -> str:
+    rows = []
+    for kind, times in report["kills"].items():
+        took = report["recovery"].get(kind, {})
+        rows.append([kind, str(times), *(f"{took[p]:.1f}" if p in took else "" for p in ("p50", "p95", "p100"))])
+    return table(["killed -9", "times", "seconds to the next success: median", "p95", "most"], rows)
+
+
+def _degraded_table(rows: list[dict[str, Any]]) -> str:
+    head = ["situation", "2xx", "503", "slowest answer, s", "well again after, s"]
+    return table(head, [[row["name"], *_figures(row, ("good", "refused"), ("worst", "healed"))] for row in rows])
+
+
+def _faults_table(rows: list[dict[str, Any]]) -> str:
+    head = ["scenario", "503", "slowest answer, s", "job ended after, s"]
+    return table(head, [[_scenario(row), *_figures(row, ("refused",), ("slowest", "heal"))] for row in rows])
+
+
+def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, ...]) -> list[str]:
+    return [*(str(row[name]) for name in counts), *(f"{row[name]:.1f}" for name in seconds)]
+
+
+def _scenario(row: dict[str, Any]) -> str:
+    return f"{row['scenario']} ({row['requests']:,} requests)" if "requests" in row else str(row["scenario"])
+
+
+def _joined_table(report: dict[str, Any]) -> str:
+    before, after = report["before"], report["after"]
+    return table(
+        ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"],
+        [
+            [
+                str(report["hosts"]), str(report["then"]), f"{report['late']:,}", f"{report['draws']:,}",
+                f"{before:.1f}", f"{after:.1f}", f"{after / before:.2f}", str(report["wrong"]),
+            ]
+        ],
+    )  # fmt: skip
+
+
+def _soak_text(report: dict[str, Any]) -> str:
+    rows = [
+        [
+            verdict["what"],
+            f"{verdict['first']:.1f} {verdict['unit']}".strip(),
+            f"{verdict['second']:.1f} {verdict['unit']}".strip(),
+            f"{100 * verdict['change']:+.1f} %",
+            judge_series(verdict),
+        ]
+        for verdict in report["verdicts"]
+        if verdict["unit"] and (verdict["unit"] != "ms" or verdict["what"].startswith("all:"))
+    ]
+    series = table(["series", "first half", "second half", "change", ""], rows)
+    counts = [abs(verdict["second"] - verdict["first"]) for verdict in report["verdicts"] if not verdict["unit"]]
+    return (
+        f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, errors: "
+        f"{report['errors']}. Descriptors, threads and waiting tasks changed by at most {max(counts):g}.\n\n{series}"
+    )
+
+
+def judge_series(verdict: dict[str, Any]) -> str:
+    """Return the verdict on a series. A percentile too noisy for a slope may still be no higher in the second half."""
+    if not verdict["is_flat"]:
+        return "**not flat**"
+    if verdict["unit"] != "ms" or verdict["high"] <= ALLOWED:
+        return "flat"
+    return "not higher" if verdict["change"] <= ALLOWED else "uncertain"
+
+
+def main() -> None:
+    """Read the reports, store them, and write the tables."""
+    parser = argparse.ArgumentParser(prog="python -m docs.figures.reliability", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the commands' reports")
+    parser.add_argument("--page", action="store_true", help="write the page from the stored reports")
+    options = parser.parse_args()
+    reports = read()
+    if not options.page:
+        reports |= excerpts(options.out)
+        PATH.write_text(json.dumps(reports, indent=1) + "\n", "utf-8")
+    for name, text in render(reports).items():
+        put(PAGE, name, text)
+
+
+if __name__ == "__main__":
+    main()

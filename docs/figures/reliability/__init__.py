@@ -1,1 +1,0 @@
-"""Tables of docs/explanation/reliability.md: chaos, degraded servers, several machines and the soak test."""

@@ -1,0 +1,55 @@
+"""The comparison of scores of points by audits and by peers, `docs.figures.believe`."""
+
+import numpy as np
+import pytest
+
+from docs.figures.believe import peers
+from docs.figures.believe.table import peer_table
+from glle_engine import manifolds
+from glle_engine.audit.audit import audit
+
+
+def test_planted_points_have_the_places_of_each_other() -> None:
+    """A twentieth of the points has another place, and the places as a whole are the same."""
+    Y = np.random.default_rng(0).standard_normal((100, 2))
+    planted, is_moved = peers.plant(Y)
+    np.testing.assert_array_equal((planted != Y).any(axis=1), is_moved)
+    assert is_moved.sum() == 5
+    np.testing.assert_array_equal(np.sort(planted, axis=0), np.sort(Y, axis=0))
+
+
+def test_variance_of_distances_does_not_see_rotations() -> None:
+    """It is 0 for rotated and scaled places, and largest for the point that moves."""
+    Y = np.random.default_rng(1).standard_normal((30, 2))
+    turned = Y @ np.array([[0.0, 1.0], [-1.0, 0.0]])
+    np.testing.assert_allclose(peers.distance_variance(np.stack([Y, turned])), 0, atol=1e-24)
+    moved = turned.copy()
+    moved[7] += 5
+    assert peers.distance_variance(np.stack([Y, moved])).argmax() == 7
+
+
+def test_scores_find_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of given coordinates have a figure for planted errors; peers that are not installed are left out."""
+    monkeypatch.setattr(peers, "is_installed", lambda _: False)
+    X = manifolds.make("s_curve", 120, seed=0).X
+    found = audit(X, method="pca")
+    rng = np.random.default_rng(2)
+    places = found.embedding[None, :40] + 0.05 * rng.standard_normal((6, 40, 2))
+    figures = peers.compare(X, "pca", found, places, seconds=9.0)
+    assert not any(name.startswith(("dynamicviz", "zadu")) for name in figures)
+    assert {name for name, row in figures.items() if row[3] is None} == {"audit, spread", "10th neighbor, data"}
+    for name in ("audit, 1 - stability", "audit, p-value", "p-value as EMBEDR"):
+        planted = figures[name][3]
+        assert planted is not None
+        assert planted > 0.9, name
+    assert figures["audit, p-value"][4] == 9
+
+
+def test_the_best_figure_of_each_method_is_bold() -> None:
+    """Seconds have one decimal and the others two; a score without a figure has an empty cell."""
+    first = {"a": [0.5, 0.25, 0.75, None, 2.0], "b": [0.25, 0.5, 0.75, 1.0, 1.0]}
+    second = {"a": [0.75, 0.75, 0.5, None, 1.0], "b": [0.25, 0.5, 0.75, 1.0, 0.01]}
+    table = peer_table({"pca": [{"peers": first, "ceiling": 0.9}], "umap": [{"peers": second, "ceiling": 0.8}]})
+    assert "| a | **.50**, **.75** | .25, **.75** | **.75**, .50 |  | 2.0, 1.0 |" in table
+    assert "| b | .25, .25 | **.50**, .50 | **.75**, **.75** | **1.00**, **1.00** | 1.0, 0 |" in table
+    assert "| *ceiling* | .90, .80 |" in table
