@@ -62,14 +62,20 @@ def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("kind", ["wheel", "editable", "sdist"])
-def test_builds_write_the_types_of_the_client(tmp_path: Path, kind: str) -> None:
-    """A checkout has none: git ignores them. The sdist has what a build from it needs."""
-    checkout = tmp_path / "checkout"
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a copy of what the client's wheel is built from, without compiled code."""
+    folder = tmp_path / "checkout"
     for name in ("glle", "glle_engine", "openapi"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
-        shutil.copy(ROOT / name, checkout)
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable", "sdist"])
+def test_builds_write_the_types_of_the_client(checkout: Path, tmp_path: Path, kind: str) -> None:
+    """A checkout has none: git ignores them. The sdist has what a build from it needs."""
     types = checkout / "glle" / "types.py"
     types.unlink()
     built = build(checkout, tmp_path, kind=kind)
@@ -105,15 +111,10 @@ def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distributi
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels with compiled code are for Linux")
-def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, tmp_path: Path) -> None:
+def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, checkout: Path, tmp_path: Path) -> None:
     """Its code is found in any folder, also without a place to write to; its tag names the Python and the processor."""
     points = np.random.default_rng(0).random((200, 3))
     list(fit(points).draws(2))
-    checkout = tmp_path / "checkout"
-    for name in ("glle", "glle_engine", "openapi"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
-        shutil.copy(ROOT / name, checkout)
     for path in (ROOT / "glle_engine").rglob("*.py"):
         if "\n@compiled\n" in path.read_text() and (compiled._CACHE / (name := compiled._folder(path))).exists():
             shutil.copytree(compiled._CACHE / name, checkout / "glle_engine" / "compiled" / name)
@@ -146,7 +147,10 @@ print(glle.__file__, len(listener.buffer))
 def test_client_without_server_names_the_server_distribution(
     wheels: dict[str, Path], dependencies: Path, tmp_path: Path
 ) -> None:
-    """`glle up` without the server is refused, and the error names the distribution to install."""
+    """`glle up` without the server is refused, and the error names the distribution to install.
+
+    The server adds its commands, and imports nothing outside both wheels and their dependencies.
+    """
     zipfile.ZipFile(wheels["glle"]).extractall(tmp_path / "site")
     path = [tmp_path / "site", dependencies]
     listed = command("--help", path=path)
@@ -156,16 +160,11 @@ def test_client_without_server_names_the_server_distribution(
     assert "pip install glle-server" in refused.stderr
     unreachable = command("jobs", "list", "--url", "http://127.0.0.1:9", path=path)
     assert (unreachable.returncode, "No answer" in unreachable.stderr) == (3, True)
-
-
-def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, tmp_path: Path) -> None:
-    """The server imports nothing outside both wheels and their dependencies."""
-    for wheel in wheels.values():
-        zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    listed = command("--help", path=[tmp_path / "site", dependencies])
+    zipfile.ZipFile(wheels["glle_server"]).extractall(tmp_path / "site")
+    listed = command("--help", path=path)
     assert (listed.returncode, listed.stderr) == (0, "")
     assert {"datasets", "fit", *cli.SERVER_COMMANDS} <= set(listed.stdout.replace("(", " ").replace(")", " ").split())
-    settings = command("settings", path=[tmp_path / "site", dependencies])
+    settings = command("settings", path=path)
     assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
 
 

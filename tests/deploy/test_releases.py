@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -144,24 +141,3 @@ def test_base_images_are_pinned_by_digest() -> None:
     redis = {image for path in files for image in re.findall(r"image: (redis:\S+)$", path.read_text(), re.MULTILINE)}
     assert len(redis) == 1
     assert re.fullmatch(r"redis:7\.2-alpine@sha256:[0-9a-f]{64}", redis.pop())
-
-
-@pytest.mark.skipif(
-    shutil.which("docker") is None
-    or subprocess.run(["docker", "buildx", "version"], check=False, capture_output=True).returncode != 0,  # noqa: S607 # the path depends on the machine
-    reason="docker buildx is not installed",
-)
-def test_buildx_reads_the_bake_file() -> None:
-    """Bake accepts the file, and the release has the platforms, the attestations and the secrets."""
-    done = subprocess.run(
-        ["docker", "buildx", "bake", "--print", "image", "wheels", "release"],  # noqa: S607 # see above
-        cwd=ROOT,
-        env={**os.environ, "PIP_CONF": "/etc/pip.conf"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    targets = json.loads(done.stdout)["target"]
-    assert targets["release"]["platforms"] == PLATFORMS
-    assert targets["image"]["tags"] == [f"glle:{__version__}", "glle:latest"]
-    assert [target["secret"][0]["id"] for target in targets.values()] == 3 * ["pip.conf"]

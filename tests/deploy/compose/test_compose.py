@@ -98,11 +98,6 @@ def wait_until_healthy(stack: Engine) -> None:
     wait_until("every container is healthy", healthy, seconds=120)
 
 
-def test_every_container_is_healthy(stack: Engine) -> None:
-    """The health check of every service passes."""
-    wait_until_healthy(stack)
-
-
 def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
     """Only the service's containers reach a Redis server; the API listens on loopback."""
     (queue,) = stack.containers("queue")
