@@ -21,7 +21,7 @@ help:
 	@echo "make test-compose  build and test the containers (as root; installs container engines; COMPOSE=v2 or v1)"
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
-	@echo "make believe       compare audits with other samples (some minutes)"
+	@echo "make believe       compare audits with other samples and with peers (an hour)"
 	@echo "make honesty       measure the spread against the truth (ten minutes)"
 	@echo "make generate      write openapi.json, the clients' types and the generated pages"
 	@echo "make wheels        build the wheels in out/wheels; the engine's carries compiled code"
@@ -72,10 +72,10 @@ demo: $(VENV)/.demo $(TYPES)
 up: $(VENV)/.demo $(TYPES)
 	$(BIN)/glle up
 
-# Two processes, a file at a time, in file order, so that the few long tests do not run last. The files that share a running
+# Two processes, a file at a time, in file order, so that the few long tests do not run last. The tests that share a running
 # service (tests/conftest.py) run in one process. BLAS has one thread.
 test: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 test-ui: setup $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)
@@ -104,8 +104,8 @@ honesty: setup
 	$(BIN)/python -m docs.figures.honesty
 
 generate: setup
-	$(BIN)/glle openapi
-	$(BIN)/glle settings --write
+	$(BIN)/python -m openapi.contract
+	$(BIN)/python -m tests.service.cli.settings_page
 	$(BIN)/python -m tests.docs.authorisation
 
 # Three wheels: of the engine for the kind of processor and the Python of this machine, and for any, and of the server.
@@ -128,10 +128,10 @@ SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra skl
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra otel --extra pacmap --group image --group dev --group demo \
+	$(LOCK) $(SERVER) --extra otel --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
 		-o requirements/dev.lock
 	$(LOCK) $(SERVER) --group demo --constraint requirements/dev.lock -o requirements/demo.lock
-	$(LOCK) $(SERVER) --extra otel --extra arrow --group image \
+	$(LOCK) $(SERVER) --extra otel --extra arrow --extra excel --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock

@@ -4,70 +4,39 @@ from __future__ import annotations
 
 import gc
 import time
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 from hypothesis import settings as hypothesis_settings
 from rq.rate_limit import RateLimitRegistry
 
+from worker.base.problems import Problem, ProblemError
 from worker.base.settings import Settings
-from worker.jobs.rq_types import QUEUES, open_queue
+from worker.jobs.queue import open_queue
+from worker.records.job import QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tests.system.conftest import Limited, Up
     from worker.stores import Stores
 
-# The files whose tests use one running service run one after the other in one process, because each start takes
-# seconds. The service ends after the last of them. umap-learn compiles itself in each process, for 15 seconds.
-SHARING = {
-    "up": frozenset(
-        (
-            "tests/docs/test_examples.py",
-            "tests/docs/test_operations.py",
-            "tests/docs/test_shell_blocks.py",
-            "tests/docs/test_tutorials.py",
-            "tests/system/clients/test_client.py",
-            "tests/system/clients/test_commands.py",
-            "tests/system/clients/test_errors.py",
-            "tests/system/clients/test_typescript.py",
-            "tests/system/jobs/test_analyses.py",
-            "tests/system/jobs/test_embeddings.py",
-            "tests/system/jobs/test_jobs.py",
-            "tests/system/jobs/test_main_job.py",
-            "tests/system/operations/test_autoscaling.py",
-            "tests/system/operations/test_doctor.py",
-            "tests/system/operations/test_life.py",
-            "tests/system/operations/test_logs.py",
-            "tests/system/operations/test_storage.py",
-        )
-    ),
-    "limited": frozenset(
-        (
-            "tests/system/clients/test_uploads.py",
-            "tests/system/jobs/test_burst.py",
-            "tests/system/jobs/test_commands.py",
-            "tests/system/operations/test_traces.py",
-        )
-    ),
-    "umap-learn": frozenset(
-        (
-            "tests/engine/methods/neighbor_embedding/test_starts.py",
-            "tests/engine/methods/neighbor_embedding/test_umap_pacmap.py",
-            "tests/engine/reliability/test_refits.py",
-            "tests/engine/methods/test_every_method.py",
-        )
-    ),
-}
-GROUPS = {file: name for name, files in SHARING.items() for file in files}
+# Fixtures whose tests run in one process, because each start of a service takes seconds.
+SERVICES = ("up", "limited_up")
+# umap-learn compiles itself in each process, for 15 seconds.
+UMAP = frozenset(
+    (
+        "tests/engine/methods/linear/test_linear.py",
+        "tests/engine/methods/neighbor_embedding/test_starts.py",
+        "tests/engine/methods/neighbor_embedding/test_umap_pacmap.py",
+        "tests/engine/reliability/test_resamples.py",
+        "tests/engine/methods/test_every_method.py",
+    )
+)
 WAIT_SECONDS = 60.0
-Service = TypeVar("Service")
 
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
 hypothesis_settings.register_profile("untimed", deadline=None)
@@ -80,6 +49,21 @@ def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> Non
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+def refusal(call: Callable[..., object], *arguments: object) -> Problem:
+    """Return the problem of a refused call."""
+    with pytest.raises(ProblemError) as caught:
+        call(*arguments)
+    return caught.value.problem
+
+
+def error_of(stores: Stores, job: str) -> Problem:
+    """Return the problem of a failed job."""
+    failed = stores.jobs.fetch(job)
+    assert failed.error is not None
+    assert failed.status == "failed"
+    return failed.error
 
 
 def evict(stores: Stores, prefix: str) -> None:
@@ -112,76 +96,31 @@ def pytest_collection() -> Generator[None, object, object]:
     return result
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute files to processes, and the files that share a service to one of them."""
-    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 # the controller alone distributes
-
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # untyped
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return GROUPS.get(file, file)
-
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check that the files that share a service are listed, and move each group behind its first file."""
+    """Group the tests of a service, of umap-learn, and of each other file, for `--dist loadgroup`."""
     for item in items:
-        for name in SHARING.keys() & set(getattr(item, "fixturenames", ())):
-            assert isinstance(item, pytest.Function)
-            (*_, fixture) = item._fixtureinfo.name2fixturedefs[name]
-            file = _file(item)
-            if fixture.baseid == "tests" and GROUPS.get(file) != name:  # not an override
-                raise pytest.UsageError(f"{file} uses the service {name!r}. List it in SHARING of tests/conftest.py.")
-    positions: dict[str, int] = {}
-    for item in items:
-        positions.setdefault(_group(item), len(positions))
-    items.sort(key=lambda item: positions[_group(item)])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End a shared service after the last test of its group."""
-    result = yield
-    if (group := _group(item)) in _RUNNING and (nextitem is None or _group(nextitem) != group):
-        _RUNNING.pop(group).close()
-    return result
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
-def _group(item: pytest.Item) -> str:
-    return GROUPS.get(_file(item), _file(item))
-
-
-_RUNNING: dict[str, ExitStack] = {}
-
-
-def shared(name: str, service: AbstractContextManager[Service]) -> Service:
-    """Start the service of a group of files; it ends after the last test of the group."""
-    with ExitStack() as stack:
-        up = stack.enter_context(service)
-        _RUNNING[name] = stack.pop_all()
-    return up
+        file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
+        group = next((name for name in SERVICES if name in fixtures), "umap-learn" if file in UMAP else file)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Run one `glle up` for the session."""
     from tests.system.conftest import running  # noqa: PLC0415 # engine tests need no server
 
-    return shared("up", running(tmp_path_factory.mktemp("up")))
+    with running(tmp_path_factory.mktemp("up")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Limited:
+def limited_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
     """Run a service with few open jobs, little memory for a reader and rare heartbeats, which sends traces."""
     from tests.system.conftest import limited_service  # noqa: PLC0415 # engine tests need no server
 
-    return shared("limited", limited_service(tmp_path_factory.mktemp("limited")))
+    with limited_service(tmp_path_factory.mktemp("limited_up")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

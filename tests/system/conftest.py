@@ -70,10 +70,6 @@ class Up:
         forking = [pid for role in QUEUES_OF_ROLE for pid in self.named(f"glle-{role}", worker)]
         return [horse for pid in forking for horse in children(pid)]
 
-    def busy_worker(self) -> int | None:
-        """Return the pid of a worker that runs a task, or None."""
-        return next((pid for pid in self.workers() if self.horses(pid)), None)
-
     def apis(self) -> list[int]:
         """Return the pids of the API processes."""
         return self.children("glle-api")

@@ -14,83 +14,23 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _IDS = re.compile(r"[0-9a-f]{8,}|\d+(\.\d+)?|worker-\S+")
-_WITH_SCRIPT = frozenset({"EVAL", "EVALSHA", "FCALL", "EVAL_RO", "EVALSHA_RO", "FCALL_RO"})
 
 
 @dataclass
 class Commands:
-    """Commands by server, name and key.
-
-    Attributes
-    ----------
-    sent : Counter
-        Commands that clients sent, MULTI and EXEC included.
-    inner : Counter
-        Commands that Lua scripts called.
-    seconds : float
-        Length of the window.
-
-    """
+    """Commands by server, name and key: those that clients sent, MULTI and EXEC included, and those of Lua scripts."""
 
     sent: Counter[str] = field(default_factory=Counter)
     inner: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Commands of one repetition of an operation, by what they are; a mean, so that a fraction is possible."""
-
-    sent: Mapping[str, float]
-    inner: Mapping[str, float]
-
-    def __str__(self) -> str:
-        """Return both totals and the most frequent commands."""
-        parts = [f"{sum(self.sent.values()):.1f} sent, {sum(self.inner.values()):.1f} inside Lua"]
-        for title, counts in (("sent", self.sent), ("inside Lua", self.inner)):
-            rows = sorted(counts.items(), key=lambda row: -abs(row[1]))
-            parts += [f"  {count:7.2f}  {title}: {what}" for what, count in rows if abs(count) >= 0.05]
-        return "\n".join(parts)
-
-    @property
-    def total(self) -> float:
-        """Number of sent commands."""
-        return sum(self.sent.values())
-
-    @property
-    def total_inner(self) -> float:
-        """Number of commands inside Lua."""
-        return sum(self.inner.values())
-
-
-def cost(busy: Commands, idle: Commands, times: int) -> Cost:
-    """Return the commands of one repetition: those of a busy window less those of an idle one of the same length.
-
-    The idle window has the heartbeats and the maintenance of processes without work, which belong to no operation.
-    """
-    scale = busy.seconds / idle.seconds
-
-    def less(of_busy: Counter[str], of_idle: Counter[str]) -> dict[str, float]:
-        return {what: (of_busy[what] - scale * of_idle[what]) / times for what in of_busy | of_idle}
-
-    return Cost(less(busy.sent, idle.sent), less(busy.inner, idle.inner))
-
-
 @contextmanager
 def monitored(**urls: str) -> Iterator[Commands]:
-    """Count the commands of several servers, from the start to the end of the block.
-
-    Markers, sent on a separate connection, delimit the window on each server.
-
-    Parameters
-    ----------
-    urls
-        URLs of the servers by name.
-
-    """
+    """Count the commands of servers by name, from the start to the end of the block, which markers delimit."""
     commands = Commands()
     with ExitStack() as stack:
         started = time.monotonic()
@@ -117,7 +57,7 @@ def _monitored(name: str, client: redis.Redis, commands: Commands) -> Iterator[N
 
 
 def _read(monitor: Any, first: str, last: str, name: str, commands: Commands) -> None:
-    """Count the commands between two markers."""
+    """Count the commands between two markers, with * in place of ids and numbers."""
     is_open = False
     for event in monitor.listen():
         text = event["command"]
@@ -125,15 +65,5 @@ def _read(monitor: Any, first: str, last: str, name: str, commands: Commands) ->
             return
         if is_open:
             counts = commands.inner if event["client_type"] == "lua" else commands.sent
-            counts[f"{name}: {_shape(text)}"] += 1
+            counts[" ".join([f"{name}:", *(_IDS.sub("*", word)[:48] for word in text.split(" ", 2)[:2])])] += 1
         is_open = is_open or first in text
-
-
-def _shape(text: str) -> str:
-    """Return the name of a command and its first key, with * in place of ids and numbers."""
-    words = text.split(" ", 4)
-    command = words[0].upper()
-    if command in _WITH_SCRIPT:
-        script = words[1][:6]
-        return f"{command} {script} {_IDS.sub('*', words[3])}" if len(words) > 3 else f"{command} {script}"
-    return " ".join([command, *(_IDS.sub("*", word)[:48] for word in words[1:2])])

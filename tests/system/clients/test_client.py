@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +11,12 @@ import pandas as pd
 import pytest
 from sklearn.neighbors import kneighbors_graph
 
-from glle import AsyncClient, Client, InvalidRequestError
+import glle_engine
+from glle import AsyncClient, Client, InvalidRequestError, frame, plot
 from glle_engine import manifolds
-from tests.conftest import until
+from glle_engine.posterior.selection import advise
+from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.ensemble import ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,11 +51,11 @@ def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
 
 
 def test_given_neighbors_replace_the_search(glle: Client) -> None:
-    """A graph of scikit-learn has the posterior of the search, if it has its neighbors; another data set's id."""
+    """Their posterior is that of the search, if they are its neighbors, with another id."""
     X = manifolds.make("swiss_roll", N, seed=14).X
-    graph = kneighbors_graph(X, 9)
-    given = glle.fit(X, neighbors=graph)
-    assert given.spec["neighbors"] == glle.dataset(graph.indices.reshape(N, 9)).id
+    near = kneighbors_graph(X, 9).indices.reshape(N, 9)
+    given = glle.fit(X, neighbors=near)
+    assert given.spec["neighbors"] == glle.dataset(near).id
     searched = glle.fit(X, n_neighbors=9)
     assert given.id != searched.id
     assert given.draw(3).tobytes() == searched.draw(3).tobytes()
@@ -64,28 +64,32 @@ def test_given_neighbors_replace_the_search(glle: Client) -> None:
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:
-    """Summary, transform, reconstructions, calibration, arrays and advice have the documented shapes and names."""
+    """Summary, transform, reconstructions, calibration, arrays and advice are those of the engine."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
+    X, direct = roll.data(), glle_engine.fit(roll.data())
     summary = posterior.summary(8, resamples=4)
     assert (summary.consensus.shape, summary.spread.shape, summary.count, summary.resamples) == ((N, 2), (N,), 8, 4)
+    expected = ensemble(direct, X, n_draws=8, n_resamples=4)
+    np.testing.assert_allclose(summary.spread, expected.spread, rtol=1e-4, atol=1e-6)
     assert summary.half_axes.shape == (N, 2, 2)
     assert summary.reliability["level"] in {"high", "moderate", "low"}
     assert "reliability" not in posterior.summary(8, scale=1.0).metadata
-    arrays = posterior.arrays()
-    X, embedding = roll.data(), arrays["embedding"]
-    placed = posterior.transform(X[:5], draws=3)
-    np.testing.assert_allclose(placed.embedding, embedding[:5], atol=1e-9)
-    assert placed.covariance.shape == (5, 2, 2)
-    assert posterior.reconstructions(2).shape == (2, N, 3)
+    np.testing.assert_allclose(posterior.arrays()["embedding"], direct.embedding, atol=1e-9)
+    placed, extension = posterior.transform(X[:5] + 0.05, draws=3), direct.extend(X, X[:5] + 0.05)
+    np.testing.assert_allclose(placed.embedding, extension.embed(direct.embedding), atol=1e-6)
+    _, covariance = extension.spread(direct.draws(3), direct.embedding)
+    np.testing.assert_allclose(placed.covariance, covariance, rtol=1e-3, atol=1e-6)
+    for data, index in zip(posterior.reconstructions(2), range(2), strict=True):
+        np.testing.assert_allclose(data, direct.reconstruct(X, direct.weights(index)), atol=1e-9)
     calibrated = posterior.calibration()
-    assert calibrated.draw_spread.shape == (N,)
+    assert calibrated.scale == pytest.approx(calibrate(direct, X).scale, rel=1e-4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         at_auto = posterior.draw(1, scale="auto")
     assert len(caught) == bool(calibrated.notes)
     assert at_auto.tobytes() == posterior.draw(1, scale=calibrated.scale).tobytes()
-    assert glle.advice(roll).n_neighbors >= 2
+    assert glle.advice(roll).n_neighbors == advise(X).n_neighbors
     assert glle.estimate_fit(roll)["problem"] is None
     assert set(roll.arrays()) == {"data", "coordinates"}
 
@@ -98,12 +102,37 @@ def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
     dataset = glle.dataset(labelled, label="kind")
     assert dataset.names == ["x", "y", "z"]
     assert dataset.arrays()["labels"].tolist() == ["a", "b", "c"] * 20
-    labelled.to_csv(tmp_path / "table.csv", index=False)
+    labelled.to_csv(tmp_path / "table.csv")
     assert glle.dataset(str(tmp_path / "table.csv"), label="kind").metadata["sha256"] == dataset.metadata["sha256"]
     posterior = glle.fit(dataset)
     frame_of_draw = posterior.frame(posterior.draw(2))
     assert list(frame_of_draw.index) == list(frame.index)
     np.testing.assert_array_equal(frame_of_draw.to_numpy(), posterior.draw(2))
+
+
+def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> None:
+    """Each result says which rows were dropped; new points have the roles of the fit, and columns in any order."""
+    values = manifolds.make("s_curve", 60, seed=2).X
+    table = pd.DataFrame(values, columns=["x", "y", "z"]).assign(kind=["a", "b"] * 30)
+    table.loc[3, "x"] = np.nan
+    posterior, embedding = glle.fit(table, missing="drop"), glle.embed(table, "pca", missing="drop")
+    audit = glle.audit(table, method="pca", missing="drop")
+    compared = glle.compare(table, ["pca", "lle"], missing="drop")
+    advice, placed = glle.advice(table, missing="drop"), embedding.transform(table, missing="drop")
+    kept = [at for at in range(60) if at != 3]
+    for result in (embedding, audit, compared, advice, placed):
+        assert "1 of 60 rows" in " ".join(note.message for note in result.notes)
+        assert list(result.index) == kept
+    for shown in (posterior, posterior.summary(4, scale=1.0), embedding, embedding.spread(), audit):
+        assert list(frame(shown).index) == kept
+    assert "neighbors stay in a draw, the mean of 40 draws." in plot(posterior).get_title().replace("\n", " ")
+    assert audit.groups.names == ["a", "b"]
+    assert "trustworthiness" in repr(compared)
+    for fitted in (posterior, embedding):
+        some, mixed = fitted.transform(table[:3]), fitted.transform(table[["z", "kind", "x", "y"]][:3])
+        np.testing.assert_array_equal(some.embedding, mixed.embedding)
+        with pytest.raises(InvalidRequestError, match="missing: 'x'; unknown: 'w'"):
+            fitted.transform(table.rename(columns={"x": "w"})[:3])
 
 
 def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
@@ -118,19 +147,6 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert fit.result() == posterior
     long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
     assert long.cancel().status in {"cancelling", "cancelled"}
-
-
-def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:
-    """A client that waits for a job retries after the API was killed, and gets its draws."""
-    posterior = glle.fit(glle.synthetic("swiss_roll", 2000, seed=14))
-    with ThreadPoolExecutor(1) as pool:
-        draws = pool.submit(posterior.draws, 300, seed=5)
-        until(lambda: any(job.status == "running" for job in glle.jobs(kind="draws")))
-        killed = up.apis()
-        for api in killed:
-            os.kill(api, signal.SIGKILL)
-        assert draws.result(timeout=60).shape == (300, 2000, 2)
-    assert not set(killed) & set(up.apis())
 
 
 def test_awaited_fits_run_side_by_side(up: Up) -> None:

@@ -107,21 +107,6 @@ def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_pat
         assert ("trustworthiness" in out, "neighborhood_hit" in out) == (has_scores, has_scores)
 
 
-@pytest.mark.slow
-def test_results_as_pictures(run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """Draws, summary, embeddings and comparisons are drawn in the format of the file's name."""
-    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
-    for suffix, first, words in (
-        (".png", b"\x89PNG", ("draw", id_, "--count", "2", "--scales", "0.5", "1")),
-        (".svg", b"<svg", ("summary", id_, "--count", "6", "--resamples", "4")),
-        (".png", b"\x89PNG", ("embed", str(sheet), "pca", "--label", "side")),
-        (".svg", b"<svg", ("compare", str(sheet), "pca", "lle", "--label", "side")),
-    ):
-        file = tmp_path / f"{words[0]}{suffix}"
-        run(*words, "-o", str(file))
-        assert first in file.read_bytes()[:200]
-
-
 def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables of the commands and of the API begin with the ids of the file, in its order."""
     names = [f"C-{number:03d}" for number in np.random.default_rng(0).permutation(N)]

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from glle_engine import manifolds
-from tests.system.arrays import to_npy
-from tests.system.clients.uploads import check, upload
+from tests.system.arrays import check, to_npy, upload
 from tests.system.conftest import ended, fitted
 
 if TYPE_CHECKING:
@@ -84,19 +83,6 @@ def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
     problem = check(upload(client, body), 422, "truncated-npy")
     assert problem["details"] == {"announced": 8 * 10**10, "came": 0}
     assert [api for api in before if resident(api) >= before[api] + 10 * 2**20] == []
-
-
-def test_an_incomplete_body_stores_nothing(up: Up, client: httpx.Client) -> None:
-    """A body shorter than its announced length stores nothing and leaves no file."""
-    count = len(client.get("/v1/datasets?limit=100").json()["items"])
-    host, port = urlsplit(up.url).netloc.split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
-        raw.sendall(
-            b"POST /v1/datasets HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: 99\r\n\r\n1,2\n"
-        )
-    assert len(client.get("/v1/datasets?limit=100").json()["items"]) == count
-    incoming = up.log.parent / "data" / "incoming"
-    assert list(incoming.iterdir()) == []
 
 
 def resident(pid: int) -> int:

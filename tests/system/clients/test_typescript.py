@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from glle import Client, Dataset, Embedding, Job, Posterior
+from glle import Client, Dataset, Job, Posterior
+from glle.resources.methods import Embedding
 from openapi import client_types, typescript_types
 from tests.system.clients.typescript import CLIENT, TypeScript, has_type_stripping, typescript
 

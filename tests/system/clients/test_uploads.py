@@ -12,13 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from qa.background import repeated
+from qa.frame import repeat
 from qa.inputs.hostile.bodies.bombs import parquet_footer_bomb
 from service.encoding.arrow import PARQUET
 from tests.conftest import until
 from tests.service.uploads.readers import kill_reader
-from tests.system.arrays import to_npy
-from tests.system.clients.uploads import check, upload
+from tests.system.arrays import check, to_npy, upload
 from tests.system.conftest import ended
 from worker.execution import process_guard
 
@@ -34,9 +33,9 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; me
 
 
 @pytest.fixture(scope="module")
-def client(limited: Up) -> Iterator[httpx.Client]:
+def client(limited_up: Up) -> Iterator[httpx.Client]:
     """Return a client of the service."""
-    with httpx.Client(base_url=limited.url, timeout=100) as http_client:
+    with httpx.Client(base_url=limited_up.url, timeout=100) as http_client:
         yield http_client
 
 
@@ -52,43 +51,43 @@ def always_alive(url: str) -> Iterator[list[int]]:
     answers: list[int] = []
     with (
         httpx.Client(base_url=url, timeout=100) as client,
-        repeated(lambda: answers.append(client.get("/livez").status_code), seconds=0.01),
+        repeat(lambda: answers.append(client.get("/livez").status_code), seconds=0.01),
     ):
         until(lambda: answers)
         yield answers
 
 
-def test_a_crash_of_a_reader_affects_only_its_upload(limited: Up, client: httpx.Client) -> None:
+def test_a_crash_of_a_reader_affects_only_its_upload(limited_up: Up, client: httpx.Client) -> None:
     """A reader that crashes gives a problem, the same API processes and no files; a later upload succeeds."""
-    before = limited.apis()
-    with always_alive(limited.url) as answers:
-        killer = threading.Thread(target=kill_reader, args=(limited.process.pid, signal.SIGABRT))
+    before = limited_up.apis()
+    with always_alive(limited_up.url) as answers:
+        killer = threading.Thread(target=kill_reader, args=(limited_up.process.pid, signal.SIGABRT))
         killer.start()
         problem = check(upload(client, b"1,2\n" * 900_000, "text/csv"), 422, "reader-crashed")
         killer.join()
         assert problem["details"]["signal"] == "SIGABRT"
     assert set(answers) == {200}
-    assert limited.apis() == before
+    assert limited_up.apis() == before
     assert upload(client, to_npy(np.arange(12.0).reshape(4, 3))).status_code == 201
-    incoming = limited.log.parent / "data" / "incoming"
+    incoming = limited_up.log.parent / "data" / "incoming"
     assert list(incoming.iterdir()) == []
 
 
-def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited: Up, client: httpx.Client) -> None:
+def test_a_bomb_exhausts_only_the_memory_of_its_reader(limited_up: Up, client: httpx.Client) -> None:
     """The response is short and names the remedy; the API stays small and alive."""
     upload(client, to_npy(np.arange(6.0).reshape(2, 3)))
-    before = {process: peak_memory(process) for process in limited.apis()}
-    with always_alive(limited.url) as answers:
+    before = {process: peak_memory(process) for process in limited_up.apis()}
+    with always_alive(limited_up.url) as answers:
         answer = upload(client, parquet_footer_bomb(1_000_000), PARQUET)
     problem = check(answer, 413, "reader-memory")
     assert "more memory" in problem["remedy"]
     assert len(answer.content) < MAX_ANSWER
     assert set(answers) == {200}
-    assert limited.apis() == list(before)
+    assert limited_up.apis() == list(before)
     assert max(peak_memory(process) - before[process] for process in before) < MAX_GROWTH
 
 
-def test_values_at_the_float64_limit_end_their_job_regularly(limited: Up, client: httpx.Client) -> None:
+def test_values_at_the_float64_limit_end_their_job_regularly(limited_up: Up, client: httpx.Client) -> None:
     """Values whose differences overflow float64 give a result or a 422, not a lost worker."""
     values = np.random.default_rng(0).choice([-1.7e308, 1.7e308, 1.0], size=(40, 3))
     dataset = upload(client, to_npy(values)).json()["id"]

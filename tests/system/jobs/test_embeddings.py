@@ -17,7 +17,6 @@ from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import resample
 from service.cli import main
 from tests.conftest import until
-from tests.system.arrays import get_array
 from tests.system.conftest import synthetic
 
 if TYPE_CHECKING:
@@ -31,33 +30,11 @@ N = 250
 SHEET = manifolds.make("s_curve", N, seed=31)
 
 
-def test_an_embedding_and_a_comparison_with_a_refused_row(client: httpx.Client) -> None:
-    """The scored embedding equals the engine's; the comparison has it beside the problem of a refused row."""
-    dataset = synthetic(client, N, seed=31)
-    body = {"dataset": dataset, "method": "lle", "parameters": {"n_neighbors": 12}, "truth": dataset}
-    embedding = client.post("/v1/embeddings?wait=60", json=body)
-    assert embedding.status_code == 200, embedding.text
-    method = METHODS["lle"]
-    direct = method.embed(SHEET.X, method.spec(n_neighbors=12)).Y
-    np.testing.assert_allclose(
-        get_array(client, embedding.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8
-    )
-    scores = client.get(embedding.json()["links"]["result"]).json()["scores"]
-    neighbors = [{"n_neighbors": k} for k in (N, 12)]
-    methods = [{"method": "pca"}, *({"method": "lle", "parameters": parameters} for parameters in neighbors)]
-    request = {"dataset": dataset, "methods": methods, "truth": dataset, "scores": ["trustworthiness", "procrustes"]}
-    compared = client.post("/v1/comparisons?wait=60", json=request)
-    assert compared.status_code == 200, compared.text
-    result = client.get(compared.json()["links"]["result"]).json()["rows"]
-    assert [row["label"] for row in result] == ["pca", "lle", "lle-2"]
-    assert result[1]["problem"]["type"] == "urn:glle:problem:too-few-points"
-    assert result[2]["links"]["self"] == embedding.json()["links"]["embedding"]
-    assert result[2]["scores"] == {name: scores[name] for name in request["scores"]}
-    assert result[0]["scores"]["procrustes"] > 0
+def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The client's audit of a method has the statements, arrays and names of the engine's.
 
-
-def test_an_audit_in_python(up: Up) -> None:
-    """The client's audit of a method has the statements, arrays and names of the engine's."""
+    The command prints the verdict and the groups, and writes a row for each point.
+    """
     data, group = SHEET.X, np.where(SHEET.X[:, 0] > 0, "late", "early")
     with Client(up.url) as client:
         found = client.audit(client.dataset(data), method="pca", labels=group)
@@ -72,18 +49,14 @@ def test_an_audit_in_python(up: Up) -> None:
         np.testing.assert_allclose(getattr(found, name), array, rtol=1e-9, err_msg=name)
     assert abs(found.neighbors - direct.neighbors).max() == 0
     assert (alone.remains, alone.p_value.shape) == (None, (N,))
-
-
-def test_an_audit_by_the_command(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints the verdict and the groups, and writes a row for each point."""
-    rows = "".join(f"{','.join(map(str, row))},{'ab'[int(row[0] > 0)]}\n" for row in SHEET.X)
+    rows = "".join(f"{','.join(map(str, row))},{side}\n" for row, side in zip(data, group, strict=True))
     (tmp_path / "sheet.csv").write_text("x,y,z,side\n" + rows)
     out = tmp_path / "audit.csv"
     words = ["audit", str(tmp_path / "sheet.csv"), "--label", "side", "--method", "pca", "--set", "n_components=2"]
-    assert main.main([*words, "--n-neighbors", "8", "--out", str(out), "--url", up.url]) == 0
+    assert main.main([*words, "--out", str(out), "--url", up.url]) == 0
     printed = capsys.readouterr().out
     assert "% of the neighbors are kept" in printed
-    assert re.search(r"Groups apart in other samples: a and b \d+%", printed)
+    assert re.search(r"Groups apart in other samples: early and late \d+%", printed)
     assert out.read_text().startswith("y1,y2,p_value,is_point_beyond,spread,stability,member_probability\n")
 
 
@@ -116,9 +89,13 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
         np.testing.assert_allclose(embedding.embedding, method.embed(SHEET.X, method.spec(n_neighbors=12)).Y, atol=1e-8)
         kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
         options = {"labels": kinds, "scores": ["neighborhood_hit"]}
-        methods = ["pca", {"method": "lle", "parameters": {"n_neighbors": 12}, "label": "twelve"}]
-        table = glle.compare(SHEET.X, methods, align="first", **options)  # type: ignore[arg-type] # of mixed types
-        assert [row["label"] for row in table.rows] == ["pca", "twelve"]
+        lle = [
+            {"method": "lle", "parameters": {"n_neighbors": k}, "label": label}
+            for k, label in ((12, "twelve"), (N, "all"))
+        ]
+        table = glle.compare(SHEET.X, ["pca", *lle], align="first", **options)  # type: ignore[arg-type] # of mixed types
+        assert [row["label"] for row in table.rows] == ["pca", "twelve", "all"]
+        assert table.rows.pop()["problem"]["type"] == "urn:glle:problem:too-few-points"
         assert table.rows[1]["embedding"] == embedding.id
         assert table.twelve.shape == (N, 2)
         stored = glle.dataset(SHEET.X, labels=list(kinds), colors=SHEET.coordinates[:, 0])

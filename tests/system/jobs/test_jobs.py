@@ -1,19 +1,18 @@
-"""Progress, priority and cancellation of jobs on real workers."""
+"""Progress, priority and cancellation of jobs on real workers, and a burst of posts."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from qa.load import burst
 from tests.conftest import until
 from tests.service.responses.events import parsed
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
-from tests.system.conftest import ended, fitted, synthetic
+from tests.system.conftest import MAX_JOBS, ended, fitted, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -71,24 +70,6 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
         assert ended(client, job["id"])["status"] == "cancelled"
 
 
-@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_cancel_ends_a_stopped_process(up: Up, client: httpx.Client) -> None:
-    """A fit in a stopped process is cancelled; it leaves no posterior, and the workers stay."""
-    workers = up.workers()
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
-    path = job["links"]["self"]
-    until(lambda: client.get(path).json()["progress"]["stage"] == "neighbors")
-    (horse,) = up.horses()
-    os.kill(horse, signal.SIGSTOP)
-    assert client.delete(path).json()["status"] == "cancelling"
-    assert client.get(path + "?wait=30").json()["status"] == "cancelled"
-    assert client.get(job["links"]["posterior"]).status_code == 409
-    until(lambda: not up.horses())
-    assert up.workers() == workers
-    again = client.post("/v1/posteriors?wait=30", json={"dataset": synthetic(client, 400, seed=21)})
-    assert again.status_code == 201
-
-
 def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     """A factorization of one minute, in one call, is cancelled before its end."""
     X = np.random.default_rng(0).normal(size=(5000, 100))
@@ -99,3 +80,14 @@ def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     time.sleep(0.5)
     assert client.delete(path).json()["status"] == "cancelling"
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
+
+
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+def test_a_burst_is_refused_with_retry_after_and_loses_nothing(limited_up: Up) -> None:
+    """Posts are refused, accepted jobs succeed, memory grows with them alone, and /livez answers throughout."""
+    outcome = burst.run(limited_up, posts=120, clients=40)
+    assert outcome.faults == []
+    assert outcome.answers[429, "quota-exceeded"] > 0
+    assert outcome.answers[202, ""] + outcome.answers[201, ""] >= MAX_JOBS
+    assert outcome.alive.answered
+    until(lambda: not burst.count_unfinished(limited_up, outcome))

@@ -1,35 +1,26 @@
-"""Kills and restarts of single processes of the tree."""
+"""Kills, stops and restarts of processes of the tree, and of a whole service."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from glle import Client
 from tests.conftest import until
-from tests.system.conftest import command_line, ended, fitted, synthetic
+from tests.system.conftest import ONE_EACH, command_line, ended, fitted, glle, running, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from tests.system.conftest import Up
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-
-
-def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of a worker during a fit, the job succeeds and two workers run again."""
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=9)}).json()
-    until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-    (busy,) = [pid for pid in up.workers() if up.horses(pid)]
-    os.kill(busy, signal.SIGKILL)
-    assert ended(client, job["id"])["status"] == "succeeded"
-    until(lambda: len(up.workers()) == 2)
-    assert busy not in up.workers()
 
 
 def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
@@ -63,7 +54,7 @@ def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Cl
 
 
 def test_a_killed_worker_is_replaced_alone(up: Up, client: httpx.Client) -> None:
-    """The others go on. Its head holds no connection, which forked processes would share."""
+    """The others go on, and its fit costs time. Its head holds no connection, which forked processes would share."""
     until(lambda: len(up.apis()) == len(up.workers()) == 2)  # those that the tests before killed are back
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
     head = up.process.pid
@@ -72,20 +63,29 @@ def test_a_killed_worker_is_replaced_alone(up: Up, client: httpx.Client) -> None
     connected = "01"  # TCP_ESTABLISHED
     assert not inodes & {f"socket:[{line[9]}]" for line in lines if line[3] == connected}
     others = {*up.apis(), *up.workers()}
-    killed = up.workers()[0]
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000, seed=9)}).json()
+    until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
+    (killed,) = [pid for pid in up.workers() if up.horses(pid)]
     os.kill(killed, signal.SIGKILL)
     until(lambda: len(up.workers()) == 2 and killed not in up.workers())
     until(lambda: others - {killed} < {*up.apis(), *up.workers()})
+    assert ended(client, job["id"])["status"] == "succeeded"
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
-    assert client.get(fitted(client, synthetic(client, 100, seed=4)) + "/draws/0?wait=30").status_code == 200
 
 
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of all API processes and of the queue server, the same address serves the same records."""
-    posterior = fitted(client, synthetic(client, 200, seed=3))
+    """After kill -9 of all API processes and of the queue server, the same address serves the same records.
+
+    A client that waits for a job meanwhile gets its draws.
+    """
+    posterior = fitted(client, synthetic(client, 2000, seed=14))
     killed = up.apis()
-    for api in killed:
-        os.kill(api, signal.SIGKILL)
+    with Client(up.url) as waiting, ThreadPoolExecutor(1) as pool:
+        draws = pool.submit(waiting.posterior(posterior.rpartition("/")[2]).draws, 300, seed=5)
+        until(lambda: any(job.status == "running" for job in waiting.jobs(kind="draws")))
+        for api in killed:
+            os.kill(api, signal.SIGKILL)
+        assert draws.result(timeout=60).shape == (300, 2000, 2)
     until(lambda: up.apis() and not set(killed) & set(up.apis()))
     with httpx.Client(base_url=up.url, timeout=60) as fresh:
         assert fresh.get(posterior).status_code == 200
@@ -96,3 +96,57 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         until(lambda: fresh.get("/readyz").status_code == 200)
         assert fresh.get(posterior).status_code == 200
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
+
+
+def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path: Path) -> None:
+    """SIGTERM ends the tree within seconds, and queued work runs after the next start. Kill -9 of its head ends all."""
+    with running(tmp_path, **ONE_EACH) as first:
+        with httpx.Client(base_url=first.url, timeout=30) as client:
+            posterior = fitted(client, synthetic(client, 1000))
+            job = client.post(posterior + "/draws", json={"count": 400}).json()
+            until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
+        tree = first.tree()
+        first.process.send_signal(signal.SIGTERM)
+        assert first.process.wait(60) == 0
+        assert not any(command_line(pid) for pid in tree)
+    with running(tmp_path, **ONE_EACH) as second:
+        with httpx.Client(base_url=second.url, timeout=60) as client:
+            assert client.get(posterior).status_code == 200
+            final = ended(client, job["id"])
+            assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
+            refuse_a_second_head(tmp_path)
+            close_with_a_key(client, tmp_path)
+            assert client.get(posterior).status_code == 404, "of another tenant"
+            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 20_000)}).json()
+            until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
+        tree = second.tree()
+        what = "the head, two servers, an API with its reader, a worker with three children, a work-horse"
+        assert len(tree) == 10, what
+        second.process.kill()
+        until(lambda: not any(command_line(pid) for pid in tree[1:]))
+
+
+def refuse_a_second_head(folder: Path) -> None:
+    """Check that a second `glle up` refuses a data folder in use."""
+    busy = glle("up", "--port", "0", "--data-dir", str(folder / "data"))
+    assert busy.returncode == 2
+    assert "Another `glle up`, backup or restore uses" in busy.stderr
+
+
+def close_with_a_key(client: httpx.Client, folder: Path) -> None:
+    """Create the first key, of another tenant, which closes the running service; let the client use it."""
+    assert client.get("/v1/info").status_code == 200
+    made = glle("keys", "create", "--tenant", "alice", "--scope", "write", "--data-dir", str(folder / "data"))
+    until(lambda: client.get("/v1/info").status_code == 401, seconds=5)
+    client.headers["Authorization"] = f"Bearer {made.stdout.strip()}"
+    until(lambda: client.get("/v1/info").status_code == 200, seconds=5)
+
+
+@pytest.mark.slow
+def test_a_service_whose_workers_cannot_start_ends_with_the_reason(tmp_path: Path) -> None:
+    """`glle up` on a machine with other bits than the deployment's names the remedy, and does not wait."""
+    settings = {**ONE_EACH, "GLLE_ALLOW_OTHER_BITS": "0123456789abcdef"}
+    up = glle("up", "--port", "0", "--data-dir", str(tmp_path / "data"), **settings)
+    assert up.returncode == 2
+    assert "The worker does not start, because its results would differ in bits" in up.stderr
+    assert "A process cannot start. See the message above." in up.stderr

@@ -1,0 +1,147 @@
+"""A running deployment as its operators see it: logs, traces, the doctor, and the figures of autoscalers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import yaml
+
+from service.cli import main
+from tests.conftest import until
+from tests.deploy.prometheus import selectors, series_of
+from tests.system.conftest import ROOT, fitted, synthetic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.system.conftest import Limited, Up
+
+HEARTBEATS = 2.5  # seconds, of one each
+
+
+def test_an_idle_service_logs_nothing(up: Up) -> None:
+    """Once the events of the tests before are over, heartbeats and maintenance write no line at level info."""
+
+    def is_silent() -> bool:
+        before = up.log.read_text()
+        time.sleep(HEARTBEATS)
+        return up.log.read_text() == before
+
+    until(is_silent)
+
+
+def test_the_status_is_one_screen_with_an_address(up: Up) -> None:
+    """Address, explorer, documentation, processes, data folder, and how to stop the service; no terminal codes."""
+    text = up.log.read_text()
+    start = text.index("glle is ready at ")
+    status = text[start:].splitlines()[:6]
+    assert status == [
+        f"glle is ready at {up.url}",
+        f"  explorer       {up.url}/",
+        f"  documentation  {up.url}/docs",
+        "  processes      API processes: 2, workers: 2, embedded Redis",
+        f"  data           {up.log.parent / 'data'}",
+        "  stop           Ctrl-C",
+    ]
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert len(re.findall(r"Worker \S+ started", text)) >= 2, "an event of each worker"
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def test_trace_and_request_id_reach_the_worker(limited_up: Limited) -> None:
+    """The trace has spans of the API, the task, its stages and draws; all log lines name the request."""
+    headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-Id": "grepthis"}
+    with httpx.Client(base_url=limited_up.url, headers=headers, timeout=60) as client:
+        posterior = fitted(client, synthetic(client, 300, seed=2))
+        until(lambda: client.get(f"{posterior}/draws/0").status_code == 200)
+        expected = {
+            ("glle-api", "POST /v1/posteriors"),
+            ("glle-api", "GET /v1/posteriors/{id}/draws/{index}"),
+            ("glle-worker", "task fit"),
+            ("glle-worker", "weights"),
+            ("glle-worker", "task draws"),
+            ("glle-worker", "queued"),
+            ("glle-worker", "drawing"),
+        }
+        until(lambda: expected <= {(service, name) for service, name, trace in limited_up.spans if trace == TRACE})
+        lines = [json.loads(line) for line in limited_up.log.read_text().splitlines()]
+    of_request = [line for line in lines if line.get("request_id") == "grepthis"]
+    assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.execution.telemetry"}
+    assert {line["trace_id"] for line in of_request} == {TRACE}
+    jobs = {line["job_id"] for line in of_request if line["logger"] == "worker.jobs.queue"}
+    assert jobs == {line["job_id"] for line in of_request if line["logger"] == "worker.execution.telemetry"}
+    assert len(jobs) == 1, "a single draw is no job"
+
+
+def test_doctor_reports_no_problem_of_a_running_deployment(
+    up: Up, client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every check is ok, the end-to-end job draws the engine's bits, and no data set is left."""
+    until(lambda: client.get("/readyz").status_code == 200)
+    before = {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]}
+    for name in ("GLLE_REDIS_URL", "GLLE_CACHE_URL"):
+        monkeypatch.setenv(name, up.redis_url(name))
+    monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("GLLE_HEARTBEAT", "1")
+    code = main.main(["doctor", "--json", "--url", up.url])
+    report = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert {name: check["detail"] for name, check in report.items() if check["state"] == "problem"} == {}
+    assert code == 0
+    for name in (
+        "engine versions",
+        "worker clocks",
+        "takers of glle-batch",
+        "ready",
+        "version",
+        "long task",
+        "end to end",
+    ):
+        assert report[name]["state"] == "ok", report[name]
+    assert {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]} == before
+
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+TARGET = {"namespace": "glle", "job": "api", "service": "api", "pod": "api-0", "instance": "10.0.0.1:8000"}
+
+
+def manifest(path: str) -> Any:
+    """Return a manifest."""
+    return yaml.safe_load((FOLDER / path).read_text(encoding="utf-8"))
+
+
+def test_the_autoscaler_gets_one_value(client: httpx.Client) -> None:
+    """The adapter discovers the metric, its query finds series with the autoscaler's labels, and gives one value.
+
+    The autoscaler adds the values of a metric. The query of KEDA's ScaledObject finds series, too.
+    """
+    series = series_of(client.get("/metrics").text, **TARGET)
+    (external,) = (one["external"] for one in manifest("base/worker-autoscaler.yaml")["spec"]["metrics"])
+    metric = external["metric"]
+    assert f"| `{metric['name']}` | gauge | queue |" in (ROOT / "docs" / "how-to" / "operations.md").read_text()
+    (rule,) = manifest("components/prometheus-adapter/values.yaml")["rules"]["external"]
+    assert rule["name"]["as"] == metric["name"]
+    (discovered,) = selectors(rule["seriesQuery"])
+    found = [one for one in series if discovered.selects(one)]
+    assert found
+    assert rule["resources"]["overrides"].keys() <= found[0].labels.keys()
+    wanted = {"namespace": TARGET["namespace"], **metric.get("selector", {}).get("matchLabels", {})}
+    matchers = ",".join(f'{label}="{value}"' for label, value in wanted.items())
+    query = rule["metricsQuery"].replace("<<.Series>>", found[0].name).replace("<<.LabelMatchers>>", matchers)
+    assert "<<" not in query
+    (selector,) = selectors(query)
+    assert any(selector.selects(one) for one in series), query
+    (trigger,) = manifest("components/keda/scaled-object.yaml")["spec"]["triggers"]
+    (of_keda,) = selectors(trigger["metadata"]["query"])
+    assert any(of_keda.selects(one) for one in series)
+    assert trigger["metadata"]["threshold"] == external["target"]["value"]
+    for expression in (query, trigger["metadata"]["query"]):
+        assert re.fullmatch(r"max\([^()]*\)", expression), "one value, and no sum of pods"
