@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from redis import Redis
     from redis.client import Pipeline
+    from rq.executions import Execution
     from rq.job import Job as RqJob
 
 MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
@@ -122,10 +123,10 @@ class TaskWorker(RqWorker):
             register(self, own)
             own.execute()
 
-    def prepare_job_execution(self, job: RqJob, remove_from_intermediate_queue: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
-        """Begin a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""
-        del remove_from_intermediate_queue
-        super().prepare_job_execution(job, remove_from_intermediate_queue=True)
+    def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
+        """End a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""
+        super().cleanup_execution(job, pipeline, execution)
+        pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
         """Count a task whose process was killed, for the metrics."""

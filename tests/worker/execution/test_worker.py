@@ -109,16 +109,17 @@ def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
     assert stores.client.smembers(f"rq:workers:{BATCH}") == {worker_.key.encode()}
 
 
-def test_a_repeated_task_leaves_the_list_of_taken_ones(stores: Stores) -> None:
-    """Its first work-horse was killed before it removed the task there; the second one serves two queues."""
+def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None:
+    """Also with what the work-horse of its first start left, which was killed before it removed the task there."""
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
-    stores.client.rpush(intermediate.key, job.id)
-    worker_ = TaskWorker([BATCH, INTERACTIVE], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
+    stores.client.rpush(intermediate.key, job.id, job.id)
+    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
     (task,) = fetch_tasks(stores.client, [job.id])
     assert task is not None
-    worker_.prepare_execution(task)
-    worker_.prepare_job_execution(task)
+    execution = worker_.prepare_execution(task)
+    worker_.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
     assert intermediate.get_job_ids() == []
+    assert task.retries_left == RETRIES - 1
 
 
 # The worker imports its tasks before the fork, so that no child spends seconds on it.
