@@ -149,10 +149,12 @@ def job_error(job: JobOut) -> GlleServiceError:
     return problem_error(job["error"] or cancelled)
 
 
-def unreachable_error(url: str, reason: str) -> GlleServiceError:
-    """Return the exception of a service that does not respond."""
+def unreachable_error(url: str, reason: str, *, is_connected: bool) -> GlleServiceError:
+    """Return the exception of a service that accepts no connection, or does not answer over one."""
     detail = f"No answer from {url}: {reason}."
     remedy = "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL."
+    if is_connected:
+        remedy = "Read the log of the service, and which proxies in between close connections early; then call again."
     return problem_error(_problem("urn:glle:client:unreachable", "No answer", detail, remedy, url=url))
 
 

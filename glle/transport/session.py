@@ -68,8 +68,7 @@ class Retries:
         if isinstance(reply, Reply):
             with suppress(ValueError):  # a date, as some proxies send
                 seconds = max(seconds, float(reply.headers.get("retry-after", "0")))
-        is_unconnected = isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
-        limit = min(self.connect, self.deadline) if is_unconnected else self.deadline
+        limit = self.deadline if _is_connected(reply) else min(self.connect, self.deadline)
         return seconds if elapsed + seconds <= limit else None
 
 
@@ -131,7 +130,8 @@ class Session:
                     await self.sleep(pause)
                     continue
             if isinstance(reply, httpx.RequestError):
-                raise unreachable_error(self.url, str(reply) or type(reply).__name__)
+                reason = str(reply) or type(reply).__name__
+                raise unreachable_error(self.url, reason, is_connected=_is_connected(reply))
             is_repeated_delete = call.method == "DELETE" and attempt > 0 and reply.status == httpx.codes.NOT_FOUND
             if reply.status >= 300 and not is_repeated_delete:  # the first reply of a repeated DELETE was lost
                 raise reply_error(reply)
@@ -248,6 +248,11 @@ async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Yield pieces from a thread, because they may come from a disk."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece
+
+
+def _is_connected(reply: Reply | httpx.RequestError) -> bool:
+    """Return whether a service accepted the connection of a request."""
+    return not isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
 
 
 def _without_none(items: Mapping[str, Any]) -> dict[str, Any]:

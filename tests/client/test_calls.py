@@ -104,6 +104,15 @@ def test_missing_service_is_reported_soon(clock: Clock) -> None:
     assert (caught.value.status, caught.value.details) == (0, {"url": URL})
 
 
+def test_cut_answers_have_another_remedy_than_a_missing_service(clock: Clock) -> None:
+    """The service runs: its log and the proxies in between say more than another start."""
+    service = Service(*[httpx.ReadError("reset by peer")] * 2)
+    with pytest.raises(UnavailableError, match="reset by peer") as caught:
+        service.client(Retries(deadline=0)).info()
+    assert "log of the service" in caught.value.remedy
+    assert "glle up" not in caught.value.remedy
+
+
 def test_pauses_are_random_and_bounded() -> None:
     """Clients refused together return at different times, and within the longest pause."""
     refused = Reply(503, {}, b"")

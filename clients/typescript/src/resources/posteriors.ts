@@ -283,7 +283,7 @@ export class Job {
       const { metadata } = await this.refresh({ signal });
       if (metadata.status === "failed" || metadata.status === "cancelled") throw jobError(metadata);
       lost = sent > before ? 0 : lost + 1;
-      if (lost === MAX_LOST) throw unreachableError(this.#session.endpoint.url, reason);
+      if (lost === MAX_LOST) throw unreachableError(this.#session.endpoint.url, reason, true);
       await sleep(RECONNECT, signal);
     }
   }

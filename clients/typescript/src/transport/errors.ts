@@ -105,9 +105,11 @@ export function jobError(job: JobOut): GlleError {
   return problemError(job.error ?? { ...cancelled, status: 409 });
 }
 
-/** Return the error of a service that does not respond. */
-export function unreachableError(url: string, reason: string): GlleError {
-  const remedy = "Start the service with `glle up`, or give its address: new Client({ url }), or GLLE_URL.";
+/** Return the error of a service that accepts no connection, or does not answer over one. */
+export function unreachableError(url: string, reason: string, isConnected: boolean): GlleError {
+  const remedy = isConnected
+    ? "Read the log of the service, and which proxies in between close connections early; then call again."
+    : "Start the service with `glle up`, or give its address: new Client({ url }), or GLLE_URL.";
   return problemError(
     problem("urn:glle:client:unreachable", "No answer", `No answer from ${url}: ${reason}.`, remedy, { url }),
   );

@@ -129,7 +129,8 @@ export class Session {
         throw replyError(status, headers.get("x-request-id"), text);
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
-        if (!(await again(attempt, null, error.isConnected))) throw unreachableError(this.endpoint.url, error.message);
+        const { isConnected, message } = error;
+        if (!(await again(attempt, null, isConnected))) throw unreachableError(this.endpoint.url, message, isConnected);
       }
     }
   }
