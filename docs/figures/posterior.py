@@ -6,12 +6,12 @@ under the chosen one, in some ten minutes. `adaptive`: adaptive neighborhoods on
 
 from __future__ import annotations
 
+import argparse
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"  # before numpy is imported
 
-import sys
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -217,5 +217,7 @@ def adaptive() -> None:
 TABLES = {"frontier": frontier, "noise": noise, "adaptive": adaptive}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or TABLES:
+    parser = argparse.ArgumentParser(prog="python -m docs.figures.posterior", description=__doc__)
+    parser.add_argument("tables", nargs="*", choices=list(TABLES), help="default: all")
+    for name in parser.parse_args().tables or TABLES:
         TABLES[name]()
