@@ -39,6 +39,8 @@ from worker.storage.datasets import Array, Dataset, Table
 from worker.storage.free_space import require_room
 from worker.stores import Stores
 
+ATTEMPTS = 5  # to delete a data set, while jobs add posteriors and embeddings of it
+
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _BODIES = {
@@ -348,21 +350,23 @@ def delete_dataset(
 
     Without `force` a data set with posteriors is kept, because an evicted posterior is fitted again from it.
     """
-    stores.datasets.fetch(id_)
-    posteriors = stores.posteriors.of_dataset(id_)
-    if posteriors and not force:
-        raise refuse(
-            "dataset-in-use",
-            409,
-            f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
-            "Delete them first, or all with ?force=true.",
-            posteriors=posteriors[:100],
-        )
-    _delete_derived(stores, id_)  # first, so that a request that is killed meanwhile can be repeated
-    stores.datasets.delete(id_)
-    _delete_derived(stores, id_)  # of jobs that ended meanwhile; no more can follow
-    stores.cache.forget(id_)
-    return Response(status_code=204)
+    derived = [store.set_of(f"of:{id_}") for store in (stores.posteriors, stores.embeddings)]
+    for _ in range(ATTEMPTS):
+        stores.datasets.fetch(id_)
+        posteriors = stores.posteriors.of_dataset(id_)
+        if posteriors and not force:
+            break
+        _delete_derived(stores, id_)
+        if stores.datasets.delete(id_, unless_existing=derived) is not None:
+            stores.cache.forget(id_)
+            return Response(status_code=204)
+    raise refuse(
+        "dataset-in-use",
+        409,
+        f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
+        "Delete them first, or all with ?force=true.",
+        posteriors=posteriors[:100],
+    )
 
 
 def _delete_derived(stores: Stores, dataset: str) -> None:

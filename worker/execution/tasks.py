@@ -176,12 +176,11 @@ def _fit(context: TaskContext) -> Job | None:
         created=now_iso(),
         tenant=job.tenant,
     )
-    if not stores.posteriors.record(record, while_running=job_key(job.id)):
+    sources = [stores.datasets.kind.key(source) for source in record.datasets]
+    if not stores.posteriors.record(record, while_running=job_key(job.id), while_existing=sources):
+        for source in record.datasets:
+            stores.datasets.fetch(source)  # it may be deleted
         raise Cancelled
-    for source in filter(None, (dataset, neighbors)):
-        if stores.datasets.get(source) is None:  # its deletion preceded the posterior's record
-            stores.posteriors.delete(record.id)
-            raise stores.datasets.kind.not_found(source)
     return stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
 
 

@@ -21,7 +21,7 @@ from worker.storage.records import RecordKind, RecordStore
 from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import redis
 
@@ -139,9 +139,9 @@ class DatasetStore(RecordStore[Dataset]):
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
-    def delete(self, id_: str) -> Dataset | None:
-        """Remove a data set; return its record, or None. Mapped arrays stay readable."""
-        dataset = super().delete(id_)
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> Dataset | None:
+        """Remove a data set, unless one of these keys exists; return it, or None. Mapped arrays stay readable."""
+        dataset = super().delete(id_, unless_existing=unless_existing)
         if dataset is not None:
             self.files.remove(dataset.files)
         return dataset

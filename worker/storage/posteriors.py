@@ -30,7 +30,7 @@ from worker.storage.object_store.files import DamagedFileError, pieces_of
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from worker.base.problems import ProblemError
     from worker.records.cache_entry import Entry
@@ -260,7 +260,9 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         self._cache.put(_cache_key(id_), meta, arrays, seconds=seconds)
         return sha256
 
-    def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:
+    def record(
+        self, record: PosteriorRecord, while_running: str | None = None, while_existing: Sequence[str] = ()
+    ) -> bool:
         """Write a record unless there is one; return whether there is one now.
 
         Parameters
@@ -268,9 +270,12 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         while_running
             Key of the job's record. Nothing is written unless the job runs, because a deleted posterior's job, which
             would write it again, is deleted with it.
+        while_existing
+            Keys of the records of its data sets. Nothing is written unless all of them exist.
 
         """
-        if self.create(record, while_running=while_running) or self.exists(record.id):
+        written = self.create(record, while_running=while_running, while_existing=while_existing)
+        if written or self.exists(record.id):
             return True
         self._cache.forget(record.id)
         return False
@@ -314,9 +319,9 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         record = self.get(id_)
         return id_ if record is None else record.arrays_id
 
-    def delete(self, id_: str) -> PosteriorRecord | None:
-        """Remove a posterior, its draws and all results; return the record, or None."""
-        record = super().delete(id_)
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
+        """Remove a posterior, its draws and all results, unless one of these keys exists; return it, or None."""
+        record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
             self._client.zrem(USED, id_)
             self.forget(id_)

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha1
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from worker.base.problems import refuse
@@ -37,28 +37,35 @@ USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 _NO_LIMITS: dict[str, int] = {}
 
-# KEYS: record, usage of the tenant, of all, a job's record (or again the record), sets to leave, sets to enter.
-# ARGV: SHA-1 of the record to replace or nothing, the new record or nothing, member of the sets, number of sets to
-# leave, 1 if the job must be running, then triples: counter, its change, its limit (0: none).
-# Returns 'done', 'changed' if the record is another one, 'unwanted' if the job does not run, or an exceeded counter.
+# KEYS: record, usage of the tenant, of all, a job's record (or again the record), keys that must exist, keys that must
+# not exist, sets to leave, sets to enter.
+# ARGV: SHA-1 of the record to replace or nothing, the new record or nothing, member of the sets, the last key that must
+# exist, the last that must not, the last set to leave, 1 if the job must be running, then triples: counter, its change,
+# its limit (0: none).
+# Returns 'done', 'changed' if the record is another one, 'unwanted' if the job does not run or a key does not exist as
+# it must, or an exceeded counter.
 _REPLACE = """
 local record, usage, usage_of_all, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local needed, excluded, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local old = redis.call('GET', record)
 if ARGV[1] ~= (old and redis.sha1hex(old) or '') then return 'changed' end
-if ARGV[5] == '1' and redis.call('HGET', job, 'status') ~= 'running' then return 'unwanted' end
-for at = 6, #ARGV, 3 do
+if ARGV[7] == '1' and redis.call('HGET', job, 'status') ~= 'running' then return 'unwanted' end
+for at = 5, excluded do
+  if redis.call('EXISTS', KEYS[at]) ~= (at <= needed and 1 or 0) then return 'unwanted' end
+end
+for at = 8, #ARGV, 3 do
   local change, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local used = limit > 0 and tonumber(redis.call('HGET', usage, ARGV[at]) or '0') or 0
   if change > 0 and used + change > limit and limit > 0 then return ARGV[at] end
 end
 -- The first write decides whether a full server refuses the script. It accepts DEL.
 if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
-for at = 6, #ARGV, 3 do
+for at = 8, #ARGV, 3 do
   redis.call('HINCRBY', usage, ARGV[at], ARGV[at + 1])
   redis.call('HINCRBY', usage_of_all, ARGV[at], ARGV[at + 1])
 end
-for at = 5, #KEYS do
-  if at - 4 <= tonumber(ARGV[4]) then
+for at = excluded + 1, #KEYS do
+  if at <= left then
     redis.call('ZREM', KEYS[at], ARGV[3])
   else
     redis.call('ZADD', KEYS[at], 0, ARGV[3])
@@ -212,7 +219,14 @@ class RecordStore(Generic[R]):
         """Return whether there is a record of any tenant."""
         return bool(self._client.exists(self.kind.key(id_)))
 
-    def create(self, record: R, *, limits: Mapping[str, int] = _NO_LIMITS, while_running: str | None = None) -> bool:
+    def create(
+        self,
+        record: R,
+        *,
+        limits: Mapping[str, int] = _NO_LIMITS,
+        while_running: str | None = None,
+        while_existing: Sequence[str] = (),
+    ) -> bool:
         """Write a record unless there is one; return whether it was written.
 
         Parameters
@@ -221,6 +235,8 @@ class RecordStore(Generic[R]):
             Largest values of the tenant's counters; 0: none.
         while_running
             Key of a job's record. Nothing is written unless the job runs.
+        while_existing
+            Keys of other records. Nothing is written unless all of them exist.
 
         Raises
         ------
@@ -228,14 +244,14 @@ class RecordStore(Generic[R]):
             Nothing was written.
 
         """
-        return self._replace("", None, record, limits, while_running)
+        return self._replace("", None, record, limits, while_running, needed=while_existing) == "done"
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
         """Replace a record by what `change` makes of it; return it, or None without a record; raises as `create`."""
         while (found := self._find_stored(id_)) is not None:
             digest, old = found
             new = change(old)
-            if new == old or self._replace(digest, old, new, limits):
+            if new == old or self._replace(digest, old, new, limits) == "done":
                 return new
         return None
 
@@ -246,12 +262,13 @@ class RecordStore(Generic[R]):
         renamed = self.change(id_, lambda record: replace(record, **labels))
         return renamed if renamed is not None else self.fetch(id_)
 
-    def delete(self, id_: str) -> R | None:
-        """Remove a record; return it, or None."""
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
+        """Remove a record, unless one of these keys exists; return it, or None."""
         while (found := self._find_stored(id_)) is not None:
             digest, old = found
-            if self._replace(digest, old, None, _NO_LIMITS):
-                return old
+            outcome = self._replace(digest, old, None, _NO_LIMITS, excluded=unless_existing)
+            if outcome != "changed":
+                return old if outcome == "done" else None
         return None
 
     def newest(
@@ -269,7 +286,11 @@ class RecordStore(Generic[R]):
 
     def ids_in(self, name: str, oldest: int = 0) -> list[str]:
         """Return the ids of the tenant's records in a set of the kind (empty: all), or of the `oldest` ones."""
-        return [member_name(text(raw)) for raw in self._client.zrange(self._set(name), 0, oldest - 1)]
+        return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, oldest - 1)]
+
+    def set_of(self, name: str) -> str:
+        """Return the key of a set of the tenant's records; empty: of all."""
+        return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
         """Yield (id, stored record) of all tenants, perhaps one of them twice."""
@@ -285,13 +306,10 @@ class RecordStore(Generic[R]):
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
         """Yield (member, id, stored record or None) of a set, a hundred in two round trips."""
         upper = "+" if before is None else f"({before}"
-        while members := [text(raw) for raw in self._client.zrevrangebylex(self._set(name), upper, "-", 0, PAGE)]:
+        while members := [text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE)]:
             ids = [member_name(member) for member in members]
             yield from zip(members, ids, self._client.mget([self.kind.key(id_) for id_ in ids]), strict=True)
             upper = f"({members[-1]}"
-
-    def _set(self, name: str) -> str:
-        return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def _find_stored(self, id_: str) -> tuple[str, R] | None:
         """Return the digest of a stored record and the record, or None."""
@@ -308,9 +326,17 @@ class RecordStore(Generic[R]):
         return record if record is not None and self.tenant in {None, record.tenant} else None
 
     def _replace(
-        self, digest: str, old: R | None, new: R | None, limits: Mapping[str, int], job: str | None = None
-    ) -> bool:
-        """Replace the record with a digest (nothing: none) by another one, or none; return False if it has changed."""
+        self,
+        digest: str,
+        old: R | None,
+        new: R | None,
+        limits: Mapping[str, int],
+        job: str | None = None,
+        *,
+        needed: Sequence[str] = (),
+        excluded: Sequence[str] = (),
+    ) -> str:
+        """Replace the record with a digest (nothing: none) by another one, or none; return the script's outcome."""
         record = new or old
         assert record is not None
         former, present = self._sets(old), self._sets(new)
@@ -322,17 +348,19 @@ class RecordStore(Generic[R]):
             (counter, change, limits.get(counter, 0)) for counter, change in changes.items()
         ]
         key = self.kind.key(record.id)
+        lists = [[key, self._usage(record.tenant), USAGE_OF_ALL, job or key], needed, excluded, leave]
+        ends = list(accumulate(map(len, lists)))[1:]
         raw = "" if new is None else dump_record(asdict(new))
         member = index_member(record.created, record.id)
         outcome = text(
             self._script(
-                keys=[key, self._usage(record.tenant), USAGE_OF_ALL, job or key, *leave, *enter],
-                args=[digest, raw, member, len(leave), int(job is not None), *chain(*counters)],
+                keys=[*chain(*lists), *enter],
+                args=[digest, raw, member, *ends, int(job is not None), *chain(*counters)],
             )
         )
         if outcome not in {"done", "changed", "unwanted"}:
             raise LimitExceededError(outcome)
-        return outcome == "done"
+        return outcome
 
     def _sets(self, record: R | None) -> list[str]:
         if record is None:

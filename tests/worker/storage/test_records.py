@@ -112,6 +112,23 @@ def test_a_record_of_a_job_needs_the_running_job(sheets: RecordStore[Sheet], sto
     assert not sheets.exists("s2")
 
 
+def test_a_record_of_others_is_written_while_they_exist_and_they_go_last(sheets: RecordStore[Sheet]) -> None:
+    """A sheet of another one is not written without it, and the other one not deleted while a list has sheets of it."""
+    needed, derived = (
+        [sheets.kind.key("s1"), sheets.kind.key("s2")],
+        [sheets.set_of("tag:none"), sheets.set_of("tag:of")],
+    )
+    sheets.create(sheet(1))
+    assert not sheets.create(sheet(3, tags=["of"]), while_existing=needed)
+    sheets.create(sheet(2))
+    assert sheets.create(sheet(3, tags=["of"]), while_existing=needed)
+    assert sheets.delete("s1", unless_existing=derived) is None
+    assert sheets.fetch("s1") == sheet(1)
+    sheets.delete("s3")
+    assert sheets.delete("s1", unless_existing=derived) == sheet(1)
+    assert sheets.usage()["sheets"] == 1
+
+
 def test_a_full_server_refuses_new_records_and_deletes_others(sheets: RecordStore[Sheet], stores: Stores) -> None:
     """A refused creation changes nothing."""
     sheets.create(sheet(1))

@@ -14,7 +14,7 @@ from tests.conftest import evict
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, drawn, npz, result_of
 from worker.execution import tasks
-from worker.storage.datasets import Table
+from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +172,26 @@ def test_neighbors_need_a_data_set_and_the_data_set_a_fit(client: httpx.Client, 
     tasks.fit(job["id"])
     assert client.get(job["links"]["self"]).json()["error"]["type"] == "urn:glle:problem:dataset-not-found"
     assert client.get(job["links"]["posterior"]).status_code == 404
+
+
+def test_no_posterior_is_left_without_its_data_by_a_killed_deletion(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit ends after the deletion has looked for posteriors, and the process is killed then: the data set stays."""
+    dataset, job, real = upload(client, SHEET), posted(client).json(), DatasetStore.delete
+
+    def delete(store: DatasetStore, id_: str, **options: Any) -> None:
+        tasks.fit(job["id"])
+        real(store, id_, **options)
+        raise RuntimeError
+
+    with monkeypatch.context() as killed:
+        killed.setattr(DatasetStore, "delete", delete)
+        assert client.delete(f"/v1/datasets/{dataset}").status_code == 500
+    check_problem(client.delete(f"/v1/datasets/{dataset}"), 409, "dataset-in-use")
+    assert client.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
+    assert list(stores.posteriors.all()) == []
+    assert stores.posteriors.of_dataset(dataset) == []
 
 
 def test_half_samples_would_need_neighbors_of_halves(client: httpx.Client, stores: Stores) -> None:
