@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from service.middleware.access_policy import AccessPolicy
 from tests.deploy.compose.engine import ROOT
-from tests.deploy.compose.wheelhouse import chosen
+from tests.deploy.compose.wheelhouse import requirements_for
 from worker.base.settings import Settings, rows
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -134,5 +134,5 @@ def test_the_image_compiles_existing_modules() -> None:
 def test_markers_use_the_python_of_the_image() -> None:
     """Markers are evaluated for the requested Python version, not for the running one."""
     lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
-    assert chosen(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
-    assert chosen(lock, "3.11.3") == "b==2 --hash=z"
+    assert requirements_for(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
+    assert requirements_for(lock, "3.11.3") == "b==2 --hash=z"

@@ -20,20 +20,14 @@ SITE = Path(str(importlib.util.find_spec("pyarrow").origin)).resolve().parents[1
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the image is a Linux system")
 
 
-def slimmed(*packages: str, folder: Path) -> Path:
-    """Return a folder with slimmed copies of installed packages."""
-    for package in packages:
-        shutil.copytree(SITE / package, folder / package)
-    subprocess.run([sys.executable, str(SLIM), str(folder)], check=True)
-    return folder
-
-
 def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
     """The cut library is smaller, has no section headers, and computes; a second run changes nothing."""
-    folder = slimmed("kiwisolver", folder=tmp_path)
-    (library,) = folder.rglob("_cext.*.so")
+    shutil.copytree(SITE / "kiwisolver", tmp_path / "kiwisolver")
+    slim = [sys.executable, str(SLIM), str(tmp_path)]
+    subprocess.run(slim, check=True)
+    (library,) = tmp_path.rglob("_cext.*.so")
     content = library.read_bytes()
-    assert len(content) < (SITE / library.relative_to(folder)).stat().st_size
+    assert len(content) < (SITE / library.relative_to(tmp_path)).stat().st_size
     assert struct.unpack_from("<Q", content, 40) == (0,)
     program = (
         "import kiwisolver as k; v = k.Variable('v'); s = k.Solver(); s.addConstraint(v == 3); s.updateVariables()"
@@ -43,10 +37,10 @@ def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": f"{folder}:{SITE}"},
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{SITE}"},
     )
     assert done.stdout.split() == ["3.0", str(library)]
-    subprocess.run([sys.executable, str(SLIM), str(folder)], check=True)
+    subprocess.run(slim, check=True)
     assert library.read_bytes() == content
 
 

@@ -62,7 +62,7 @@ CONTAINERS = [
 ]
 
 
-def named(kind: str, name: str) -> dict[str, Any]:
+def manifest(kind: str, name: str) -> dict[str, Any]:
     """Return the manifest of this kind and name."""
     found: list[dict[str, Any]] = [
         document for document in NATIVE if (document["kind"], document["metadata"]["name"]) == (kind, name)
@@ -101,17 +101,17 @@ def test_every_file_is_applied() -> None:
         assert resources == beside, listing.parent.name
 
 
-def built(folder: Path) -> list[dict[str, Any]]:
+def build_manifests(folder: Path) -> list[dict[str, Any]]:
     """Return the documents that kubectl builds of a folder."""
     command = ["kubectl", "kustomize", str(folder)]
     return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
-def customized(folder: Path, listing: str) -> list[dict[str, Any]]:
+def build_customization(folder: Path, listing: str) -> list[dict[str, Any]]:
     """Return the documents of a customization beside copies of the manifests."""
     shutil.copytree(FOLDER, folder / "own")
     (folder / "own" / "kustomization.yaml").write_text(listing)
-    return built(folder / "own")
+    return build_manifests(folder / "own")
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -122,19 +122,19 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
         re.findall(r"components/([\w-]+)", listing)
     )
-    documents = customized(tmp_path, listing)
+    documents = build_customization(tmp_path, listing)
     assert {"ScaledObject", "ServiceMonitor", "Ingress", "Deployment"} <= {one["kind"] for one in documents}
     assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA creates its own autoscaler"
     for document in documents:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
     (settings,) = [one["data"] for one in documents if one["metadata"]["name"] == "glle-settings"]
-    assert named("ConfigMap", "glle-settings")["data"].items() <= settings.items()
+    assert manifest("ConfigMap", "glle-settings")["data"].items() <= settings.items()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     """With its component no pod needs a volume that several machines mount; each has a writable folder for copies."""
-    documents = customized(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
+    documents = build_customization(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
     assert "ReadWriteMany" not in str(documents)
     claims = [one["metadata"]["name"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
     assert claims == ["backups"]
@@ -165,7 +165,7 @@ CLOUDS = {
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
     """Each overlay is valid by the schema, and names the storage class, ingress class, store and service account."""
-    documents = built(FOLDER / "clouds" / cloud)
+    documents = build_manifests(FOLDER / "clouds" / cloud)
     for document in documents:
         assert document["kind"] in {"Namespace", "StorageClass"} or document["metadata"]["namespace"] == "glle"
         if document["kind"] not in CUSTOM:
@@ -195,7 +195,7 @@ def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
 
 def test_api_and_workers_reach_the_object_store() -> None:
     """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
-    policy = named("NetworkPolicy", "to-object-store")["spec"]
+    policy = manifest("NetworkPolicy", "to-object-store")["spec"]
     (rule,) = policy["egress"]
     assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker", "nightly"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
@@ -233,7 +233,7 @@ def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> 
 
 def test_limits_of_memory_follow_from_the_settings() -> None:
     """Limits of the manifests and of docker-compose.yml cover what the settings may use, and not twice as much."""
-    environment = named("ConfigMap", "glle-settings")["data"]
+    environment = manifest("ConfigMap", "glle-settings")["data"]
     settings = Settings.from_env({**environment, "GLLE_WORKERS": "1"})
     needs = {
         # Half of the API is for the readers of uploads; a process has a cache, and results that 40 threads encode.
@@ -268,7 +268,7 @@ def test_secrets_are_named_never_written() -> None:
 def test_pods_have_the_environment_of_compose() -> None:
     """The variables are those of docker-compose.yml, each a setting with the same default; API keys are required."""
     settings = {row.variable: str(row.default) for row in rows()}
-    result = named("ConfigMap", "glle-settings")["data"]
+    result = manifest("ConfigMap", "glle-settings")["data"]
     variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
@@ -326,7 +326,7 @@ def answers(client: redis.Redis) -> bool:
 
 def test_grace_periods_exceed_timeouts() -> None:
     """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
-    settings = named("ConfigMap", "glle-settings")["data"]
+    settings = manifest("ConfigMap", "glle-settings")["data"]
     assert PODS["worker"]["terminationGracePeriodSeconds"] > int(settings["GLLE_JOB_TIMEOUT"])
     pause = int(main_container("api")["lifecycle"]["preStop"]["exec"]["command"][1])
     assert PODS["api"]["terminationGracePeriodSeconds"] > 2 * pause > 0
@@ -340,11 +340,11 @@ def test_every_selector_finds_pods() -> None:
         selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
         expected = selector.get("matchLabels", selector)
         assert not expected or expected in labels.values(), document["metadata"]["name"]
-    assert named("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
-    assert "replicas" not in named("Deployment", "worker")["spec"], "the autoscaler sets the number"
+    assert manifest("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
+    assert "replicas" not in manifest("Deployment", "worker")["spec"], "the autoscaler sets the number"
 
 
-def allowed(source: str, target: str) -> bool:
+def is_allowed(source: str, target: str) -> bool:
     """Return whether the policies let a pod reach another on its port, in both directions."""
     policies = [document["spec"] for document in NATIVE if document["kind"] == "NetworkPolicy"]
 
@@ -368,5 +368,5 @@ def allowed(source: str, target: str) -> bool:
 def test_only_api_and_workers_reach_the_servers() -> None:
     """Of all pairs of pods, only these may connect; only the API is reachable from outside."""
     pods = ("api", "worker", "nightly", "queue", "cache", "stranger")
-    pairs = {(source, target) for source in pods for target in pods if source != target and allowed(source, target)}
+    pairs = {(source, target) for source in pods for target in pods if source != target and is_allowed(source, target)}
     assert pairs == {(source, target) for source in ("api", "worker", "nightly") for target in ("queue", "cache")}

@@ -41,11 +41,11 @@ def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch
     """scale="auto" is the number that half-sampling suggests, to the last bit; computed once, and again after a fit."""
     made: list[object] = []
 
-    def noted(*arguments: Any) -> Any:
+    def calibrate_and_record(*arguments: Any) -> Any:
         made.append(arguments)
         return calibrate(*arguments, n_half_samples=4, n_draws=6)
 
-    monkeypatch.setattr("glle_engine.estimator.calibrate", noted)
+    monkeypatch.setattr("glle_engine.estimator.calibrate", calibrate_and_record)
     model = GLLE().fit(sheet)
     drawn = model.sample(2, seed=5, scale="auto")
     expected = calibrate(model.posterior_, sheet, n_half_samples=4, n_draws=6).scale

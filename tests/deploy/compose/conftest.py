@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from .engine import Engine, import_standins, started, wait_until
+from .engine import Engine, import_standins, run_engine, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -22,7 +22,7 @@ def engine() -> Iterator[Engine]:
     """Yield a container engine with the stand-in images."""
     if "ENGINE_FOLDER" not in os.environ:
         pytest.fail("The engine needs separate namespaces: bash tests/deploy/compose/run", pytrace=False)
-    with started(Path(os.environ["ENGINE_FOLDER"]), os.environ["ENGINE_CGROUP"]) as engine:
+    with run_engine(Path(os.environ["ENGINE_FOLDER"]), os.environ["ENGINE_CGROUP"]) as engine:
         import_standins(engine, Path(os.environ["STANDIN_BASE"]), Path(os.environ["STANDIN_WHEELS"]))
         yield engine
 

@@ -104,7 +104,7 @@ class Engine:
 
 
 @contextmanager
-def started(folder: Path, cgroup: str) -> Iterator[Engine]:
+def run_engine(folder: Path, cgroup: str) -> Iterator[Engine]:
     """Run dockerd with all of its state in `folder` until the context exits."""
     engine = Engine(folder / "docker.sock")
     command = [program("dockerd"), f"--host=unix://{engine.socket}", f"--cgroup-parent=/{cgroup}"]

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 NEWEST_GLIBC = 36  # 2.36 is the version of Debian bookworm
 
 
-def chosen(lock: str, python: str) -> str:
+def requirements_for(lock: str, python: str) -> str:
     r"""Return `lock` without the requirements that do not apply to `python`, and without markers.
 
     Parameters
@@ -56,7 +56,7 @@ def download(lock: Path, python: str, folder: Path) -> None:
     machine = platform.machine()
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(NEWEST_GLIBC, 4, -1)]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(chosen(lock.read_text(), python))
+        requirements.write(requirements_for(lock.read_text(), python))
         requirements.flush()
         command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--require-hashes"]
         command += ["--only-binary", ":all:", "--python-version", python, "--dest", str(folder)]

@@ -15,7 +15,7 @@ MOST = 400  # characters: eleven arrays of a summary
 SHEET = manifolds.make("s_curve", 120, seed=0)
 
 
-def shown() -> list[Any]:
+def public_objects() -> list[Any]:
     """Return one object of each public kind."""
     X = SHEET.X
     posterior, landmarks = fit(X), fit(X, landmarks=40)
@@ -36,7 +36,7 @@ def shown() -> list[Any]:
 
 def test_a_representation_is_one_line_without_values_of_arrays() -> None:
     """It names the class; that of a posterior has its size and parameters."""
-    for value in shown():
+    for value in public_objects():
         text = repr(value)
         assert text.startswith(f"{type(value).__name__}(")
         assert "\n" not in text

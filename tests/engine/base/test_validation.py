@@ -17,7 +17,7 @@ SHEET = manifolds.make("swiss_roll", 60, seed=0).X
 LABELS = np.arange(60) % 3
 
 
-def masked(values: Any) -> Any:
+def mask_two(values: Any) -> Any:
     """Return values of which two are masked, as an array of numpy.ma."""
     mask = np.zeros(np.shape(values), bool)
     mask.flat[[3, 20]] = True
@@ -27,18 +27,18 @@ def masked(values: Any) -> Any:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: fit(masked(SHEET)),
-        lambda: fit(list(masked(SHEET))),
-        lambda: fit(SHEET).transform(SHEET, masked(SHEET)),
-        lambda: fit(SHEET, neighbors=masked(kneighbors(SHEET, 8)[0])),
-        lambda: method("pca").embed(masked(SHEET)),
-        lambda: GLLE().fit(masked(SHEET)),
-        lambda: GLLE().fit(SHEET).transform(masked(SHEET)),
-        lambda: GLLE().fit(SHEET).sample(X=masked(SHEET)),
-        lambda: method("supervised-lle").embed(SHEET, labels=masked(LABELS)),
-        lambda: method("t-sne").embed(SHEET, init=masked(SHEET[:, :2])),
-        lambda: score(SHEET, masked(SHEET[:, :2]), ["trustworthiness"]),
-        lambda: score(SHEET, SHEET[:, :2], ["neighborhood_hit"], labels=masked(LABELS)),
+        lambda: fit(mask_two(SHEET)),
+        lambda: fit(list(mask_two(SHEET))),
+        lambda: fit(SHEET).transform(SHEET, mask_two(SHEET)),
+        lambda: fit(SHEET, neighbors=mask_two(kneighbors(SHEET, 8)[0])),
+        lambda: method("pca").embed(mask_two(SHEET)),
+        lambda: GLLE().fit(mask_two(SHEET)),
+        lambda: GLLE().fit(SHEET).transform(mask_two(SHEET)),
+        lambda: GLLE().fit(SHEET).sample(X=mask_two(SHEET)),
+        lambda: method("supervised-lle").embed(SHEET, labels=mask_two(LABELS)),
+        lambda: method("t-sne").embed(SHEET, init=mask_two(SHEET[:, :2])),
+        lambda: score(SHEET, mask_two(SHEET[:, :2]), ["trustworthiness"]),
+        lambda: score(SHEET, SHEET[:, :2], ["neighborhood_hit"], labels=mask_two(LABELS)),
     ],
 )
 def test_masked_values_are_refused_with_their_number(call: Callable[[], Any]) -> None:

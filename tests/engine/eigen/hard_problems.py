@@ -38,15 +38,15 @@ def with_vanishing_pivot(
         if not places[early] < position[row] < places[late]:
             continue
 
-        def moved(by: float, row: int = row, early: int = early, late: int = late) -> NDArray[np.float64]:
+        def move_weight(by: float, row: int = row, early: int = early, late: int = late) -> NDArray[np.float64]:
             changed = weights.copy()
             changed[row, early] += by
             changed[row, late] -= by
             return changed
 
-        at_zero, at_one = pivot(weights, row), pivot(moved(1.0), row)
+        at_zero, at_one = pivot(weights, row), pivot(move_weight(1.0), row)
         if abs(at_one - at_zero) > 0.01:
-            found = moved(at_zero / (at_zero - at_one))
+            found = move_weight(at_zero / (at_zero - at_one))
             assert abs(pivot(found, row)) < 1e-13
             return found
     raise AssertionError("no row with neighbors on both sides")

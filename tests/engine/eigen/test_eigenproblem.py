@@ -40,7 +40,7 @@ def test_scale_of_the_embedding(posterior: Posterior) -> None:
 
 
 @pytest.fixture(scope="module")
-def rolled() -> Posterior:
+def roll_posterior() -> Posterior:
     """Return a posterior of the Swiss roll."""
     return fit(manifolds.make("swiss_roll", 400, seed=3).X)
 
@@ -49,10 +49,10 @@ def rolled() -> Posterior:
 @given(index=st.integers(0, 2**63), scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
 @example(index=1075, scale=0.1)
 @example(index=3623, scale=0.1)
-def test_draws_are_eigenpairs(rolled: Posterior, index: int, scale: float) -> None:
+def test_draws_are_eigenpairs(roll_posterior: Posterior, index: int, scale: float) -> None:
     """Every draw is the bottom of its own M by the dense SVD, as far as rounding errors of B leave it determined."""
-    drawn = rolled.draw(index, scale=scale)
-    values, vectors = bottom(rolled.neighbors, rolled.weights(index, scale=scale), 3)
+    drawn = roll_posterior.draw(index, scale=scale)
+    values, vectors = bottom(roll_posterior.neighbors, roll_posterior.weights(index, scale=scale), 3)
     sigma = np.sqrt(values)
     share = 100 * np.finfo(float).eps / sigma[0]  # relative rounding error of the least singular value
     # Element growth costs draw 1075 at scale 0.1 some digits, within the deviation that the solver reports.

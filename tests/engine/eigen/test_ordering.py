@@ -48,7 +48,7 @@ def dense_of(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[n
     return matrix
 
 
-def eliminated(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int, int]:
+def eliminate(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int, int]:
     """Eliminate point by point, and return the operations and the bytes of L and U."""
     filled = matrix[np.ix_(order, order)].copy()
     flops, entries = 0, 0
@@ -67,10 +67,10 @@ def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.i
     n = len(neighbors)
     group = np.random.default_rng(3).integers(0, 5, n).astype(np.int32)
     assert np.array_equal(group[minimum_degree(start, adjacent, group)], np.sort(group))
-    natural, _ = eliminated(dense_of(start, adjacent), np.arange(n, dtype=np.int32))
+    natural, _ = eliminate(dense_of(start, adjacent), np.arange(n, dtype=np.int32))
     for order in (minimum_degree(start, adjacent, np.zeros(n, np.int32)), nested_dissection(start, adjacent, 0)):
         assert np.array_equal(np.sort(order), np.arange(n))
-        cost = eliminated(dense_of(start, adjacent), order)
+        cost = eliminate(dense_of(start, adjacent), order)
         assert predicted_cost(start, adjacent, order) == cost
         assert cost[0] < natural
 

@@ -23,7 +23,7 @@ def roll() -> manifolds.Manifold:
 
 
 @pytest.fixture(scope="module")
-def adapted(roll: manifolds.Manifold) -> Posterior:
+def adaptive_posterior(roll: manifolds.Manifold) -> Posterior:
     """Return its posterior with adaptive neighborhoods."""
     return fit(roll.X, n_neighbors=20, neighborhoods="adaptive")
 
@@ -40,17 +40,17 @@ def jumps(roll: manifolds.Manifold, neighbors: NDArray[np.int32]) -> NDArray[np.
     return np.asarray(np.abs(arc[neighbors] - arc[:, None]) > 20)
 
 
-def test_short_circuits_are_dropped(roll: manifolds.Manifold, adapted: Posterior) -> None:
+def test_short_circuits_are_dropped(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
     """Edges between two turns go, nearly all others stay, and the diagnostics say how many points lost some."""
-    bad = jumps(roll, adapted.neighbors)
-    kept = kept_of(adapted)
+    bad = jumps(roll, adaptive_posterior.neighbors)
+    kept = kept_of(adaptive_posterior)
     assert bad.sum() > 50
     assert (bad & kept).sum() == 0
     assert kept[~bad].mean() > 0.98
-    figures, count = adapted.diagnostics.figures, kept.sum(axis=1)
+    figures, count = adaptive_posterior.diagnostics.figures, kept.sum(axis=1)
     assert figures["kept_neighbors"] == [count.min(), np.median(count), 20]
     assert figures["reduced_neighborhoods"] == (count < 20).sum() > 0
-    assert "reduced-neighborhoods" in {note.code for note in adapted.diagnostics.notes}
+    assert "reduced-neighborhoods" in {note.code for note in adaptive_posterior.diagnostics.notes}
 
 
 def test_a_flat_sheet_keeps_everything() -> None:
@@ -81,21 +81,21 @@ def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: di
     np.testing.assert_allclose(factor.sum(axis=1), 0, atol=1e-9 * np.abs(factor).max())
 
 
-def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adapted: Posterior) -> None:
+def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
     """Mean and covariance are those of the kept neighbors, as without other candidates."""
-    kept = kept_of(adapted)
+    kept = kept_of(adaptive_posterior)
     point = int(np.argmin(kept.sum(axis=1)))
     own = np.flatnonzero(kept[point])
     k = len(own)
     assert k < 20
-    differences = roll.X[adapted.neighbors[point, own]] - roll.X[point]
+    differences = roll.X[adaptive_posterior.neighbors[point, own]] - roll.X[point]
     gram = differences @ differences.T
     inverse = np.linalg.inv(gram + 1e-3 * np.trace(gram) * np.eye(k))
     total = inverse.sum()
-    np.testing.assert_allclose(adapted.mean[point, own], inverse.sum(axis=0) / total, atol=1e-10)
+    np.testing.assert_allclose(adaptive_posterior.mean[point, own], inverse.sum(axis=0) / total, atol=1e-10)
     noise = 1e-3 * np.trace(gram) / (k * (k + 1))
     covariance = noise * (inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / total)
-    factor = adapted.covariance_factor[point][own]
+    factor = adaptive_posterior.covariance_factor[point][own]
     np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9)
 
 
@@ -136,7 +136,7 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
     assert math.isfinite(bridged.draw(0).eigenvalues[0])
 
 
-def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold, adapted: Posterior) -> None:
+def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
     """New points lose the candidates that training points lose, by the thresholds of the fit."""
     nearest = kneighbors(roll.X, 20)[0]
     kept, thresholds = kept_candidates(roll.X, nearest, 2)
@@ -149,4 +149,4 @@ def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold, 
     across = np.abs(arc[training][extension.neighbors] - arc[held, None]) > 20
     assert across.any()
     assert not extension.weights[across].any()
-    np.testing.assert_array_equal(adapted.transform(roll.X, roll.X[:7]), adapted.embedding[:7])
+    np.testing.assert_array_equal(adaptive_posterior.transform(roll.X, roll.X[:7]), adaptive_posterior.embedding[:7])

@@ -241,11 +241,11 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
     """Frames, the k that connects, half-samples and the estimator search as the specification says."""
     sought: list[int] = []
 
-    def counted(X: NDArray[np.float64], k: int, *more: Any) -> Any:
+    def search_and_record(X: NDArray[np.float64], k: int, *more: Any) -> Any:
         sought.append(k)
         return approximate_kneighbors(X, k, *more)
 
-    monkeypatch.setattr("glle_engine.graph.neighbors.approximate_kneighbors", counted)
+    monkeypatch.setattr("glle_engine.graph.neighbors.approximate_kneighbors", search_and_record)
     X = curved_sheet(150, 20)
     resample(PosteriorEmbedder.of(fit(X, search="approximate", noise="tangent"), X), 2)
     assert sought == [10, 30] * 3

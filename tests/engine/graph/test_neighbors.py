@@ -12,7 +12,7 @@ from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest import leaves
 from glle_engine.linalg.nearest.leaves import Leaves
-from tests.engine.linalg.sorted_distances import ordered
+from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 22])
@@ -82,8 +82,8 @@ def test_neighbors_are_the_smallest_pairs(
     new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (count, d)) / 2])
     with pytest.MonkeyPatch.context() as patch:
         take(route, patch)
-        found, expected = kneighbors(X, k), ordered(X, X, np.arange(n), k)
-        placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(len(new), -1), k)
+        found, expected = kneighbors(X, k), nearest_by_sorting(X, X, np.arange(n), k)
+        placed, expected_new = kneighbors_to(X, new, k), nearest_by_sorting(X, new, np.full(len(new), -1), k)
     for result, truth in ((found, expected), (placed, expected_new)):
         np.testing.assert_array_equal(result[0], truth[0])
         np.testing.assert_array_equal(result[1], truth[1])

@@ -28,7 +28,7 @@ def counts(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
 
 
 @pytest.fixture(scope="module")
-def weighted() -> NDArray[np.float64]:
+def matrix() -> NDArray[np.float64]:
     """Return weighted counts (250, 150): no two distances are equal."""
     X = counts(250, 150)
     return np.asarray(X * np.random.default_rng(1).uniform(0.5, 1.5, X.shape))
@@ -39,27 +39,27 @@ def weighted() -> NDArray[np.float64]:
 )
 @pytest.mark.parametrize("block", [None, 1000])
 def test_the_posterior_is_that_of_dense_data(
-    weighted: NDArray[np.float64], options: dict[str, Any], block: int | None, monkeypatch: pytest.MonkeyPatch
+    matrix: NDArray[np.float64], options: dict[str, Any], block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal neighbors in blocks of any size; weights, embeddings, draws, new points and calibrations to rounding."""
     if block:
         monkeypatch.setattr("glle_engine.graph.sparse._BLOCK_ENTRIES", block)
-    rows, spec = csr_array(weighted), FitSpec(n_neighbors=8, **options)
-    sparse, dense = fit(rows, spec), fit(weighted, spec)
+    rows, spec = csr_array(matrix), FitSpec(n_neighbors=8, **options)
+    sparse, dense = fit(rows, spec), fit(matrix, spec)
     np.testing.assert_array_equal(sparse.neighbors, dense.neighbors)
     for name, array in sparse.arrays().items():
         np.testing.assert_allclose(array, dense.arrays()[name], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(sparse.draw(3).embedding, dense.draw(3).embedding, atol=1e-8)
-    new = weighted[:30] * np.random.default_rng(2).uniform(0.9, 1.1, (30, 150))
-    placed, expected = sparse.extend(rows, csr_array(new)), dense.extend(weighted, new)
+    new = matrix[:30] * np.random.default_rng(2).uniform(0.9, 1.1, (30, 150))
+    placed, expected = sparse.extend(rows, csr_array(new)), dense.extend(matrix, new)
     for part in ("neighbors", "weights", "distances"):
         np.testing.assert_allclose(getattr(placed, part), getattr(expected, part), atol=1e-9)
-    np.testing.assert_array_equal(sparse.transform(rows, weighted), sparse.embedding)
+    np.testing.assert_array_equal(sparse.transform(rows, matrix), sparse.embedding)
     for name, figure in dense.diagnostics.figures.items():
         if isinstance(figure, (int, float)) and not name.startswith("trustworthiness"):  # of dense data alone
             assert sparse.diagnostics.figures[name] == pytest.approx(figure, rel=1e-7), name
-    assert sparse.diagnostics.figures["stored_entries"] == np.count_nonzero(weighted)
-    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, weighted))]
+    assert sparse.diagnostics.figures["stored_entries"] == np.count_nonzero(matrix)
+    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, matrix))]
     assert scales[0] == pytest.approx(scales[1], rel=1e-6)
 
 
@@ -81,22 +81,22 @@ def test_the_search_is_exact(metric: Any) -> None:
         np.testing.assert_array_equal(nearest, kneighbors(X, 12)[0])
 
 
-def test_each_format_gives_the_same_bits(weighted: NDArray[np.float64]) -> None:
+def test_each_format_gives_the_same_bits(matrix: NDArray[np.float64]) -> None:
     """Rows, columns, triplets, unsorted, repeated and stored zeros; the caller's arrays stay as they are."""
-    expected = fit(csr_array(weighted)).embedding.tobytes()
-    row, column = np.nonzero(weighted)
+    expected = fit(csr_array(matrix)).embedding.tobytes()
+    row, column = np.nonzero(matrix)
     order = np.random.default_rng(3).permutation(len(row))
-    halves = np.tile(weighted[row, column][order] / 2, 2)
+    halves = np.tile(matrix[row, column][order] / 2, 2)
     entries = (
         np.append(halves, 0.0),
-        (np.append(np.tile(row[order], 2), 0), np.append(np.tile(column[order], 2), np.argmin(weighted[0]))),
+        (np.append(np.tile(row[order], 2), 0), np.append(np.tile(column[order], 2), np.argmin(matrix[0]))),
     )
-    triplets = coo_array(entries, shape=weighted.shape)
-    for form in (csr_matrix(weighted), csc_matrix(weighted), triplets):
+    triplets = coo_array(entries, shape=matrix.shape)
+    for form in (csr_matrix(matrix), csc_matrix(matrix), triplets):
         stored = form.data.copy()
         assert fit(form).embedding.tobytes() == expected
         np.testing.assert_array_equal(form.data, stored)
-    assert fit(csr_array(weighted * 2.0**700)).embedding.tobytes() == expected
+    assert fit(csr_array(matrix * 2.0**700)).embedding.tobytes() == expected
     whole = counts(200, 60)
     assert fit(csr_array(whole.astype(np.int8))).embedding.tobytes() == fit(csr_array(whole)).embedding.tobytes()
 
@@ -113,13 +113,13 @@ def test_the_data_are_never_dense() -> None:
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "correlation"])
-def test_given_neighbors_and_bridges(weighted: NDArray[np.float64], metric: Any) -> None:
+def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -> None:
     """Both need single distances of sparse rows."""
-    graph = kneighbors_graph(weighted, 6, metric="cityblock")
-    sparse, dense = (fit(X, neighbors=graph, metric=metric) for X in (csr_array(weighted), weighted))
+    graph = kneighbors_graph(matrix, 6, metric="cityblock")
+    sparse, dense = (fit(X, neighbors=graph, metric=metric) for X in (csr_array(matrix), matrix))
     np.testing.assert_allclose(sparse.embedding, dense.embedding, atol=1e-9)
     apart = np.zeros((100, 300))
-    apart[:50, :150], apart[50:, 150:] = weighted[:50], weighted[50:100]
+    apart[:50, :150], apart[50:, 150:] = matrix[:50], matrix[50:100]
     apart[:, 0] += 0.01 * np.random.default_rng(5).random(100)  # distances of the parts differ
     sparse, dense = (fit(X, metric=metric, n_neighbors=4, disconnected="bridge") for X in (csr_array(apart), apart))
     assert sparse.diagnostics.figures["bridges"] == dense.diagnostics.figures["bridges"]
@@ -130,25 +130,25 @@ def test_given_neighbors_and_bridges(weighted: NDArray[np.float64], metric: Any)
 
 
 @pytest.mark.parametrize("name", ["lle", "isomap", "laplacian-eigenmaps", "glle", "t-sne"])
-def test_methods_on_neighbors_take_sparse_data(weighted: NDArray[np.float64], name: str) -> None:
+def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the embedding of dense data."""
     if name == "t-sne":
         pytest.importorskip("openTSNE")
     chosen = method(name)
     parameters = {"perplexity": 15, "early_iter": 0, "n_iter": 1} if name == "t-sne" else {}
     spec = chosen.spec(metric="cosine", **parameters)
-    sparse, dense = chosen.embed(csr_array(weighted), spec), chosen.embed(weighted, spec)
+    sparse, dense = chosen.embed(csr_array(matrix), spec), chosen.embed(matrix, spec)
     assert disparity(sparse.Y, dense.Y) < 1e-8
     np.testing.assert_allclose(sparse.Y.std(axis=0), dense.Y.std(axis=0), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["pca", "umap", "sne"])
-def test_other_methods_refuse_sparse_data(weighted: NDArray[np.float64], name: str) -> None:
+def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the remedy, before any work; and so does advice."""
     with pytest.raises(GlleError, match=r"no sparse data.*toarray\(\).*TruncatedSVD"):
-        method(name).embed(csr_array(weighted))
+        method(name).embed(csr_array(matrix))
     with pytest.raises(GlleError, match=r"sparse matrix of shape \(250, 150\).*TruncatedSVD"):
-        advise(csr_array(weighted))
+        advise(csr_array(matrix))
 
 
 @pytest.mark.parametrize(
@@ -165,17 +165,17 @@ def test_other_methods_refuse_sparse_data(weighted: NDArray[np.float64], name: s
     ],
 )
 def test_options_that_need_dense_data_are_refused(
-    weighted: NDArray[np.float64], parameters: dict[str, Any], words: str
+    matrix: NDArray[np.float64], parameters: dict[str, Any], words: str
 ) -> None:
     """Each with its remedy."""
     with pytest.raises(GlleError, match=words):
-        fit(csr_array(weighted), **parameters)
+        fit(csr_array(matrix), **parameters)
 
 
-def test_wrong_rows_are_named(weighted: NDArray[np.float64]) -> None:
+def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
     """As in dense data: infinity, rows without a direction, equal rows, numbers that are none, squares of nothing."""
-    column = int(np.flatnonzero(weighted[7])[2])
-    infinite, zero, tiny = weighted.copy(), weighted.copy(), weighted[:30] * 2.0**-700
+    column = int(np.flatnonzero(matrix[7])[2])
+    infinite, zero, tiny = matrix.copy(), matrix.copy(), matrix[:30] * 2.0**-700
     infinite[7, column], zero[7], tiny[0, 0] = np.inf, 0, 1
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (infinite, {}, rf"X\[7, {column}\] is inf"),
@@ -194,15 +194,15 @@ def test_wrong_rows_are_named(weighted: NDArray[np.float64]) -> None:
     assert fit(csr_array(zero), disconnected="bridge").n_points == 250
 
 
-def test_other_training_data_are_refused(weighted: NDArray[np.float64]) -> None:
+def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
     """Other entries, other columns, and the dense form, which has another digest."""
-    rows = csr_array(weighted)
-    posterior, dense = fit(rows), fit(weighted)
-    np.testing.assert_array_equal(dense.transform(weighted, rows), dense.embedding)
+    rows = csr_array(matrix)
+    posterior, dense = fit(rows), fit(matrix)
+    np.testing.assert_array_equal(dense.transform(matrix, rows), dense.embedding)
     for data, new, words in (
         (rows * 2, rows, r"not those of the fit.*sparse if they were sparse"),
-        (weighted, weighted, "not those of the fit"),
-        (rows, weighted[:, :20], "new points"),
+        (matrix, matrix, "not those of the fit"),
+        (rows, matrix[:, :20], "new points"),
         (rows, rows * 2.0**600, "far from the training data"),
     ):
         with pytest.raises(GlleError, match=words):

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from glle_engine.linalg.distances import distances
 
 
-def ordered(
+def nearest_by_sorting(
     data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the k smallest (distance, index) of all rows of data but a point's own, which is -1 for none."""

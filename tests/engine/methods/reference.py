@@ -48,7 +48,7 @@ def cloud(n: int, d: int) -> NDArray[np.float64]:
     return np.asarray(np.random.default_rng(4).standard_normal((n, d)) * np.linspace(2, 0.5, d))
 
 
-def correlated(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
+def factor_data(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
     """Return points of three factors and noise of several variances, far from 0."""
     rng = np.random.default_rng(seed)
     noise = rng.uniform(0.3, 1.0, d)
@@ -58,7 +58,7 @@ def correlated(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
     )
 
 
-def explained(Y: NDArray[np.float64], coordinate: NDArray[np.float64]) -> float:
+def explained_variance(Y: NDArray[np.float64], coordinate: NDArray[np.float64]) -> float:
     """Return which share of a true coordinate's variance a linear function of the embedding explains."""
     design = np.column_stack([np.ones(len(Y)), Y])
     rest = coordinate - design @ np.linalg.lstsq(design, coordinate, rcond=None)[0]

@@ -41,7 +41,7 @@ ASCENDING = {
 }
 
 
-def embedded(name: str, X: np.ndarray, on_progress: Any = silent, **options: Any) -> Embedding:
+def embed_or_skip(name: str, X: np.ndarray, on_progress: Any = silent, **options: Any) -> Embedding:
     """Embed with the defaults, options and three classes; skip the test if the libraries are not installed."""
     one = METHODS[name]
     try:
@@ -57,7 +57,7 @@ def test_embeds_a_sheet(name: str) -> None:
     """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
     sheet = manifolds.make("s_curve", N, seed=3)
     stages: list[tuple[int, int, str]] = []
-    found = embedded(name, sheet.X, lambda *stage: stages.append(stage))
+    found = embed_or_skip(name, sheet.X, lambda *stage: stages.append(stage))
     assert found.Y.shape == (N, 2)
     assert found.Y.dtype == np.float64
     for score in (trustworthiness, continuity):  # points placed at random are at 1/2
@@ -70,7 +70,7 @@ def test_embeds_a_sheet(name: str) -> None:
     assert all(0 <= done <= total for done, total, _ in stages)
     assert set(found.seconds) >= {stage for *_, stage in stages} > set()
     json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
-    np.testing.assert_array_equal(found.Y, embedded(name, sheet.X).Y)
+    np.testing.assert_array_equal(found.Y, embed_or_skip(name, sheet.X).Y)
 
 
 @pytest.mark.parametrize("name", with_slow_ones(sorted(set(METHODS) - {"supervised-lle"})))
@@ -80,7 +80,7 @@ def test_points_at_one_distance(name: str) -> None:
     Coordinates of a multiple eigenvalue are orthogonal, of equal length, and centred.
     """
     options = {"perplexity": 10} if "perplexity" in METHODS[name].spec.parameters() else {}
-    Y = embedded(name, np.eye(40), **options | ({"n_neighbors": 39} if name == "isomap" else {})).Y
+    Y = embed_or_skip(name, np.eye(40), **options | ({"n_neighbors": 39} if name == "isomap" else {})).Y
     assert Y.shape == (40, 2)
     assert np.isfinite(Y).all()
     assert np.linalg.matrix_rank(Y - Y.mean(axis=0)) == 2
@@ -106,7 +106,7 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-9)
         np.testing.assert_allclose(matrix @ vectors, vectors / 2, atol=1e-9)
         assert leading.least_eigenvalue(matrix, 1.0, silent) == pytest.approx(0, abs=1e-9)
-        found = embedded("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
+        found = embed_or_skip("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
         assert np.isfinite(found.Y).all()
 
 
@@ -140,7 +140,7 @@ def test_refuses_what_cannot_be(name: str) -> None:
     X = manifolds.make("s_curve", N, seed=3).X
     for data, options in ((X[:2], {}), (X, {"n_components": N + 1}), (np.ones((N, 3)), {})):
         with pytest.raises(GlleError) as caught:
-            embedded(name, data, **options)
+            embed_or_skip(name, data, **options)
         assert caught.value.remedy
         assert isinstance(caught.value, (InvalidParameterError, TooFewPointsError)) or not options
 

@@ -17,7 +17,7 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, spectral
-from tests.engine.methods.reference import cloud, correlated, embed, values_of
+from tests.engine.methods.reference import cloud, embed, factor_data, values_of
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
 Options = dict[str, Any]
@@ -92,7 +92,7 @@ def test_sizes_that_are_impossible(
 
 def data_of(kind: str) -> np.ndarray:
     """Return data with a fault."""
-    X, line = correlated(40, 4), np.linspace(0, 1, 50)[:, None] ** 2 * np.ones(2)
+    X, line = factor_data(40, 4), np.linspace(0, 1, 50)[:, None] ** 2 * np.ones(2)
     circle = np.exp(2j * np.pi * np.arange(60) / 60)
     kinds = {
         "a pair": np.concatenate([cloud(19, 3), cloud(19, 3)[-1:]]),

@@ -64,7 +64,7 @@ def test_other_files_are_no_posterior(tmp_path: Path) -> None:
         glle_engine.load(tmp_path / "none.npz")
 
 
-def changed(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
     """Return a function that replaces an entry of an array."""
 
     def change(array: np.ndarray[Any, Any]) -> Any:
@@ -78,22 +78,22 @@ def changed(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
 @pytest.mark.parametrize(
     ("spec", "name", "change", "words"),
     [
-        ({}, "neighbors", changed((3, 9), 150), "outside of 0 to 149"),
-        ({}, "neighbors", changed((3, 0), -1), "outside of 0 to 149"),
+        ({}, "neighbors", replace_entry((3, 9), 150), "outside of 0 to 149"),
+        ({}, "neighbors", replace_entry((3, 0), -1), "outside of 0 to 149"),
         ({}, "neighbors", lambda array: array[:, ::-1], "not ascending"),
-        ({}, "neighbors", changed(7, np.arange(10)), "other points"),
+        ({}, "neighbors", replace_entry(7, np.arange(10)), "other points"),
         ({}, "neighbors", lambda array: array.astype(np.int64), "type int64"),
         ({}, "neighbors", lambda array: array[:, :9], "shape"),
         ({}, "neighbors", lambda array: array.ravel(), "shape"),
-        ({}, "order", changed(0, 1), "no permutation"),
-        ({}, "order", changed(0, 2**31 - 1), "outside of 0 to 149"),
+        ({}, "order", replace_entry(0, 1), "no permutation"),
+        ({}, "order", replace_entry(0, 2**31 - 1), "outside of 0 to 149"),
         ({}, "order", lambda array: array[:-1], "shape"),
-        ({}, "pins", changed(0, 150), "outside of 0 to 149"),
+        ({}, "pins", replace_entry(0, 150), "outside of 0 to 149"),
         ({}, "pins", lambda array: np.append(array, array).astype(np.int32), "one point of each closed class"),
         ({}, "pins", lambda array: array[:0], "one point of each closed class"),
-        ({}, "mean", changed((0, 0), np.nan), "not finite"),
+        ({}, "mean", replace_entry((0, 0), np.nan), "not finite"),
         ({}, "mean", lambda array: 2 * array, "sum to one"),
-        ({}, "covariance_factor", changed((3, 0, 0), np.inf), "not finite"),
+        ({}, "covariance_factor", replace_entry((3, 0, 0), np.inf), "not finite"),
         ({}, "covariance_factor", lambda array: array + 0.1, "sum to one"),
         ({}, "covariance_factor", lambda array: array[:, :, :4], "shape"),
         ({}, "prior_factor", lambda _: None, "missing"),

@@ -21,7 +21,7 @@ N, M = 400, 151  # M is not a multiple of four, the points whose normals are dra
 
 
 @pytest.fixture(scope="module")
-def marked(sheet: NDArray[np.float64]) -> Posterior:
+def landmark_posterior(sheet: NDArray[np.float64]) -> Posterior:
     """Return a posterior on some landmarks of the sheet."""
     return fit(sheet, landmarks=M)
 
@@ -116,30 +116,30 @@ def test_landmarks_have_the_posterior_of_their_data(sheet: NDArray[np.float64], 
     source=st.sampled_from(["posterior", "prior"]),
 )
 def test_a_draw_is_a_pure_function_of_its_address(
-    marked: Posterior, index: int, seed: int, scale: float, count: int, source: Any
+    landmark_posterior: Posterior, index: int, seed: int, scale: float, count: int, source: Any
 ) -> None:
     """Alone, beside others and from stored parts; the places are the drawn weights on the drawn landmarks."""
     kind: Any = {"seed": seed, "scale": scale, "source": source}
-    *_, drawn = marked.draws(count, first=index, **kind)
-    alone = Posterior.from_parts(marked.head(), marked.arrays()).draw(drawn.index, **kind)
+    *_, drawn = landmark_posterior.draws(count, first=index, **kind)
+    alone = Posterior.from_parts(landmark_posterior.head(), landmark_posterior.arrays()).draw(drawn.index, **kind)
     assert drawn.embedding.tobytes() == alone.embedding.tobytes()
-    placed = combine(marked.weights(drawn.index, **kind), marked.neighbors, alone.embedding)
-    assert marked.placement is not None
-    others = marked.placement.others
+    placed = combine(landmark_posterior.weights(drawn.index, **kind), landmark_posterior.neighbors, alone.embedding)
+    assert landmark_posterior.placement is not None
+    others = landmark_posterior.placement.others
     np.testing.assert_allclose(placed[others], alone.embedding[others], rtol=1e-12, atol=1e-12)
 
 
-def test_normals_of_points_are_independent(marked: Posterior) -> None:
+def test_normals_of_points_are_independent(landmark_posterior: Posterior) -> None:
     """No two points share normals: the standardised weights of all points are uncorrelated between points."""
-    draws = np.stack([marked.weights(index) for index in range(400)])
-    place = draws[:, :, 0] - marked.mean[:, 0]
-    deviation = np.sqrt((marked.covariance_factor[:, 0] ** 2).sum(axis=1))
+    draws = np.stack([landmark_posterior.weights(index) for index in range(400)])
+    place = draws[:, :, 0] - landmark_posterior.mean[:, 0]
+    deviation = np.sqrt((landmark_posterior.covariance_factor[:, 0] ** 2).sum(axis=1))
     standard = place / deviation
     assert standard.std() == pytest.approx(1, abs=0.01)
     correlation = np.corrcoef(standard.T) - np.eye(N)
     assert np.abs(correlation).max() < 0.35  # seven standard deviations
-    covariance = np.einsum("pij,pkj->pik", marked.covariance_factor, marked.covariance_factor)
-    sampled = np.einsum("dpi,dpk->pik", draws - marked.mean, draws - marked.mean) / len(draws)
+    covariance = np.einsum("pij,pkj->pik", landmark_posterior.covariance_factor, landmark_posterior.covariance_factor)
+    sampled = np.einsum("dpi,dpk->pik", draws - landmark_posterior.mean, draws - landmark_posterior.mean) / len(draws)
     scale = np.trace(covariance, axis1=1, axis2=2)
     assert (np.abs(sampled - covariance).max(axis=(1, 2)) / scale).max() < 0.35
 
@@ -171,15 +171,15 @@ def test_unit_and_origin_of_the_data(sheet: NDArray[np.float64], factor: float, 
         np.testing.assert_array_equal(distances[1], factor * distances[0])
 
 
-def test_analyses(sheet: NDArray[np.float64], marked: Posterior) -> None:
+def test_analyses(sheet: NDArray[np.float64], landmark_posterior: Posterior) -> None:
     """Summary, generated data and calibration are about all points; new points are placed by landmarks."""
-    assert (marked.summary(8).spread > 0).sum() == N
-    assert marked.reconstruct(sheet, marked.weights(0)).shape == sheet.shape
-    new = marked.extend(sheet, sheet[:5] + 0.01)
-    assert marked.landmarks is not None
-    assert np.isin(new.neighbors, marked.landmarks).all()
-    assert new.embed(marked.draw(0).embedding).shape == (5, 2)
-    assert calibrate(marked, sheet, n_half_samples=4, n_draws=4).draw_spread.shape == (N,)
+    assert (landmark_posterior.summary(8).spread > 0).sum() == N
+    assert landmark_posterior.reconstruct(sheet, landmark_posterior.weights(0)).shape == sheet.shape
+    new = landmark_posterior.extend(sheet, sheet[:5] + 0.01)
+    assert landmark_posterior.landmarks is not None
+    assert np.isin(new.neighbors, landmark_posterior.landmarks).all()
+    assert new.embed(landmark_posterior.draw(0).embedding).shape == (5, 2)
+    assert calibrate(landmark_posterior, sheet, n_half_samples=4, n_draws=4).draw_spread.shape == (N,)
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "tangent"}])

@@ -73,7 +73,7 @@ def test_shards_give_the_bits_of_one_computation(
     reports: list[str] = []
     computed: list[int] = []
 
-    def counted(*arguments: Any, **options: Any) -> Any:
+    def resample_and_record(*arguments: Any, **options: Any) -> Any:
         computed.append(arguments[1])
         return resample(*arguments, **options)
 
@@ -83,7 +83,7 @@ def test_shards_give_the_bits_of_one_computation(
     ]
     for module in (ensembles, calibration):
         monkeypatch.setattr(module, "HALF_SAMPLES", 6)
-        monkeypatch.setattr(module, "resample", counted)
+        monkeypatch.setattr(module, "resample", resample_and_record)
     whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
     assert computed == [6, 6, 6]
     assert whole.calibration is not None

@@ -19,7 +19,7 @@ from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import HALVES, SEEDS, Resamples, resample, stream_of
 
 
-def moved(
+def movement_of(
     X: np.ndarray,
     name: str,
     count: int = 12,
@@ -53,7 +53,7 @@ def test_principal_components_move_as_their_axis_turns(share: float) -> None:
     """
     n, l1, l2 = 400, 4.0, 1.0
     X = np.random.default_rng(1).standard_normal((n, 2)) * np.sqrt([l1, l2])
-    found = moved(X, "pca", 60, n_components=1, share=share).movement
+    found = movement_of(X, "pca", 60, n_components=1, share=share).movement
     centered = X - X.mean(axis=0)
     values, axes = np.linalg.eigh(centered.T @ centered / n)
     b, a = (centered @ axes).T
@@ -86,7 +86,7 @@ def test_the_part_by_sampling_of_larger_samples_is_corrected(curve: np.ndarray) 
 @pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
 def test_the_parts_of_movement_add_up(curve: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
     """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
-    found = moved(curve, name, **options)
+    found = movement_of(curve, name, **options)
     assert found.figures["refits"] == refits
     assert (found.movement > 0).all()
     assert ((found.seed_movement > 0) == bool(refits)).all()
@@ -137,22 +137,22 @@ def test_groups_far_apart_are_stable() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat([0, 1, 2], 40)
     X = rng.standard_normal((120, 6)) + 20 * np.eye(6)[groups]
-    blind, seeing = moved(X, "pca"), moved(X, "pca", labels=groups)
+    blind, seeing = movement_of(X, "pca"), movement_of(X, "pca", labels=groups)
     assert adjusted_rand(blind.classes, groups) == 1
     for found in (blind, seeing):
         assert found.figures["cluster_stability"] == 1
         assert found.figures["separated"] == 1
         assert found.figures["n_classes"] == 3
-    mixed = moved(X, "pca", labels=rng.permutation(groups))
+    mixed = movement_of(X, "pca", labels=rng.permutation(groups))
     assert np.median(mixed.margin) < np.median(seeing.margin) / 5
-    one = moved(X, "pca", labels=np.zeros(120, np.int64))
+    one = movement_of(X, "pca", labels=np.zeros(120, np.int64))
     assert one.figures["separated"] is None
     assert np.isnan(one.margin).all()
 
 
 def test_half_of_the_refits_are_within_the_radius(curve: np.ndarray) -> None:
     """The radius is the median distance from the consensus; movement bounds it as a second moment does."""
-    found = moved(curve, "lle", 16)
+    found = movement_of(curve, "lle", 16)
     assert (found.radius <= np.sqrt(2) * found.movement).all()
     assert found.baseline == pytest.approx(np.sort(cdist(curve, curve), axis=1)[:, 1:11].mean(axis=1))
 
@@ -173,8 +173,8 @@ def test_notes_and_refusals(curve: np.ndarray) -> None:
     found = movement(embed, Y, torn + four)
     assert (found.figures["failed"], found.figures["half_samples"]) == (1, 4)
     assert {"movement-unreliable", "half-samples-failed"} <= {note.code for note in found.notes}
-    assert "movement-unreliable" in {note.code for note in moved(curve, "ltsa").notes}
-    assert "movement-unreliable" not in {note.code for note in moved(curve, "pca").notes}
+    assert "movement-unreliable" in {note.code for note in movement_of(curve, "ltsa").notes}
+    assert "movement-unreliable" not in {note.code for note in movement_of(curve, "pca").notes}
     three = Resamples(HALVES, four.places[1:]) + torn
     wrong: list[tuple[Resamples, dict[str, Any], str]] = [
         (three, {}, r"3 of 4 half-samples.* The first problem: torn"),
@@ -189,7 +189,7 @@ def test_notes_and_refusals(curve: np.ndarray) -> None:
 def test_seeds_that_do_not_settle_are_a_note() -> None:
     """A descent of few steps from noise depends on the seed more than on the data."""
     X = manifolds.make("s_curve", 80, seed=1).X
-    found = moved(X, "symmetric-sne", perplexity=10, initialization="random", max_iter=1)
+    found = movement_of(X, "symmetric-sne", perplexity=10, initialization="random", max_iter=1)
     assert found.figures["seed_share"] > 0.5
     assert "movement-by-seed" in {note.code for note in found.notes}
     assert replace(found, notes=()).to_dict()["notes"] == []
@@ -200,7 +200,7 @@ def test_seeds_that_do_not_settle_are_a_note() -> None:
 )
 def test_methods_whose_movement_misleads_have_a_note(name: str, doubt: str) -> None:
     """The note says for which data, and what to do."""
-    found = moved(manifolds.make("s_curve", 80, seed=0).X, name, count=4)
+    found = movement_of(manifolds.make("s_curve", 80, seed=0).X, name, count=4)
     messages = [note.message for note in found.notes if note.code == "movement-unreliable"]
     assert len(messages) == bool(doubt)
     assert doubt in "".join(messages)

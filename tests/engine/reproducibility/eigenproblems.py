@@ -44,7 +44,7 @@ def digest(*arrays: NDArray[Any]) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
 
 
-def prepared(
+def eigenproblem(
     spec: FitSpec, neighbors: NDArray[np.int32], weights: NDArray[np.float64], key: int, spread: float = 0.05
 ) -> tuple[Posterior, str]:
     """Return the posterior with these mean weights, and the digest of its eigenproblem."""
@@ -91,27 +91,27 @@ def digests() -> dict[str, str]:
 
     neighbors = ring(400, 8, 10)
     weights = weights_of(neighbors, 10)
-    usual = prepared(PLAIN, neighbors, weights, 10)
+    usual = eigenproblem(PLAIN, neighbors, weights, 10)
     add("constrained", usual)
     add("prior", usual, source="prior")
     add("large scale", usual, scale=2000.0)
-    add("published", prepared(PUBLISHED, neighbors, weights, 10))
+    add("published", eigenproblem(PUBLISHED, neighbors, weights, 10))
     five = ring(300, 10, 40)
-    add("five", prepared(FitSpec(n_components=5), five, weights_of(five, 40), 40))
+    add("five", eigenproblem(FitSpec(n_components=5), five, weights_of(five, 40), 40))
     few = ring(60, 6, 30)
-    add("few", prepared(PLAIN, few, weights_of(few, 30), 30))
-    add("few published", prepared(PUBLISHED, few, weights_of(few, 30), 30))
+    add("few", eigenproblem(PLAIN, few, weights_of(few, 30), 30))
+    add("few published", eigenproblem(PUBLISHED, few, weights_of(few, 30), 30))
     tail = np.sort(np.argsort(uniform(60, 10, 290), axis=1, kind="stable")[:, :6], axis=1)
     two = np.concatenate([ring(150, 6, 50), ring(140, 6, 52) + 150, tail]).astype(np.int32)
-    add("two classes", prepared(PLAIN, two, weights_of(two, 50), 50))
-    add("weak point", prepared(PLAIN, neighbors, with_weak_point(neighbors, weights, 0), 10, spread=0.0))
+    add("two classes", eigenproblem(PLAIN, two, weights_of(two, 50), 50))
+    add("weak point", eigenproblem(PLAIN, neighbors, with_weak_point(neighbors, weights, 0), 10, spread=0.0))
     pattern, pins = usual[0].eigenproblem.pattern, usual[0].pins
     pivotless = with_vanishing_pivot(neighbors, weights, pattern.structure.order)
-    add("no pivot", prepared(PLAIN, neighbors, pivotless, 10, spread=0.0))
+    add("no pivot", eigenproblem(PLAIN, neighbors, pivotless, 10, spread=0.0))
     factored = factor(pattern, weights, pins)
     pairs = factored.eigenpairs(3, factored.null_left(), exhaustive=True)
     found["eigenproblem factored"] = digest(pairs.values, pairs.vectors)
     regular = ((np.arange(200)[:, None] + np.array([1, 2, 198, 199])) % 200).astype(np.int32)
-    multiple = prepared(PLAIN, np.sort(regular, axis=1), np.full((200, 4), 0.25), 10)
+    multiple = eigenproblem(PLAIN, np.sort(regular, axis=1), np.full((200, 4), 0.25), 10)
     found["eigenproblem multiple"] = multiple[1]
     return found

@@ -38,7 +38,7 @@ def data() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file of the data sets, made once, because sines differ between processors."""
     path = tmp_path_factory.mktemp("data") / "data.npz"
     np.savez(path, allow_pickle=False, **data())
@@ -55,9 +55,9 @@ def digests(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def own(stored: Path) -> dict[str, str]:
+def own(data_file: Path) -> dict[str, str]:
     """Return the digests on this processor as it is."""
-    return digests(stored, {})
+    return digests(data_file, {})
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def own(stored: Path) -> dict[str, str]:
     ],
     ids=str,
 )
-def test_results_do_not_depend_on_the_processor(own: dict[str, str], stored: Path, setting: dict[str, str]) -> None:
+def test_results_do_not_depend_on_the_processor(own: dict[str, str], data_file: Path, setting: dict[str, str]) -> None:
     """Dense operations, neighbors, eigenproblems, and all results of four data sets."""
-    other = digests(stored, setting)
+    other = digests(data_file, setting)
     assert len(own) > 300
     assert other.keys() == own.keys(), "the same solvers"
     assert {name: other[name] for name in own if other[name] != own[name]} == {}
@@ -150,7 +150,7 @@ FITS: dict[str, dict[str, Any]] = {
 TOLERANCE = 1e-6  # between processors and libraries; a change of the order of sums is not detected
 
 
-def found() -> dict[str, list[float]]:
+def numbers_of_fits() -> dict[str, list[float]]:
     """Return some numbers of each kind of fit: of the weights, the embedding, and draws."""
     X = manifolds.make("s_curve", 60, seed=5).X
     numbers = {}
@@ -167,10 +167,10 @@ def test_other_numbers_have_another_version() -> None:
     """If this fails, results have changed: write the coming release into NUMBERS, then run this file."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     assert kept["numbers"] == NUMBERS
-    for name, values in found().items():
+    for name, values in numbers_of_fits().items():
         np.testing.assert_allclose(values, kept["found"][name], rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(json.dumps({"numbers": NUMBERS, "found": found()}, indent=1) + "\n", encoding="utf-8")
+    KEPT.write_text(json.dumps({"numbers": NUMBERS, "found": numbers_of_fits()}, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"Written to {KEPT}.\n")

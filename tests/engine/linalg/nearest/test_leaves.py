@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_boxes, leaf_order, node_boxes
-from tests.engine.linalg.sorted_distances import ordered
+from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
-def found(
+def search_leaves(
     data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the result of the search in leaves, in the order of the points; each point must come once."""
@@ -27,7 +27,7 @@ def found(
 
 def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int) -> None:
     """Compare the search with the sorted distances, bit by bit."""
-    result, expected = found(data, points, own, k), ordered(data, points, own, k)
+    result, expected = search_leaves(data, points, own, k), nearest_by_sorting(data, points, own, k)
     np.testing.assert_array_equal(result[0], expected[0])
     np.testing.assert_array_equal(result[1], expected[1])
 
@@ -137,8 +137,8 @@ def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
     turned[:, rng.permutation(20)[: len(shape)]] = data[rng.permutation(len(data))]
     own = np.arange(len(data))
     for rows in (data, turned):
-        indices, distances = ordered(rows, rows, own, 130)
+        indices, distances = nearest_by_sorting(rows, rows, own, 130)
         for k in (1, 2, 4, 6, 8, 12, 26, 130):
-            result = found(rows, rows, own, k)
+            result = search_leaves(rows, rows, own, k)
             np.testing.assert_array_equal(result[0], indices[:, :k])
             np.testing.assert_array_equal(result[1], distances[:, :k])

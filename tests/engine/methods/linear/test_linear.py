@@ -27,7 +27,7 @@ from glle_engine.methods import METHODS, Embedding, maps, method
 from glle_engine.methods.base import MAPPED
 from glle_engine.methods.linear.pca import FactorAnalysisSpec, Model, fit_ppca, maximise, principal_axes, step
 from glle_engine.weights.lle import lle_weights
-from tests.engine.methods.reference import codes_of, correlated, embed, same_columns, values_of
+from tests.engine.methods.reference import codes_of, embed, factor_data, same_columns, values_of
 
 
 def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
@@ -42,7 +42,7 @@ def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90)])
 def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None:
     """The log likelihood of all points is the dense one, and scikit-learn's; so is the noise variance."""
-    X = correlated(*shape)
+    X = factor_data(*shape)
     n, d = shape
     found = embed("ppca", X, n_components=3)
     fit = fit_ppca(X, principal_axes(X, 3, silent))
@@ -59,7 +59,7 @@ def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None
 
 def test_ppca_embeds_by_the_posterior_mean() -> None:
     """E[z | x] = (W^T W + sigma^2 I)^-1 W^T (x - mu)."""
-    X = correlated(80, 6)
+    X = factor_data(80, 6)
     fit = fit_ppca(X, axes := principal_axes(X, 2, silent))
     means = np.linalg.solve(fit.loadings.T @ fit.loadings + fit.noise_variance * np.eye(2), fit.loadings.T)
     np.testing.assert_allclose(embed("ppca", X).Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
@@ -68,7 +68,7 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
 
 def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> None:
     """It is that of the dense covariance; no step lowers it, its end is scikit-learn's, the scores the same factors."""
-    X = correlated(300, 8)
+    X = factor_data(300, 8)
     centred = (X - X.mean(axis=0)) / X.std(axis=0)
     start = Model(np.random.default_rng(0).standard_normal((8, 3)), np.ones(8))
     first = step(centred / np.sqrt(300), start)[1]
@@ -85,7 +85,7 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
 
 def test_factor_analysis_says_what_is_doubtful() -> None:
     """Too few steps, constant features, too many factors and a feature without noise are notes."""
-    X = correlated(80, 6)
+    X = factor_data(80, 6)
     X[:, 0], X[:, 1] = 1, X[:, 2]
     found = embed("factor-analysis", X, n_components=3, max_iterations=3)
     assert {"not-converged", "constant-features", "not-identified"} <= {*codes_of(found)}
@@ -103,7 +103,7 @@ def test_factor_analysis_says_what_is_doubtful() -> None:
 )
 def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str, object]) -> None:
     """Up to sign, for every kernel but the linear one, the places of new points, too."""
-    X, new = correlated(100, 5), correlated(20, 5) + 0.3
+    X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
     gamma = {} if options["kernel"] == "cosine" else {"gamma": 0.3}
     found = embed("kernel-pca", X, **options | gamma)
     expected = KernelPCA(2, eigen_solver="dense", **other | gamma).fit(X)
@@ -114,7 +114,7 @@ def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str
 def test_linear_kernel_and_distances_give_pca() -> None:
     """Kernel PCA with the linear kernel, MDS of points and MDS of their distances are PCA, large and small."""
     for n in (60, 650):
-        X = correlated(n, 6)
+        X = factor_data(n, 6)
         pca = embed("pca", X)
         linear = embed("kernel-pca", X, kernel="linear")
         np.testing.assert_allclose(linear.Y, pca.Y, atol=1e-8)
@@ -130,14 +130,14 @@ def test_linear_kernel_and_distances_give_pca() -> None:
 def test_a_component_of_rounding_is_reported(name: str) -> None:
     """Points on a line have one component; the second is said to be none."""
     assert codes_of(embed(name, np.outer(np.arange(20.0), [1, 2, 3]) + 0.3)) == ["flat-components"]
-    assert not embed(name, correlated(20, 3)).notes
+    assert not embed(name, factor_data(20, 3)).notes
 
 
 @pytest.mark.parametrize("unit", [1e-130, 1e145])
 @pytest.mark.parametrize("name", ["pca", "ppca", "factor-analysis", "kernel-pca", "mds", "npe"])
 def test_units_at_the_ends_of_the_range_do(name: str, unit: float) -> None:
     """Squares neither overflow nor vanish in any unit that the data may have."""
-    X = correlated(40, 5)
+    X = factor_data(40, 5)
     usual, found = embed(name, X).Y, embed(name, X * unit).Y
     usual, found = usual / np.linalg.norm(usual), found / unit / np.linalg.norm(found / unit)
     np.testing.assert_allclose(found, usual, atol=1e-6)
@@ -145,7 +145,7 @@ def test_units_at_the_ends_of_the_range_do(name: str, unit: float) -> None:
 
 def test_dissimilarities_that_are_no_distances_are_reported() -> None:
     """Negative eigenvalues are a figure and a note, checked by the whole spectrum."""
-    X = correlated(90, 3)
+    X = factor_data(90, 3)
     D = np.abs(X[:, None] - X[None]).sum(axis=2) ** 1.5
     J = np.eye(90) - 1 / 90
     spectrum = np.linalg.eigvalsh(-0.5 * J @ D**2 @ J)
@@ -165,7 +165,7 @@ def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
 
 def test_npe_solves_its_generalised_eigenproblem() -> None:
     """A dense solver finds the same values, and the embedding, of unit variance, reaches their sum by a linear map."""
-    X = correlated(120, 6)
+    X = factor_data(120, 6)
     found = embed("npe", X)
     M, centred = reconstruction(X), X - X.mean(axis=0)
     dense = eigh(centred.T @ M @ centred, centred.T @ centred, eigvals_only=True)
@@ -177,7 +177,7 @@ def test_npe_solves_its_generalised_eigenproblem() -> None:
 
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:
     """With as many dimensions as points every embedding is linear; by default most variance alone is kept."""
-    X = np.sin(correlated(60, 100))
+    X = np.sin(factor_data(60, 100))
     lle, all_axes, usual = embed("lle", X), embed("npe", X, variance=1), embed("npe", X)
     np.testing.assert_allclose(values_of(all_axes), values_of(lle), rtol=1e-6)
     np.testing.assert_allclose(np.abs(all_axes.Y), np.abs(lle.Y), atol=1e-5)
@@ -187,7 +187,7 @@ def test_npe_with_every_axis_of_many_features_is_lle() -> None:
 
 def test_npe_tells_a_graph_in_pieces() -> None:
     """It is no failure of a linear map, but is said."""
-    X = correlated(40, 4)
+    X = factor_data(40, 4)
     found = embed("npe", np.concatenate([X, X + 1000]))
     assert codes_of(found) == ["disconnected-graph"]
     assert found.figures["components"] == 2
@@ -198,7 +198,7 @@ def test_npe_tells_a_graph_in_pieces() -> None:
 @given(seed=st.integers(0, 1000), shift=st.floats(-50, 50), scale=st.sampled_from([0.01, 3.0]))
 def test_order_place_and_unit_do_not_matter(name: str, seed: int, shift: float, scale: float) -> None:
     """Permuted points are embedded alike, in their order; shifted and rescaled ones alike, up to scale and sign."""
-    X = correlated(50, 6, seed % 5)
+    X = factor_data(50, 6, seed % 5)
     order = np.random.default_rng(seed).permutation(50)
     plain, other = embed(name, X).Y, embed(name, scale * X[order] + shift).Y
     plain, other = plain[order] / np.linalg.norm(plain, axis=0), other / np.linalg.norm(other, axis=0)
@@ -208,7 +208,7 @@ def test_order_place_and_unit_do_not_matter(name: str, seed: int, shift: float, 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90), (700, 650), (300, 3)])
 def test_principal_axes_are_those_of_the_decomposition(shape: tuple[int, int]) -> None:
     """Tall, wide and large data: scores, directions and eigenvalues agree with the SVD to some ten digits."""
-    X = correlated(*shape)
+    X = factor_data(*shape)
     axes = principal_axes(X, 3, silent)
     S = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
     np.testing.assert_allclose(axes.values, S[:3] ** 2 / len(X), rtol=1e-10)
@@ -252,9 +252,9 @@ CASES: list[tuple[str, dict[str, object]]] = [
 STORED = [*CASES, ("lle", {}), ("lle", {"metric": "cosine"}), ("isomap", {}), ("t-sne", {}), ("umap", {})]
 DATA = {
     "sheet": manifolds.make("s_curve", 150, seed=1).X,
-    "tall": correlated(120, 6),
-    "wide": correlated(40, 90),
-    "far": correlated(120, 6) * 1e-3 + 1e3,
+    "tall": factor_data(120, 6),
+    "wide": factor_data(40, 90),
+    "far": factor_data(120, 6) * 1e-3 + 1e3,
 }
 
 
@@ -274,7 +274,7 @@ def test_training_points_get_their_places(name: str, options: dict[str, object],
 @pytest.mark.parametrize(("name", "options"), STORED, ids=[f"{name} {options}" for name, options in STORED])
 def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
     """The arrays of a map, with data and embedding, give the map again."""
-    X, new = DATA["tall"], correlated(9, 6) + 0.1
+    X, new = DATA["tall"], factor_data(9, 6) + 0.1
     one = method(name)
     spec = one.spec(**options)
     found = one.embed(X, spec)
@@ -288,7 +288,7 @@ def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
 @pytest.mark.parametrize("name", ["pca", "ppca", "npe"])
 def test_affine_maps_have_mean_and_components(name: str) -> None:
     """A place is the components (p, d) times the difference from the mean (d,); PCA has those of scikit-learn."""
-    X, x = DATA["tall"], correlated(1, 6)
+    X, x = DATA["tall"], factor_data(1, 6)
     found = embed(name, X, n_components=3)
     assert isinstance(found.map, maps.AffineMap)
     assert (found.map.mean.shape, found.map.components.shape) == ((6,), (3, 6))
@@ -302,7 +302,7 @@ def test_affine_maps_have_mean_and_components(name: str) -> None:
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 40), rows=st.integers(1, 7))
 def test_blocks_do_not_matter(seed: int, size: int, rows: int) -> None:
     """A place depends on its point alone, and every block is reported."""
-    X, new = DATA["tall"], correlated(size, 6) + seed % 7
+    X, new = DATA["tall"], factor_data(size, 6) + seed % 7
     found = embed("kernel-pca", X, gamma=0.1)
     reports: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patched:

@@ -15,7 +15,7 @@ from glle_engine.manifolds import Manifold
 from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, ollivier_ricci, short_circuits
 from glle_engine.methods.lle_variants.rewired_lle import geodesic_neighbors, relative_neighbors, supervised_neighbors
 from glle_engine.methods.spectral.laplacian import symmetric_graph
-from tests.engine.methods.reference import codes_of, embed, explained
+from tests.engine.methods.reference import codes_of, embed, explained_variance
 
 TURN = 20.0  # along the arc, of which once round is 49 at least: neighbors further apart are on two turns
 
@@ -47,8 +47,8 @@ def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
     """Neighbors along the sheet stay on their turn; the straight ones fold the roll."""
     plain, along = embed("lle", roll.X, n_neighbors=12), embed("isolle", roll.X, n_neighbors=12)
     arc = roll.coordinates[:, 0]
-    assert explained(plain.Y, arc) < 0.5
-    assert explained(along.Y, arc) > 0.95
+    assert explained_variance(plain.Y, arc) < 0.5
+    assert explained_variance(along.Y, arc) > 0.95
     assert along.figures["n_graph"] < 12
     assert 0 < along.figures["neighbors_replaced"] < 0.5
 
@@ -81,7 +81,8 @@ def test_relative_distances_even_out_the_density() -> None:
         nearest = [relative_neighbors(X, 8, strength, silent)[0] for strength in (0.0, 1.0)]
         sides = [np.sign(np.abs(true[near, 0]) - np.abs(true[:, :1])).mean(axis=1) for near in nearest]
         assert np.abs(sides[1]).mean() < np.abs(sides[0]).mean()
-        straight.append([explained(embed(name, X, n_neighbors=8).Y, true[:, 0]) for name in ("lle", "weighted-lle")])
+        embeddings = [embed(name, X, n_neighbors=8).Y for name in ("lle", "weighted-lle")]
+        straight.append([explained_variance(Y, true[:, 0]) for Y in embeddings])
     before, after = np.array(straight).T
     assert (after > np.maximum(before, 0.98)).all()
     assert before.min() < 0.8
@@ -119,8 +120,8 @@ def test_pruning_cuts_every_planted_short_circuit(roll: Manifold) -> None:
     assert not cut[~planted].any()
     assert doubtful > cut.sum()
     found = embed("pruned-lle", roll.X, n_neighbors=12)
-    assert explained(embed("lle", roll.X, n_neighbors=12).Y, arc) < 0.5
-    assert explained(found.Y, arc) > 0.95
+    assert explained_variance(embed("lle", roll.X, n_neighbors=12).Y, arc) < 0.5
+    assert explained_variance(found.Y, arc) > 0.95
     assert found.figures["edges_cut"] == cut.sum()
 
 

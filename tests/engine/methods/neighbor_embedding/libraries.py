@@ -8,7 +8,7 @@ import pytest
 LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}
 
 
-def imported(library: str) -> Any:
+def import_or_skip(library: str) -> Any:
     """Import a library, or skip; umap warns that tensorflow is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -42,14 +42,14 @@ QUICK: dict[str, dict[str, object]] = {
 Array = np.ndarray
 
 
-def squared(Y: Array) -> Array:
+def squared_distances(Y: Array) -> Array:
     """Return all squared distances, by the definition."""
     return np.asarray(((Y[:, None] - Y[None]) ** 2).sum(axis=2))
 
 
 def kernel(Y: Array) -> Array:
     """Return exp(-|y_i - y_j|^2), zero on the diagonal, by the definition."""
-    K: Array = np.exp(-squared(Y))
+    K: Array = np.exp(-squared_distances(Y))
     np.fill_diagonal(K, 0)
     return K
 
@@ -70,7 +70,7 @@ def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
     assert not np.diag(P).any()
     np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(np.exp(-xlogy(P, P).sum(axis=1)), perplexity, rtol=1e-8)
-    order = np.argsort(squared(X)[3])
+    order = np.argsort(squared_distances(X)[3])
     assert np.all(np.diff(P[3][order[1:]]) <= 1e-15)
     joint = joint_affinities(P)
     assert np.array_equal(joint, joint.T)
@@ -114,7 +114,7 @@ def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
         return divergence(P, K / K.sum())
 
     def elastic(Y: Array) -> float:
-        return float((P * squared(Y)).sum() + 30 * (repulsive * kernel(Y)).sum())
+        return float((P * squared_distances(Y)).sum() + 30 * (repulsive * kernel(Y)).sum())
 
     return {
         "sne": (mean_divergence(entropy, P), sne),
@@ -197,7 +197,7 @@ def test_digits_separate(name: str) -> None:
     found = embed(name, X, **({"early_iter": 100, "n_iter": 150} if name == "t-sne" else {}))
     assert trustworthiness(X, embed("pca", X).Y) < 0.9
     assert trustworthiness(X, found.Y) > 0.96
-    near = np.argsort(squared(found.Y), axis=1)[:, 1:6]
+    near = np.argsort(squared_distances(found.Y), axis=1)[:, 1:6]
     assert (digit[near] == digit[:, None]).mean() > 0.85
     assert found.figures["converged"]
     assert {note.code for note in found.notes} == {"unequal-feature-scales"}  # some pixels are hardly ever black
@@ -214,7 +214,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
     P = joint_affinities(P)
 
     def divergence_at(Y: Array) -> float:
-        Q = 1 / (1 + squared(Y))
+        Q = 1 / (1 + squared_distances(Y))
         np.fill_diagonal(Q, 0)
         return divergence(P, Q / Q.sum())
 

@@ -10,7 +10,7 @@ from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParam
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import affinities
 from glle_engine.methods.neighbor_embedding.affinities import NOISE, noisy
-from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, imported
+from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, import_or_skip
 from tests.engine.methods.reference import with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
@@ -42,7 +42,7 @@ def test_given_coordinates_replace_the_start(name: str) -> None:
     """Place and size of the start do not count, its arrangement does; equal starts give equal bits."""
     one = method(name)
     if name in LIBRARIES:
-        imported(LIBRARIES[name])
+        import_or_skip(LIBRARIES[name])
     spec = one.spec(seed=5, **QUICK[name])
     start = np.random.default_rng(1).standard_normal((90, 2))
     first, moved = (one.embed(SHEET, spec, init=Y).Y for Y in (start, 4.0 * start.astype(np.float64)))
@@ -60,11 +60,11 @@ def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPat
     begun: list[np.ndarray[Any, Any]] = []
     begin = affinities.begin
 
-    def recorded(*args: Any) -> Any:
+    def begin_and_record(*args: Any) -> Any:
         begun.append(begin(*args))
         return begun[-1]
 
-    monkeypatch.setattr(affinities, "begin", recorded)
+    monkeypatch.setattr(affinities, "begin", begin_and_record)
     start = np.random.default_rng(2).standard_normal((90, 2)) * [3.0, 1.0] + 7.0
     one = method("symmetric-sne")
     one.embed(SHEET, one.spec(seed=3, **QUICK["symmetric-sne"]), init=start)

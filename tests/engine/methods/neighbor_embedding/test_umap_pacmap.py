@@ -9,7 +9,7 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, imported
+from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, import_or_skip
 from tests.engine.methods.reference import embed, with_slow_ones
 
 N = 200
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
-    found = embedded("umap", initialization="random", n_epochs=50)
+    found = embed_or_skip("umap", initialization="random", n_epochs=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = imported("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
+        model = import_or_skip("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
         expected = model.fit_transform(SHEET.X)
     assert (found.figures["a"], found.figures["b"]) == pytest.approx((model._a, model._b))
     ours, theirs = (trustworthiness(SHEET.X, Y, 10) for Y in (found.Y, expected))
@@ -39,15 +39,15 @@ def test_density_is_kept_by_densmap() -> None:
     X = np.concatenate([rng.standard_normal((100, 5)), 40 + 10 * rng.standard_normal((100, 5))])
     ratios = {}
     for name in ("umap", "densmap"):
-        Y = embedded(name, X).Y
+        Y = embed_or_skip(name, X).Y
         ratios[name] = Y[100:].std(axis=0).mean() / Y[:100].std(axis=0).mean()
     assert ratios["densmap"] > 1.5 * ratios["umap"]
 
 
 def test_pacmap_is_pacmaps() -> None:
     """The data in another unit, and the library's defaults, give the library's embedding."""
-    library = imported("pacmap")
-    found = embedded("pacmap")
+    library = import_or_skip("pacmap")
+    found = embed_or_skip("pacmap")
     expected = library.PaCMAP(random_state=0).fit_transform(SHEET.X)
     ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (found.Y, expected))
     assert ours == pytest.approx(theirs, abs=0.02)
@@ -58,11 +58,11 @@ def test_pacmap_is_pacmaps() -> None:
 def test_a_seed_is_reproducible(name: str) -> None:
     """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
     short = {"n_iter": 20} if name == "pacmap" else {"n_epochs": 30}
-    first = embedded(name, seed=2**40, **short).Y
-    np.testing.assert_array_equal(embedded(name, seed=2**40, **short).Y, first)
-    np.testing.assert_array_equal(embedded(name, SHEET.X * 2.0**300, seed=2**40, **short).Y, first)
-    assert np.abs(embedded(name, seed=1, **short).Y - first).max() > 0
-    assert np.abs(embedded(name, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
+    first = embed_or_skip(name, seed=2**40, **short).Y
+    np.testing.assert_array_equal(embed_or_skip(name, seed=2**40, **short).Y, first)
+    np.testing.assert_array_equal(embed_or_skip(name, SHEET.X * 2.0**300, seed=2**40, **short).Y, first)
+    assert np.abs(embed_or_skip(name, seed=1, **short).Y - first).max() > 0
+    assert np.abs(embed_or_skip(name, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
@@ -72,7 +72,7 @@ def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
     if name == "pacmap" and initialization == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"n_iter": 5} if name == "pacmap" else {"n_epochs": 10}
-    found = embedded(name, initialization=initialization, n_components=p, **short)
+    found = embed_or_skip(name, initialization=initialization, n_components=p, **short)
     assert found.Y.shape == (N, p)
     assert np.isfinite(found.Y).all()
 
@@ -81,7 +81,7 @@ def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
 def test_a_graph_in_pieces_is_embedded(name: str) -> None:
     """Two distant sheets are two groups; equal points are no obstacle."""
     X = np.concatenate([SHEET.X, SHEET.X + 100, SHEET.X[:20]])
-    Y = embedded(name, X).Y
+    Y = embed_or_skip(name, X).Y
     assert np.isfinite(Y).all()
     groups = [Y[:N], Y[N : 2 * N]]
     apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
@@ -95,7 +95,7 @@ def test_epochs_follow_from_the_number_of_points() -> None:
     assert epochs == [500, 200, 700, 400]
 
 
-def embedded(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
+def embed_or_skip(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
     """Embed by a method, or skip."""
-    imported(LIBRARIES[name])
+    import_or_skip(LIBRARIES[name])
     return embed(name, X, **options)
