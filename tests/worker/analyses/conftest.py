@@ -27,7 +27,7 @@ def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fitted(stores: Stores) -> str:
+def posterior_id(stores: Stores) -> str:
     """Fit a posterior and return its id."""
     job = fit_job(stores)
     tasks.fit(job.id)
@@ -35,7 +35,7 @@ def fitted(stores: Stores) -> str:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Stream and first resample of each block that a task makes."""
     blocks: list[tuple[str, int]] = []
     real = engine.resample
@@ -69,6 +69,6 @@ def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> E
     return entry
 
 
-def stored(stores: Stores, values: Any) -> str:
+def store_dataset(stores: Stores, values: Any) -> str:
     """Store a data set and return its id."""
     return stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))[0].id

@@ -17,7 +17,7 @@ from glle_engine.posterior.selection import advise
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.resamples import STREAMS
 from tests.conftest import error_of
-from tests.worker.analyses.conftest import analysis_job, run_analysis, stored
+from tests.worker.analyses.conftest import analysis_job, run_analysis, store_dataset
 from tests.worker.execution.workers import SHEET, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.audit import AuditSpec
@@ -106,7 +106,7 @@ def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
     assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
 
 
-def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_the_recorded_scale(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first request calibrates; draws and summaries of any seed then use the record."""
     real, runs = CalibrationSpec.run, []
 
@@ -115,7 +115,7 @@ def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: py
         return real(spec, analysis_context)
 
     monkeypatch.setattr(CalibrationSpec, "run", run_and_record)
-    job, spec = draws_job(stores, fitted, count=5, scales=(AUTO, 1.0), grid=True)
+    job, spec = draws_job(stores, posterior_id, count=5, scales=(AUTO, 1.0), grid=True)
     stages: list[str] = []
     write_stage = stores.jobs.stage
 
@@ -129,37 +129,39 @@ def test_auto_is_the_recorded_scale(stores: Stores, fitted: str, monkeypatch: py
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done, ended.total) == ("succeeded", 10, 10)
     assert "calibrating: half-samples" in stages
-    calibration = stores.posteriors.calibration(fitted)
+    calibration = stores.posteriors.calibration(posterior_id)
     assert calibration is not None
-    assert calibration == posterior_analyses.calibration_facts(run_analysis(stores, CalibrationSpec(), fitted).meta)
-    assert calibration == run_analysis(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
+    alone = run_analysis(stores, CalibrationSpec(), posterior_id)
+    assert calibration == posterior_analyses.calibration_facts(alone.meta)
+    summary = run_analysis(stores, replace(SUMMARY, scale=1.0, calibrated=True), posterior_id)
+    assert calibration == summary.meta["calibration"]
     assert len(runs) == 1
     keys = list(spec.at(calibration["scale"]).draws())
-    assert all(stores.draws.contains(stores.posteriors.arrays_id(fitted), keys))
-    numbered, _ = draws_job(stores, fitted, count=5, scales=(calibration["scale"],))
+    assert all(stores.draws.contains(stores.posteriors.arrays_id(posterior_id), keys))
+    numbered, _ = draws_job(stores, posterior_id, count=5, scales=(calibration["scale"],))
     indices = record_draws(monkeypatch)
     tasks.draw(numbered.id, 0, 0)
     assert indices == [], "a draw at auto equals the draw at its number"
     stores.cache.client.flushall()
-    assert run_analysis(stores, CalibrationSpec(), fitted).meta["scale"] == calibration["scale"]
-    stores.posteriors.delete(fitted)
-    assert stores.posteriors.calibration(fitted) is None
+    assert run_analysis(stores, CalibrationSpec(), posterior_id).meta["scale"] == calibration["scale"]
+    stores.posteriors.delete(posterior_id)
+    assert stores.posteriors.calibration(posterior_id) is None
 
 
-def test_the_first_calibration_stays(stores: Stores, fitted: str) -> None:
+def test_the_first_calibration_stays(stores: Stores, posterior_id: str) -> None:
     """A repeated calibration with other bits does not change the recorded scale."""
-    stores.posteriors.calibrate(fitted, {"scale": 0.25, "ratio": 1.0})
-    assert run_analysis(stores, CalibrationSpec(), fitted).meta["scale"] == 0.25
-    assert stores.posteriors.calibration(fitted) == {"scale": 0.25, "ratio": 1.0}
-    other = run_analysis(stores, CALIBRATION, fitted)
+    stores.posteriors.calibrate(posterior_id, {"scale": 0.25, "ratio": 1.0})
+    assert run_analysis(stores, CalibrationSpec(), posterior_id).meta["scale"] == 0.25
+    assert stores.posteriors.calibration(posterior_id) == {"scale": 0.25, "ratio": 1.0}
+    other = run_analysis(stores, CALIBRATION, posterior_id)
     assert other.meta["scale"] != 0.25, "an explicit calibration with other parameters is separate"
 
 
-def test_summary_is_the_engines(stores: Stores, fitted: str) -> None:
+def test_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
     """Arrays equal the engine's to the bit, with local trust, quantiles and the notes of the fit."""
     direct = glle_engine.fit(SHEET.X)
     summary = direct.summary(6, first=2, seed=5, scale=0.5)
-    entry = run_analysis(stores, SUMMARY, fitted)
+    entry = run_analysis(stores, SUMMARY, posterior_id)
     for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
         np.testing.assert_array_equal(entry.arrays[name], getattr(summary, name), err_msg=name)
     trust = local_trustworthiness(SHEET.X, direct.embedding, 10)
@@ -172,27 +174,29 @@ def test_summary_is_the_engines(stores: Stores, fitted: str) -> None:
     assert (entry.meta["count"], entry.meta["first"], entry.meta["scale"]) == (6, 2, 0.5)
 
 
-def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_are_shared_with_draws_jobs(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws jobs and summaries share cached draws with the same bits."""
-    job, spec = draws_job(stores, fitted, count=4, first=2, seed=5, scales=(0.5,))
+    job, spec = draws_job(stores, posterior_id, count=4, first=2, seed=5, scales=(0.5,))
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     indices = record_draws(monkeypatch)
-    shared = run_analysis(stores, SUMMARY, fitted)
+    shared = run_analysis(stores, SUMMARY, posterior_id)
     assert indices == [6, 7]
-    run_analysis(stores, replace(TRANSFORM, dataset=stored(stores, SHEET.X[:3])), fitted)
+    run_analysis(stores, replace(TRANSFORM, dataset=store_dataset(stores, SHEET.X[:3])), posterior_id)
     assert indices == [6, 7]
     stores.cache.client.flushall()
-    alone = run_analysis(stores, SUMMARY, fitted)
+    alone = run_analysis(stores, SUMMARY, posterior_id)
     assert indices == [6, 7, 2, 3, 4, 5, 6, 7]
     assert alone.meta == shared.meta, "it contains the digest of all bits"
 
 
-def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_points_are_the_engines_in_any_blocks(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Embedding, distances, mean and covariance do not depend on the block size."""
     new = SHEET.X[:40] + 0.05
-    spec = replace(TRANSFORM, dataset=stored(stores, new))
-    entry = run_analysis(stores, spec, fitted)
+    spec = replace(TRANSFORM, dataset=store_dataset(stores, new))
+    entry = run_analysis(stores, spec, posterior_id)
     direct = glle_engine.fit(SHEET.X)
     extension = direct.extend(SHEET.X, new)
     mean, covariance = extension.spread(direct.draws(4, first=2, seed=5, scale=0.5), direct.embedding)
@@ -205,14 +209,14 @@ def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, m
     assert set(entry.arrays) == set(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
-    stores.cache.delete(spec.cache_key(fitted))
+    stores.cache.delete(spec.cache_key(posterior_id))
     monkeypatch.setattr(posterior_analyses, "EXTENSION_WORK", 0)
-    assert run_analysis(stores, spec, fitted).meta == entry.meta
+    assert run_analysis(stores, spec, posterior_id).meta == entry.meta
 
 
 def test_advice_is_the_engines(stores: Stores) -> None:
     """Curves and suggestions need neither arrays nor a posterior."""
-    spec = replace(ADVICE, dataset=stored(stores, SHEET.X))
+    spec = replace(ADVICE, dataset=store_dataset(stores, SHEET.X))
     entry = run_analysis(stores, spec, None)
     fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
     direct = advise(SHEET.X, n_neighbors=(5, 8), max_components=4).to_dict()
@@ -222,17 +226,17 @@ def test_advice_is_the_engines(stores: Stores) -> None:
 
 def test_an_estimate_is_the_engines(stores: Stores) -> None:
     """The figures of the engine, from data and parameters alone."""
-    spec = replace(ESTIMATE, dataset=stored(stores, SHEET.X))
+    spec = replace(ESTIMATE, dataset=store_dataset(stores, SHEET.X))
     entry = run_analysis(stores, spec, None)
     fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
     assert fields == json.loads(json.dumps(estimate(SHEET.X, n_neighbors=8).to_dict()))
     assert entry.arrays == {}
 
 
-def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finished draws stay cached, the result does not, and the next summary continues with them."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
-    job = analysis_job(stores, SUMMARY, fitted)
+    job = analysis_job(stores, SUMMARY, posterior_id)
     indices = record_draws(monkeypatch)
     recording_draw = context.draw_and_cache  # type: ignore[attr-defined] # replaced by `record_draws`
 
@@ -244,9 +248,9 @@ def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: p
     monkeypatch.setattr(context, "draw_and_cache", draw_and_cancel)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "cancelled"
-    assert stores.cache.contains([SUMMARY.cache_key(fitted)]) == [False]
+    assert stores.cache.contains([SUMMARY.cache_key(posterior_id)]) == [False]
     assert indices == [2, 3, 4, 5]
-    run_analysis(stores, SUMMARY, fitted)
+    run_analysis(stores, SUMMARY, posterior_id)
     assert indices == [2, 3, 4, 5, 6, 7]
 
 
@@ -259,12 +263,12 @@ def test_result_that_is_not_finite_is_refused() -> None:
     context.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
-def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, fitted: str) -> None:
+def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, posterior_id: str) -> None:
     """The cache is empty, and a later analysis is a 404."""
-    run_analysis(stores, SUMMARY, fitted)
-    run_analysis(stores, RECONSTRUCTIONS, fitted)
-    job = analysis_job(stores, SUMMARY, fitted)
-    stores.posteriors.delete(fitted)
+    run_analysis(stores, SUMMARY, posterior_id)
+    run_analysis(stores, RECONSTRUCTIONS, posterior_id)
+    job = analysis_job(stores, SUMMARY, posterior_id)
+    stores.posteriors.delete(posterior_id)
     assert list(stores.cache.client.scan_iter("*")) == []
     tasks.analyse(job.id, 0)
     failed = error_of(stores, job.id)
@@ -275,11 +279,11 @@ def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, fitted: str)
 ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
 
 
-def test_an_ensemble_is_the_engines(stores: Stores, fitted: str) -> None:
+def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
     """Places, spreads of the parts, regions, reliability and calibration equal the engine's to the bit."""
     direct = glle_engine.fit(SHEET.X)
     expected = ensemble(direct, SHEET.X, n_draws=8, n_resamples=4)
-    entry = run_analysis(stores, ENSEMBLE, fitted)
+    entry = run_analysis(stores, ENSEMBLE, posterior_id)
     for name, array in expected.arrays().items():
         np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
     np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
@@ -296,22 +300,22 @@ def test_an_ensemble_is_the_engines(stores: Stores, fitted: str) -> None:
     np.testing.assert_array_equal(entry.arrays["eigenvalues"], drawn.eigenvalues)
 
 
-def test_more_resamples_use_those_that_exist(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """Each block is made once: another number, other draws and the calibration take the cached ones."""
-    run_analysis(stores, CalibrationSpec(half_samples=8, draws=8), fitted)
-    assert made == [("half-samples", 0), ("half-samples", 4)]
-    run_analysis(stores, replace(ENSEMBLE, resamples=8), fitted)
+    run_analysis(stores, CalibrationSpec(half_samples=8, draws=8), posterior_id)
+    assert blocks == [("half-samples", 0), ("half-samples", 4)]
+    run_analysis(stores, replace(ENSEMBLE, resamples=8), posterior_id)
     names = [stream.name for stream in STREAMS]
-    assert set(made) == {(name, first) for name in names for first in (0, 4)} | {
+    assert set(blocks) == {(name, first) for name in names for first in (0, 4)} | {
         (names[0], first) for first in range(0, 20, PART)
     }
-    assert len(made) == len(set(made))
-    before = len(made)
-    run_analysis(stores, replace(ENSEMBLE, resamples=8, count=4), fitted)
-    run_analysis(stores, replace(ENSEMBLE, first=2), fitted)
-    assert len(made) == before
-    run_analysis(stores, replace(ENSEMBLE, seed=1), fitted)
-    assert len(made) == before + len(STREAMS)
+    assert len(blocks) == len(set(blocks))
+    before = len(blocks)
+    run_analysis(stores, replace(ENSEMBLE, resamples=8, count=4), posterior_id)
+    run_analysis(stores, replace(ENSEMBLE, first=2), posterior_id)
+    assert len(blocks) == before
+    run_analysis(stores, replace(ENSEMBLE, seed=1), posterior_id)
+    assert len(blocks) == before + len(STREAMS)
 
 
 def test_a_posterior_without_resamples_says_so(stores: Stores) -> None:

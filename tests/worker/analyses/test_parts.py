@@ -118,26 +118,26 @@ def check_bits(entry: Entry, direct: Ensemble) -> None:
 
 
 @cache
-def expected(resamples: int) -> Ensemble:
+def expected_ensemble(resamples: int) -> Ensemble:
     """Return the engine's ensemble of the sheet."""
     return ensemble(glle_engine.fit(SHEET.X), SHEET.X, n_draws=8, n_resamples=resamples)
 
 
-def test_parts_are_the_engines_and_counted(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """Each block is made once, by the task of its shard, and counted; the result has the engine's bits.
 
     The first shard reads the posterior before others begin. The analysis is the last task, and alone ends the job.
     """
-    job = shared_job(stores, ENSEMBLE, fitted)
+    job = shared_job(stores, ENSEMBLE, posterior_id)
     seen, names = [], list[str]()
     while (now := stores.jobs.fetch(job.id)).is_open:
         seen.append((now.status, now.stage, now.done, now.total))
         names += run_all(stores, job, 1)
     assert (names[0], names[-1]) == ("-r0-s0", "-r0")
     assert sorted(names[:-1]) == [f"-r0-s{shard}" for shard in range(len(BLOCKS))]
-    assert len(made) == len(set(made))
-    assert {first for name, first in made if name == STREAMS[2].name} == {0, 4}
-    check_bits(result(stores, job), expected(8))
+    assert len(blocks) == len(set(blocks))
+    assert {first for name, first in blocks if name == STREAMS[2].name} == {0, 4}
+    check_bits(result(stores, job), expected_ensemble(8))
     total = PART * len(BLOCKS)
     assert seen[0] == ("queued", "queued", 0, ENSEMBLE.total)
     assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PART)]
@@ -146,11 +146,11 @@ def test_parts_are_the_engines_and_counted(stores: Stores, fitted: str, made: li
 
 
 def test_resamples_of_a_part_are_reported_while_it_is_made(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but the last one: a part that is not cached is not complete."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
-    job, counts = shared_job(stores, ENSEMBLE, fitted), list[int]()
+    job, counts = shared_job(stores, ENSEMBLE, posterior_id), list[int]()
     advance = stores.jobs.advance
 
     def record(id_: str, round_: int, shard: int, count: int) -> Job | None:
@@ -159,7 +159,7 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
         assert count < PART or range(4 * (shard % 2), 4 * (shard % 2) + 4) not in missing[shard // 2]
         return advance(id_, round_, shard, count)
 
-    arrays_id = stores.posteriors.fetch(fitted).arrays_id
+    arrays_id = stores.posteriors.fetch(posterior_id).arrays_id
     monkeypatch.setattr(stores.jobs, "advance", record)
     tasks.draw(job.id, 0, 0)
     assert {1, 3} < set(counts)
@@ -167,7 +167,7 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
 
 
 def test_a_killed_task_loses_no_part(
-    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task with several parts that was killed is repeated: finished blocks stay, the bits are the same."""
 
@@ -177,11 +177,11 @@ def test_a_killed_task_loses_no_part(
     recording: Any = vars(resamples)["resample"]
 
     def killing(*arguments: Any, **options: Any) -> Any:
-        if len(made) == 2:
+        if len(blocks) == 2:
             raise KilledError
         return recording(*arguments, **options)
 
-    job = shared_job(stores, ENSEMBLE, fitted, per_shard=3)
+    job = shared_job(stores, ENSEMBLE, posterior_id, per_shard=3)
     with monkeypatch.context() as patched:
         patched.setattr(resamples, "resample", killing)
         with pytest.raises(KilledError):
@@ -189,8 +189,8 @@ def test_a_killed_task_loses_no_part(
     assert stores.jobs.fetch(job.id).status == "running"
     names = run_all(stores, job)
     assert (names[0], names[-1]) == ("-r0-s0", "-r0")
-    assert len(made) == len(set(made))
-    check_bits(result(stores, job), expected(8))
+    assert len(blocks) == len(set(blocks))
+    check_bits(result(stores, job), expected_ensemble(8))
 
 
 def silent(stores: Stores, job: Job) -> Job:
@@ -199,9 +199,9 @@ def silent(stores: Stores, job: Job) -> Job:
     return stores.queue.repair(replace(now, touched=now.touched - int(1000 * STALE_SECONDS) - 1))
 
 
-def test_lost_tasks_are_enqueued_again(stores: Stores, fitted: str, made: list[tuple[str, int]]) -> None:
+def test_lost_tasks_are_enqueued_again(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """A lost shard, and the lost last task, come back; no task is enqueued twice."""
-    job = shared_job(stores, ENSEMBLE, fitted)
+    job = shared_job(stores, ENSEMBLE, posterior_id)
     lose(stores, f"{job.id}-r0-s0")
     for _ in range(2):
         silent(stores, job)
@@ -220,15 +220,15 @@ def test_lost_tasks_are_enqueued_again(stores: Stores, fitted: str, made: list[t
     tasks.draw(job.id, 0, 3)  # repeated late: it neither makes a part nor ends the job
     run_all(stores, job)
     assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert len(made) == len(set(made))
+    assert len(blocks) == len(set(blocks))
 
 
 def test_a_cancelled_job_stops_its_parts(
-    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
-    job = shared_job(stores, ENSEMBLE, fitted)
+    job = shared_job(stores, ENSEMBLE, posterior_id)
     recording, calls = vars(resamples)["resample"], list[int]()
 
     def cancelling(*arguments: Any, **options: Any) -> Any:
@@ -243,13 +243,13 @@ def test_a_cancelled_job_stops_its_parts(
 
     monkeypatch.setattr(resamples, "resample", cancelling)
     run_all(stores, job)
-    assert (len(calls), made) == (2, [])
+    assert (len(calls), blocks) == (2, [])
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert in_turn(stores) == []
 
 
 def test_a_part_that_fails_ends_the_job(
-    stores: Stores, fitted: str, made: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+    stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its problem is that of the job; the tasks that wait end without work."""
 
@@ -257,7 +257,7 @@ def test_a_part_that_fails_ends_the_job(
         message = "a part"
         raise MemoryError(message)
 
-    job = shared_job(stores, ENSEMBLE, fitted)
+    job = shared_job(stores, ENSEMBLE, posterior_id)
     run_all(stores, job, 1)
     with monkeypatch.context() as patched:
         patched.setattr(resamples, "resample", fail)
@@ -265,9 +265,9 @@ def test_a_part_that_fails_ends_the_job(
     failed = stores.jobs.fetch(job.id)
     assert failed.status == "failed"
     assert failed.error is not None
-    before = len(made)
+    before = len(blocks)
     run_all(stores, job)
-    assert len(made) == before
+    assert len(blocks) == before
     assert stores.jobs.fetch(job.id).error == failed.error
 
 
@@ -317,19 +317,19 @@ def flat(blocks: dict[str, list[str]]) -> list[str]:
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_two_workers_make_the_blocks(stores: Stores, fitted: str, settings: Settings) -> None:
+def test_two_workers_make_the_blocks(stores: Stores, posterior_id: str, settings: Settings) -> None:
     """Both make blocks of one summary, each block is made once, and the result has the engine's bits."""
     spec = replace(ENSEMBLE, resamples=12)
     with worker(settings, "first", RECORDING), worker(settings, "second", RECORDING):
         until(lambda: stores.queue.live_workers() == 2)
-        job = shared_job(stores, spec, fitted)
+        job = shared_job(stores, spec, posterior_id)
         until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
     blocks = by_worker(stores)
     assert len(blocks) == 2, "one worker made all blocks"
     assert len(flat(blocks)) == len(set(flat(blocks)))
     # The calibration makes the last two blocks of its half-samples in the last task.
     assert set(flat(blocks)) == {*blocks_of(spec), "0:12", "0:16"}
-    check_bits(result(stores, job), expected(12))
+    check_bits(result(stores, job), expected_ensemble(12))
 
 
 def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:

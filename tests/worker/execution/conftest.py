@@ -20,7 +20,7 @@ def here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fitted(stores: Stores, here: None) -> str:
+def posterior_id(stores: Stores, here: None) -> str:
     """Fit a posterior and return its id."""
     del here
     job = fit_job(stores)

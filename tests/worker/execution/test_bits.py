@@ -97,39 +97,39 @@ def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fit_with_other_bits_is_refused_under_the_old_id(
-    stores: Stores, fitted: str, request: pytest.FixtureRequest
+    stores: Stores, posterior_id: str, request: pytest.FixtureRequest
 ) -> None:
     """Drawing from an evicted posterior with a new digest fails with the remedy and caches nothing."""
     request.getfixturevalue("other_bits")
     stores.cache.client.flushall()
-    job, _ = draws_job(stores, fitted, count=1)
+    job, _ = draws_job(stores, posterior_id, count=1)
     tasks.draw(job.id, 0, 0)
     error = error_of(stores, job.id)
     assert (error.code, error.status) == ("other-bits", 409)
-    assert f"DELETE /v1/posteriors/{fitted}" in error.remedy
-    assert stores.posteriors.load(fitted) is None
+    assert f"DELETE /v1/posteriors/{posterior_id}" in error.remedy
+    assert stores.posteriors.load(posterior_id) is None
     again = fit_job(stores)
     tasks.fit(again.id)
     error = error_of(stores, again.id)
     assert error.code == "other-bits"
 
 
-def test_arrays_of_another_digest_count_as_evicted(stores: Stores, fitted: str) -> None:
+def test_arrays_of_another_digest_count_as_evicted(stores: Stores, posterior_id: str) -> None:
     """Arrays of a concurrent fit with other bits are never read for the recorded fit."""
-    record = stores.posteriors.fetch(fitted)
+    record = stores.posteriors.fetch(posterior_id)
     other_record = replace(record, provenance={**record.provenance, "arrays_sha256": "0" * 64})
     assert stores.posteriors.arrays(record) is not None
     assert stores.posteriors.entry_sha256(record) is not None
     assert stores.posteriors.arrays(other_record) is None
     assert stores.posteriors.entry_sha256(other_record) is None
-    assert stores.posteriors.load(fitted, "0" * 64) is None
-    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
+    assert stores.posteriors.load(posterior_id, "0" * 64) is None
+    assert stores.posteriors.load(posterior_id, record.arrays_sha256) is not None
 
 
 @pytest.mark.parametrize("change", ["embedding", "eigenvalues", "diagnostics"])
-def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str, change: str) -> None:
+def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, posterior_id: str, change: str) -> None:
     """It covers eigenvalues and diagnostics, but not the seconds."""
-    posterior = stores.posteriors.load(fitted)
+    posterior = stores.posteriors.load(posterior_id)
     assert posterior is not None
     draw = posterior.draw(0, align="none")
     other: Any = {
@@ -139,8 +139,8 @@ def test_the_digest_of_a_draw_covers_all_its_results(stores: Stores, fitted: str
     }[change]
 
     def digest(new_draw: Any, seconds: float) -> str:
-        store_draws(stores.draws, fitted, [([KEY], [new_draw], seconds)])
-        (head,) = stores.draws.heads(fitted, [KEY])
+        store_draws(stores.draws, posterior_id, [([KEY], [new_draw], seconds)])
+        (head,) = stores.draws.heads(posterior_id, [KEY])
         assert head is not None
         return str(head["sha256"])
 

@@ -39,7 +39,7 @@ N = 800  # of which the embedding is trusted: an untrusted one makes a fit searc
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
-def fitted(stores: Stores, n: int) -> PosteriorRecord:
+def fit_posterior(stores: Stores, n: int) -> PosteriorRecord:
     """Return a posterior that a worker fits."""
     job = enqueued_fit(stores, n)
     until(lambda: stores.jobs.fetch(job.id).status == "succeeded")
@@ -59,16 +59,11 @@ def outcomes(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: 
     return asyncio.run(run())
 
 
-def requested(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float = 20.0) -> list[Outcome]:
+def request_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float = 20.0) -> list[Outcome]:
     """Request a draw; return it."""
     (outcome,) = found = outcomes(stores, record, key, wait=wait)
     assert not isinstance(outcome, BaseException), outcome
     return found
-
-
-def cached(stores: Stores, record: PosteriorRecord, key: DrawAddress) -> Entry | None:
-    """Return a draw from the cache."""
-    return stores.draws.get(record.arrays_id, key)
 
 
 def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawAddress:
@@ -92,7 +87,7 @@ def sampler_of(pid: int) -> int:
 def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, PosteriorRecord]]:
     """Return the pid of a worker, and a posterior."""
     with worker(settings, "resident") as process:
-        yield process.pid, fitted(stores, N)
+        yield process.pid, fit_posterior(stores, N)
 
 
 def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
@@ -110,8 +105,8 @@ def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[in
         assert not isinstance(entry, BaseException | None)
         direct = posterior.draw(wanted.index, seed=wanted.seed, scale=wanted.scale)
         assert entry.arrays["embedding"].tobytes() == direct.embedding.tobytes()
-    assert requested(stores, record, key(9, seed=8)) != [None]
-    until(lambda: all(cached(stores, record, key(index, seed=8)) for index in (8, 9, 10, 11)))
+    assert request_draw(stores, record, key(9, seed=8)) != [None]
+    until(lambda: all(stores.draws.get(record.arrays_id, key(index, seed=8)) for index in (8, 9, 10, 11)))
     assert not any(job for _, job in stores.jobs.iterate(kind="draws")), "a request is no job"
     until(lambda: ("sampler_draws", "drawn") in stores.counts.read()[0])
     counters, histograms = stores.counts.read()
@@ -139,7 +134,7 @@ def test_requests_for_lost_posteriors(stores: Stores, resident: tuple[int, Poste
     """Those of a deleted one are refused, and leave no draws of the copy in memory; an evicted one is a job's work."""
     pid, record = resident
     indices = count(0, 4)
-    assert requested(stores, record, key(next(indices))) != [None]
+    assert request_draw(stores, record, key(next(indices))) != [None]
     stores.posteriors.delete(record.id)
 
     def is_refused() -> bool:
@@ -148,9 +143,9 @@ def test_requests_for_lost_posteriors(stores: Stores, resident: tuple[int, Poste
 
     until(is_refused)  # the draws of the copy in memory are removed after their answer
     until(lambda: not list(stores.cache.client.scan_iter(match="*lanes:*")))
-    evicted = fitted(stores, N + 1)
+    evicted = fit_posterior(stores, N + 1)
     stores.cache.client.flushall()
-    assert requested(stores, evicted, key(0)) == [None]
+    assert request_draw(stores, evicted, key(0)) == [None]
     assert sampler_of(pid)
 
 
@@ -253,12 +248,12 @@ def make(posterior, keys):
 sampler.make_draws = make
 """
     with worker(settings, "poisoned", program):
-        record = fitted(stores, N)
+        record = fit_posterior(stores, N)
         failed, *others = outcomes(stores, record, key(0, seed=666), key(1, seed=5), key(2, seed=6), wait=60.0)
         assert isinstance(failed, ProblemError)
         assert failed.problem.code == "draw-ends-worker"
         assert all(not isinstance(entry, BaseException | None) for entry in others)
-        assert requested(stores, record, key(0, seed=777), wait=60.0) != [None]
+        assert request_draw(stores, record, key(0, seed=777), wait=60.0) != [None]
     assert (tmp_path / "hung").exists()
 
 

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("here")
 
 
-def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
+def test_fit_is_the_engines(stores: Stores, posterior_id: str) -> None:
     """The cached posterior draws the same bits as the engine called directly."""
-    record = stores.posteriors.fetch(fitted)
+    record = stores.posteriors.fetch(posterior_id)
     assert (record.n, record.d, record.spec) == (N, 3, FitSpec(n_neighbors=10).to_dict())
     assert record.provenance["engine"] == glle_engine.__version__
     assert list(record.stages) == ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
     assert min(record.stages.values()) >= 0
     assert record.seconds == pytest.approx(sum(record.stages.values()), abs=1e-5)
-    posterior = stores.posteriors.load(fitted)
+    posterior = stores.posteriors.load(posterior_id)
     assert posterior is not None
     direct = glle_engine.fit(SHEET.X)
     np.testing.assert_array_equal(posterior.draw(3, seed=1).embedding, direct.draw(3, seed=1).embedding)
@@ -51,12 +51,12 @@ def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
     assert stores.jobs.fetch(record.job).status == "succeeded"
 
 
-def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> None:
+def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str) -> None:
     """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics.
 
     The other shards wait until the first has cached the posterior; a repeated first shard enqueues nothing twice.
     """
-    job, spec = draws_job(stores, fitted, count=22, first=729)
+    job, spec = draws_job(stores, posterior_id, count=22, first=729)
     names = [f"{job.id}-r0-s{shard}" for shard in range(spec.shards)]
     stores.queue.enqueue(job)
     assert in_turn(stores) == names[:1]
@@ -69,7 +69,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
     assert (spec.shards, ended.status, ended.done) == (6, "succeeded", 22)
     direct = glle_engine.fit(SHEET.X)
     for key in spec.draws():
-        entry = stores.draws.get(stores.posteriors.arrays_id(fitted), key)
+        entry = stores.draws.get(stores.posteriors.arrays_id(posterior_id), key)
         assert entry is not None
         draw = direct.draw(key.index)
         np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
@@ -79,15 +79,15 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
 
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_a_further_round_draws_what_is_missing(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, *, is_flushed: bool
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, *, is_flushed: bool
 ) -> None:
     """Cached draws are not computed again; evicted ones get the same bits, also if the posterior is fitted again.
 
     A task of an earlier round does nothing.
     """
-    job, spec = draws_job(stores, fitted, count=4)
+    job, spec = draws_job(stores, posterior_id, count=4)
     tasks.draw(job.id, 0, 0)
-    arrays_id, keys = stores.posteriors.arrays_id(fitted), spec.shard_keys(0)
+    arrays_id, keys = stores.posteriors.arrays_id(posterior_id), spec.shard_keys(0)
     before = stores.draws.get(arrays_id, keys[1])
     if is_flushed:
         stores.cache.client.flushall()
@@ -108,7 +108,7 @@ def test_a_further_round_draws_what_is_missing(
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
     assert indices == ([0, 1, 2, 3] if is_flushed else [1])
-    assert stores.posteriors.load(fitted) is not None
+    assert stores.posteriors.load(posterior_id) is not None
 
 
 @pytest.mark.parametrize(
@@ -160,13 +160,13 @@ def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch:
     monkeypatch.setattr(glle_engine, "fit", raiser(ZeroDivisionError("oops")))
     record, attempts = stores.jobs.fail, []
 
-    def interrupted(id_: str, problem: Problem) -> None:
+    def interrupt_first(id_: str, problem: Problem) -> None:
         attempts.append(problem.code)
         if len(attempts) == 1:
             raise JobTimeoutException("too long")
         record(id_, problem)
 
-    monkeypatch.setattr(stores.jobs, "fail", interrupted)
+    monkeypatch.setattr(stores.jobs, "fail", interrupt_first)
     tasks.fit(job.id)
     failed = stores.jobs.fetch(job.id)
     assert failed.error is not None
@@ -251,9 +251,11 @@ def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytes
     assert written == [("embedding", 0), ("embedding", 3)]
 
 
-def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_stops_a_shard_between_groups(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It stops within a few groups; counted draws stay cached, and no shard follows."""
-    job, spec = draws_job(stores, fitted, count=400, shard_seconds=9.0)
+    job, spec = draws_job(stores, posterior_id, count=400, shard_seconds=9.0)
     indices: list[int] = []
 
     def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -269,39 +271,39 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(indices) <= 8 + 4 * 2
-    present = stores.draws.contains(stores.posteriors.arrays_id(fitted), spec.shard_keys(0))
+    present = stores.draws.contains(stores.posteriors.arrays_id(posterior_id), spec.shard_keys(0))
     assert all(present[: ended.done])
     assert sum(present) <= len(indices)
     assert in_turn(stores) == []
 
 
-def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:
+def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id: str) -> None:
     """Draws of a deleted posterior fail with a 404 and restore nothing."""
-    job, _ = draws_job(stores, fitted, count=1)
-    stores.posteriors.delete(fitted)
+    job, _ = draws_job(stores, posterior_id, count=1)
+    stores.posteriors.delete(posterior_id)
     tasks.draw(job.id, 0, 0)
     failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
-    assert stores.posteriors.get(fitted) is None
+    assert stores.posteriors.get(posterior_id) is None
     assert list(stores.posteriors.newest()) == []
     assert list(stores.cache.client.scan_iter("*")) == []
 
 
 def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results cached after the deletion are removed at the end of the task."""
-    job, _ = draws_job(stores, fitted, count=1)
+    job, _ = draws_job(stores, posterior_id, count=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-        stores.posteriors.delete(fitted)
-        stores.posteriors.calibrate(fitted, {"scale": 1.0})
+        stores.posteriors.delete(posterior_id)
+        stores.posteriors.calibrate(posterior_id, {"scale": 1.0})
         return draws.make_draws(posterior, keys)
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
     tasks.draw(job.id, 0, 0)
     assert list(stores.cache.client.scan_iter("*")) == []
-    assert stores.posteriors.calibration(fitted) is None
+    assert stores.posteriors.calibration(posterior_id) is None
 
 
 @pytest.mark.parametrize("event", ["deleted", "cancelled"])
@@ -349,10 +351,10 @@ def before_each_group(monkeypatch: pytest.MonkeyPatch, call: Callable[[int], obj
 
 @pytest.mark.parametrize("group", [1, 5, 9])
 def test_a_killed_task_is_repeated_completely(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, group: int
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, group: int
 ) -> None:
     """The job ends with every draw."""
-    job, spec = draws_job(stores, fitted, count=42, shard_seconds=9.0)
+    job, spec = draws_job(stores, posterior_id, count=42, shard_seconds=9.0)
     assert spec.shards == 1
 
     def kill(number: int) -> None:
@@ -366,17 +368,17 @@ def test_a_killed_task_is_repeated_completely(
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done) == ("succeeded", 42)
-    assert all(stores.draws.contains(stores.posteriors.arrays_id(fitted), list(spec.draws())))
+    assert all(stores.draws.contains(stores.posteriors.arrays_id(posterior_id), list(spec.draws())))
 
 
 @pytest.mark.parametrize("progress_seconds", [0.0, 60.0])
 def test_counted_draws_are_cached(
-    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
 ) -> None:
     """No report precedes the draws that it counts, although they are written meanwhile."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", progress_seconds)
-    job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
-    arrays_id = stores.posteriors.arrays_id(fitted)
+    job, spec = draws_job(stores, posterior_id, count=64, shard_seconds=16e-6 * N)
+    arrays_id = stores.posteriors.arrays_id(posterior_id)
     store, reported = draws.store_draws, []
 
     def store_slowly(*arguments: Any, **options: Any) -> Any:
@@ -398,17 +400,17 @@ def test_counted_draws_are_cached(
     assert (len(reported) > spec.shards) == (progress_seconds == 0)
 
 
-def test_a_job_of_one_draw_caches_its_lane_group(stores: Stores, fitted: str) -> None:
+def test_a_job_of_one_draw_caches_its_lane_group(stores: Stores, posterior_id: str) -> None:
     """Its draws are those of the engine; a job of five caches five."""
     for number, first, present in ((1, 6, range(4, 8)), (5, 10, range(10, 15))):
-        job, spec = draws_job(stores, fitted, count=number, first=first)
+        job, spec = draws_job(stores, posterior_id, count=number, first=first)
         for shard in range(spec.shards):
             tasks.draw(job.id, 0, shard)
         assert stores.jobs.fetch(job.id).status == "succeeded"
         keys = [replace(spec.key(0), index=index) for index in range(4 * (first // 4), 4 * (first // 4) + 8)]
-        cached = stores.draws.contains(stores.posteriors.arrays_id(fitted), keys)
+        cached = stores.draws.contains(stores.posteriors.arrays_id(posterior_id), keys)
         assert [key.index for key, is_cached in zip(keys, cached, strict=True) if is_cached] == list(present)
-    posterior = stores.posteriors.load(fitted)
+    posterior = stores.posteriors.load(posterior_id)
     assert posterior is not None
     assert [key.index for key in draws.lane_group(spec.key(0), draws.group_size(posterior))] == [10, 8, 9, 11]
     assert draws.lane_group(spec.key(0), 1) == [spec.key(0)], "without lanes there is no group"

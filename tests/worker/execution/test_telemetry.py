@@ -43,14 +43,14 @@ def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixt
         assert sum(stores.counts.read()[1]["job_seconds", "fit", status].counts) == 1
 
 
-def test_draws_are_counted_by_solver(stores: Stores, fitted: str) -> None:
+def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
     """Every new draw counts for its accepted solver; cached draws do not count."""
-    job, spec = draws_job(stores, fitted, count=9)
+    job, spec = draws_job(stores, posterior_id, count=9)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(counts.values()) == 9
-    arrays_id = stores.posteriors.arrays_id(fitted)
+    arrays_id = stores.posteriors.arrays_id(posterior_id)
     solvers = {
         str(head["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
         for head in stores.draws.heads(arrays_id, list(spec.draws()))
@@ -61,9 +61,9 @@ def test_draws_are_counted_by_solver(stores: Stores, fitted: str) -> None:
     assert sum(spreads["job_seconds", "draws", "succeeded"].counts) == 1, "once, however many shards"
 
 
-def test_rejected_solvers_are_counted(stores: Stores, fitted: str) -> None:
+def test_rejected_solvers_are_counted(stores: Stores, posterior_id: str) -> None:
     """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
-    posterior = stores.posteriors.load(fitted)
+    posterior = stores.posteriors.load(posterior_id)
     assert posterior is not None
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])

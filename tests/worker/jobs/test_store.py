@@ -214,7 +214,7 @@ def fit_job(jobs: JobStore, claim: str, kind: Kind = "fit") -> Job:
     return jobs.create(kind=kind, claim=claim, posterior="post_1", spec={}, total=1)[0]
 
 
-def ended(jobs: JobStore, claim: str) -> Job:
+def succeeded_job(jobs: JobStore, claim: str) -> Job:
     """Create a job that has succeeded."""
     job = fit_job(jobs, claim)
     jobs.start(job.id)
@@ -277,11 +277,11 @@ def test_every_change_of_status_keeps_the_lists(
 
 def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
-    other = ended(stores.jobs.of("bob", Quota(records=0)), "b")
+    other = succeeded_job(stores.jobs.of("bob", Quota(records=0)), "b")
     nbytes = record_bytes(stores, other)
     jobs = stores.jobs.of("alice", Quota(records=3 * nbytes + nbytes // 2))
     open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
-    ids = [ended(jobs, f"claim {number}").id for number in range(8)]
+    ids = [succeeded_job(jobs, f"claim {number}").id for number in range(8)]
     last = fit_job(jobs, "last").id
     assert {job and job.id for _, job in jobs.iterate()} == {last, *ids[-3:], *open_ones}
     assert stores.jobs.get(other.id) is not None
@@ -296,8 +296,8 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
 def test_expired_records_leave_the_lists(stores: Stores) -> None:
     """The sweep removes expired records from all lists."""
     jobs = stores.jobs.of("alice", Quota(records=0))
-    current = ended(jobs, "kept").id
-    expired = ended(jobs, "gone").id
+    current = succeeded_job(jobs, "kept").id
+    expired = succeeded_job(jobs, "gone").id
     key = tenant_key(ENDED_INDEX, "alice")
     (entry,) = (member for member in map(text, stores.client.zrange(key, 0, -1)) if expired in member)
     stores.client.zadd(key, {entry: 1})

@@ -92,7 +92,7 @@ def backup(stores: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     return file.getvalue()
 
 
-def imported(stores: Stores, tenant: str) -> PosteriorRecord:
+def import_posterior(stores: Stores, tenant: str) -> PosteriorRecord:
     """Give a tenant an imported posterior whose data set is elsewhere; return its record."""
     posterior = glle_engine.fit(np.random.default_rng(3).normal(size=(40, 3)))
     sha256 = posterior_sha256(posterior)
@@ -107,7 +107,7 @@ def imported(stores: Stores, tenant: str) -> PosteriorRecord:
 
 def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty: Callable[[], Stores]) -> None:
     """Its file is in the backup of its tenant, and the restored one draws the same bits."""
-    record = imported(full, "alice")
+    record = import_posterior(full, "alice")
     draw = full.imports.load(record).draw(3).embedding
     assert record.id.encode() not in backup(full, BackupScope(tenants=frozenset({"default"})))
     raw = backup(full)
@@ -125,8 +125,8 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
 
 def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
     """The file of another posterior is not restored, and nothing else is."""
-    record = imported(full, "alice")
-    raw = sealed(backup(full), lambda name, data: b"other" if name.endswith(".npz") else data)
+    record = import_posterior(full, "alice")
+    raw = reseal(backup(full), lambda name, data: b"other" if name.endswith(".npz") else data)
     assert record.id.encode() in raw
     restored = empty()
     with pytest.raises(ProblemError, match="does not match its id"):
@@ -147,13 +147,13 @@ def empty(full: Stores, tmp_path: Path) -> Iterator[Callable[[], Stores]]:
     """Return a function that empties the servers and connects to them with a new data folder."""
     connected: list[Stores] = []
 
-    def emptied() -> Stores:
+    def empty_stores() -> Stores:
         full.client.flushall()
         full.cache.client.flushall()
         connected.append(Stores.connect(replace(full.settings, data_dir=str(tmp_path / f"new {len(connected)}"))))
         return connected[-1]
 
-    yield emptied
+    yield empty_stores
     for stores in connected:
         stores.close()
 
@@ -179,8 +179,8 @@ def test_a_restoration_is_complete(full: Stores, empty: Callable[[], Stores]) ->
 
 def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores]) -> None:
     """A restored record names the files that the restoration wrote."""
-    record = imported(full, "alice")
-    raw = sealed(
+    record = import_posterior(full, "alice")
+    raw = reseal(
         backup(full),
         lambda name, data: data.replace(b'"path": "data/', b'"path": "../../x/') if name.endswith(".jsonl") else data,
     )
@@ -245,7 +245,7 @@ def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: py
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")])
 def test_records_without_their_files_are_returned(full: Stores, damage: Callable[[Path], object]) -> None:
     """A missing or damaged file is no deletion, although the record and its posterior are left out alike."""
-    (lost, _), record = ids(full), imported(full, "alice")
+    (lost, _), record = ids(full), import_posterior(full, "alice")
     for file in (full.datasets.fetch(lost).stored["values"], record.file):
         assert file is not None
         damage(full.datasets.files.bucket.local_path(file.path))
@@ -275,7 +275,7 @@ def test_a_posterior_is_backed_up_with_its_neighbors(full: Stores, empty: Callab
 def test_a_backup_of_another_schema_is_refused(full: Stores, member: str) -> None:
     """Another schema of the archive or of a record is refused, and nothing is changed."""
     own, other = (f'"format": {schema}'.encode() for schema in (SCHEMA, SCHEMA + 1))
-    raw = sealed(backup(full), lambda name, data: data.replace(own, other) if name == member else data)
+    raw = reseal(backup(full), lambda name, data: data.replace(own, other) if name == member else data)
     full.client.flushall()
     assert refusal(lambda: restore(full, Archive(io.BytesIO(raw)), EVERYTHING)).code == "other-schema"
     assert full.client.dbsize() == 0
@@ -287,7 +287,7 @@ def members(raw: bytes) -> list[Member]:
         return [(info, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr] # all are files
 
 
-def packed(parts: list[Member]) -> bytes:
+def pack(parts: list[Member]) -> bytes:
     """Return an archive of these members with a matching manifest."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
@@ -297,7 +297,7 @@ def packed(parts: list[Member]) -> bytes:
     return file.getvalue()
 
 
-def sealed(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
+def reseal(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
     """Return an archive with changed members and a matching manifest."""
     from hashlib import sha256  # noqa: PLC0415 -- used only for forgeries
 
@@ -305,10 +305,10 @@ def sealed(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
     manifest = json.loads(parts[-1][1])
     for info, data in parts[:-1]:
         manifest["members"][info.name] = {"bytes": len(data), "sha256": sha256(data).hexdigest()}
-    return packed([*parts[:-1], (parts[-1][0], json.dumps(manifest).encode())])
+    return pack([*parts[:-1], (parts[-1][0], json.dumps(manifest).encode())])
 
 
-def named(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+def header(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     """Return the header of a member."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, "/etc/passwd"
@@ -320,24 +320,24 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no tar": lambda _: b"PK\x03\x04" + bytes(2000),
     "gzip bomb": lambda _: b"\x1f\x8b\x08" + bytes(3000),
     "cut off": lambda raw: raw[: len(raw) // 2],
-    "without its end": lambda raw: packed(members(raw)[:-1]),
+    "without its end": lambda raw: pack(members(raw)[:-1]),
     "a bit": lambda raw: raw[:600] + bytes([raw[600] ^ 1]) + raw[601:],
-    "a missing member": lambda raw: packed(members(raw)[1:]),
-    "a repeated member": lambda raw: packed([members(raw)[0], *members(raw)]),
-    "an extra member": lambda raw: packed([*members(raw), (named("README.txt"), b"")]),
-    "a path upwards": lambda raw: packed([(named("datasets/../../../etc/cron.d/x"), b"x"), *members(raw)]),
-    "an absolute path": lambda raw: packed([(named("/etc/cron.d/x"), b"x"), *members(raw)]),
-    "a link": lambda raw: packed([(named("README.txt", tarfile.SYMTYPE), b""), *members(raw)[1:]]),
-    "a device": lambda raw: packed([(named("README.txt", tarfile.CHRTYPE), b""), *members(raw)[1:]]),
-    "another program's": lambda _: packed([(named("manifest.json"), b'{"backup": "other", "members": {}}')]),
-    "a manifest that is no object": lambda _: packed([(named("manifest.json"), b"[]")]),
-    "a deep manifest": lambda _: packed([(named("manifest.json"), b"[" * 10**5)]),
-    "an incomplete manifest": lambda _: packed([(named("manifest.json"), b'{"backup": "glle"}')]),
+    "a missing member": lambda raw: pack(members(raw)[1:]),
+    "a repeated member": lambda raw: pack([members(raw)[0], *members(raw)]),
+    "an extra member": lambda raw: pack([*members(raw), (header("README.txt"), b"")]),
+    "a path upwards": lambda raw: pack([(header("datasets/../../../etc/cron.d/x"), b"x"), *members(raw)]),
+    "an absolute path": lambda raw: pack([(header("/etc/cron.d/x"), b"x"), *members(raw)]),
+    "a link": lambda raw: pack([(header("README.txt", tarfile.SYMTYPE), b""), *members(raw)[1:]]),
+    "a device": lambda raw: pack([(header("README.txt", tarfile.CHRTYPE), b""), *members(raw)[1:]]),
+    "another program's": lambda _: pack([(header("manifest.json"), b'{"backup": "other", "members": {}}')]),
+    "a manifest that is no object": lambda _: pack([(header("manifest.json"), b"[]")]),
+    "a deep manifest": lambda _: pack([(header("manifest.json"), b"[" * 10**5)]),
+    "an incomplete manifest": lambda _: pack([(header("manifest.json"), b'{"backup": "glle"}')]),
 }
 
 
 def _change_members(end: str, change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    return lambda raw: sealed(raw, lambda name, data: change(data) if name.endswith(end) else data)
+    return lambda raw: reseal(raw, lambda name, data: change(data) if name.endswith(end) else data)
 
 
 FORGERIES: dict[str, Callable[[bytes], bytes]] = {
@@ -367,7 +367,7 @@ PICKLE = (
 )
 NAN = BIG.replace(b"(4000000000, 3)}", b"(4, 3)}         ") + np.full((4, 3), np.nan).tobytes()
 for _name, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
-    FORGERIES[f"{_name} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # binds the loop variable
+    FORGERIES[f"{_name} among values"] = lambda raw, put=_bytes: reseal(  # type: ignore[misc] # binds the loop variable
         raw, lambda name, data: put if name.endswith("/values.npy") else data
     )
     FORGERIES[f"{_name} among labels"] = _change_members("/labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
