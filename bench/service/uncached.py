@@ -14,7 +14,7 @@ import numpy as np
 from bench.data import data_of, posterior_of
 from bench.report import Row, in_turn, seconds
 from glle_engine.linalg import LANES
-from tests.system.monitor import Commands, monitored
+from tests.system.monitor import Commands, count_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,7 +151,7 @@ def _commands(service: Service) -> Iterator[Row]:
 
 
 def _window(service: Service, times: int, do: Callable[[], None]) -> Commands:
-    with monitored(**service.urls) as commands:
+    with count_commands(**service.urls) as commands:
         for _ in range(times):
             do()
         time.sleep(CALM_SECONDS)

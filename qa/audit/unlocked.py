@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qa.inputs.clients.npm import UnavailableError
-from tests.system.conftest import ONE_EACH, ROOT, running, started
+from tests.system.conftest import ONE_EACH, ROOT, run_glle, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,7 +180,7 @@ def versions(python: Path, folder: Path) -> list[str]:
 def service(python: Path, log: Path) -> AbstractContextManager[Up]:
     """Run `glle up` of an environment on a free port of this machine."""
     options = ("--host", "127.0.0.1", "--port", "0", "--data-dir", str(log.parent / "data"))
-    return started(log, "up", *options, program=[str(python.with_name("glle"))], **ONE_EACH, PYTHONPATH="")
+    return run_glle(log, "up", *options, program=[str(python.with_name("glle"))], **ONE_EACH, PYTHONPATH="")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from service.cli import BLAS_VARIABLES
-from tests.system.conftest import started
+from tests.system.conftest import run_glle
 from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Deployment:
         """Start a command with some environment."""
         log = Path(self.settings.data_dir).parent / f"{arguments[0]}-{next(self.numbers)}.log"
         environment = {**self.settings.to_env(), **ONE_THREAD, "GLLE_API_PROCESSES": "1", **environment}
-        return self.stack.enter_context(started(log, *arguments, **environment))
+        return self.stack.enter_context(run_glle(log, *arguments, **environment))
 
     def api(self) -> httpx.Client:
         """Start an API; return a client of it."""

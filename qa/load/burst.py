@@ -28,7 +28,7 @@ import numpy as np
 
 from qa.frame import repeat, say
 from qa.load.work import Probes, probe
-from tests.system.conftest import Up, fitted, running, synthetic
+from tests.system.conftest import Up, fit_posterior, running, synthetic
 from worker.operations.health import FULL
 from worker.records.ids import text
 from worker.records.job import job_key
@@ -119,7 +119,7 @@ def run(up: Up, posts: int, clients: int = 100) -> Outcome:
     outcome = Outcome()
     with httpx.Client(base_url=up.url, timeout=60) as client:
         dataset = synthetic(client, POINTS, seed=posts)
-        posterior = fitted(client, dataset)
+        posterior = fit_posterior(client, dataset)
     server = up.redis("GLLE_REDIS_URL")
     outcome.before = int(server.info("memory")["used_memory"])
     with (

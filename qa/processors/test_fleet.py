@@ -11,7 +11,7 @@ import pytest
 from qa.faults.deployment import run_servers
 from qa.processors.__main__ import KERNELS, processor_flags
 from tests.conftest import until
-from tests.system.conftest import START_SECONDS, ended, fitted, synthetic
+from tests.system.conftest import START_SECONDS, fit_posterior, synthetic, wait_for_end
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.stores import Stores
@@ -69,7 +69,7 @@ def posteriors(fleet: Fleet) -> list[str]:
         fleet.deployment.start("worker", **kernel)
     until(lambda: fleet.stores.queue.live_workers() == len(kernels()), START_SECONDS)
     dataset = synthetic(fleet.apis[0], N)
-    return [fitted(fleet.apis[0], dataset, n_components=components) for components in (P, P + 1)]
+    return [fit_posterior(fleet.apis[0], dataset, n_components=components) for components in (P, P + 1)]
 
 
 def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str]) -> None:
@@ -96,7 +96,7 @@ def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str])
 def batch(client: httpx.Client, path: str) -> str:
     """Run a draws job and return its id."""
     job = client.post(f"{path}/draws", json={"count": BATCH, "align": "none"}).raise_for_status().json()
-    assert ended(client, job["id"])["status"] == "succeeded"
+    assert wait_for_end(client, job["id"])["status"] == "succeeded"
     return str(job["id"])
 
 

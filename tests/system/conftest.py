@@ -60,14 +60,14 @@ class Up:
         pids = children(self.process.pid)
         return [child for child in pids if name_of(child).startswith(name) and command_line(child)]
 
-    def named(self, name: str, worker: int | None = None) -> list[int]:
+    def pids_of(self, name: str, worker: int | None = None) -> list[int]:
         """Return the pids of the workers' children with a name, such as `glle-sampler`."""
         workers = self.workers() if worker is None else [worker]
         return [child for pid in workers for child in children(pid) if name_of(child) == name]
 
     def horses(self, worker: int | None = None) -> list[int]:
         """Return the pids of the work-horses, of all workers or of one."""
-        forking = [pid for role in QUEUES_OF_ROLE for pid in self.named(f"glle-{role}", worker)]
+        forking = [pid for role in QUEUES_OF_ROLE for pid in self.pids_of(f"glle-{role}", worker)]
         return [horse for pid in forking for horse in children(pid)]
 
     def apis(self) -> list[int]:
@@ -128,7 +128,7 @@ def glle(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def started(log: Path, *arguments: str, program: Sequence[str] = GLLE, **settings: str) -> Iterator[Up]:
+def run_glle(log: Path, *arguments: str, program: Sequence[str] = GLLE, **settings: str) -> Iterator[Up]:
     """Run a `glle` command, wait until it is ready if it serves, and kill it with its descendants at the end."""
     with (
         log.open("w") as output,
@@ -165,7 +165,7 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
 def running(folder: Path, **settings: str) -> AbstractContextManager[Up]:
     """Run `glle up` on a data folder, by default on a free port; kill it at the end."""
     options = ["--port", settings.get("GLLE_PORT", "0"), "--data-dir", str(folder / "data")]
-    return started(folder / "up.log", "up", *options, **settings)
+    return run_glle(folder / "up.log", "up", *options, **settings)
 
 
 @dataclass
@@ -233,16 +233,16 @@ def synthetic(client: httpx.Client, n: int, seed: int = 0, name: str = "s_curve"
     return id_
 
 
-def fitted(client: httpx.Client, dataset: str, **spec: Any) -> str:
+def fit_posterior(client: httpx.Client, dataset: str, **spec: Any) -> str:
     """Fit a posterior and return its path."""
     answer = client.post("/v1/posteriors?wait=60", json={"dataset": dataset, **spec})
     assert answer.status_code in {200, 201, 202}, answer.text
     if answer.status_code == 202:  # the service waits for less time
-        return f"/v1/posteriors/{ended(client, answer.json()['id'])['posterior']}"
+        return f"/v1/posteriors/{wait_for_end(client, answer.json()['id'])['posterior']}"
     return f"/v1/posteriors/{answer.json()['id']}"
 
 
-def ended(client: httpx.Client, job: str) -> dict[str, Any]:
+def wait_for_end(client: httpx.Client, job: str) -> dict[str, Any]:
     """Wait for the end of a job and return its record."""
     fields: dict[str, Any] = {}
 

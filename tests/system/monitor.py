@@ -29,20 +29,20 @@ class Commands:
 
 
 @contextmanager
-def monitored(**urls: str) -> Iterator[Commands]:
+def count_commands(**urls: str) -> Iterator[Commands]:
     """Count the commands of servers by name, from the start to the end of the block, which markers delimit."""
     commands = Commands()
     with ExitStack() as stack:
         started = time.monotonic()
         for name, url in urls.items():
             client = stack.enter_context(redis.Redis.from_url(url, socket_timeout=None))  # MONITOR waits for commands
-            stack.enter_context(_monitored(name, client, commands))
+            stack.enter_context(_count_server(name, client, commands))
         yield commands
         commands.seconds = time.monotonic() - started
 
 
 @contextmanager
-def _monitored(name: str, client: redis.Redis, commands: Commands) -> Iterator[None]:
+def _count_server(name: str, client: redis.Redis, commands: Commands) -> Iterator[None]:
     first, last = uuid.uuid4().hex, uuid.uuid4().hex
     client.ping()  # opens the connection of the markers
     with client.monitor() as monitor:  # type: ignore[no-untyped-call] # redis-py's own

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.system.conftest import Up, fitted, running, synthetic
-from tests.ui.driver.browser import launched
+from tests.system.conftest import Up, fit_posterior, running, synthetic
+from tests.ui.driver.browser import run_browser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Run one browser for the session."""
-    with launched() as started:
+    with run_browser() as started:
         yield started
 
 
@@ -52,7 +52,7 @@ def tab(browser: Browser) -> Tab:
     """Return a context manager of tabs; it fails at the end if a tab had an unexpected complaint."""
 
     @contextmanager
-    def opened(url: str, **options: Any) -> Iterator[Explorer]:
+    def open_tab(url: str, **options: Any) -> Iterator[Explorer]:
         from tests.ui.driver.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
 
         context = browser.new_context(**{"viewport": LAPTOP, "reduced_motion": "no-preference", **options})
@@ -60,11 +60,11 @@ def tab(browser: Browser) -> Tab:
         try:
             explorer = Explorer(context.new_page(), url)
             yield explorer
-            assert explorer.unexpected() == []
+            assert explorer.unexpected_complaints() == []
         finally:
             context.close()
 
-    return opened
+    return open_tab
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def explorer(tab: Tab, up: Up) -> Iterator[Explorer]:
 def link(up: Up) -> str:
     """Return a link to six cached draws of a fit of 150 points."""
     with httpx.Client(base_url=up.url, timeout=60) as client:
-        posterior = fitted(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
+        posterior = fit_posterior(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
         assert client.get(f"{posterior}/summary?count=6&scale=1&wait=60").status_code == 200
         assert client.get(f"{posterior}/summary?count=40&resamples=20&wait=60").status_code == 200
     return f"/#posterior={posterior.rsplit('/', 1)[1]}&count=6"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 from playwright.sync_api import expect
 
-from tests.system.conftest import fitted, synthetic
+from tests.system.conftest import fit_posterior, synthetic
 from tests.ui.driver.tables import csv, two_sheets
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
 def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer) -> None:
     """A click on an entry shows its draws; the address then has the posterior."""
     with httpx.Client(base_url=explorer.url, timeout=60) as client:
-        posterior = fitted(client, synthetic(client, 140, seed=secrets.randbelow(2**31)))
+        posterior = fit_posterior(client, synthetic(client, 140, seed=secrets.randbelow(2**31)))
         headers = {"Content-Type": "application/merge-patch+json"}
         assert client.patch(posterior, content=b'{"name": "my sheet"}', headers=headers).is_success
     explorer.open()

@@ -43,16 +43,16 @@ def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def guarded_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Run a service that requires a key; return its URL and a key."""
     folder = tmp_path_factory.mktemp("guarded")
     with running(folder, GLLE_AUTH="required", GLLE_WORKERS="1") as up:
         yield up.url, make_key(folder)
 
 
-def test_a_service_with_keys_shows_a_key_form(tab: Tab, guarded: tuple[str, str]) -> None:
+def test_a_service_with_keys_shows_a_key_form(tab: Tab, guarded_service: tuple[str, str]) -> None:
     """The form requests the key, a valid key opens the page, and no address contains it."""
-    url, key = guarded
+    url, key = guarded_service
     with tab(url) as explorer:
         explorer.expected.append("401")
         explorer.page.goto(url)
@@ -69,9 +69,9 @@ def test_a_service_with_keys_shows_a_key_form(tab: Tab, guarded: tuple[str, str]
         assert not [address for address in addresses if key in address]
 
 
-def test_a_rejected_key_is_reported(tab: Tab, guarded: tuple[str, str]) -> None:
+def test_a_rejected_key_is_reported(tab: Tab, guarded_service: tuple[str, str]) -> None:
     """The form stays and reports that the key was not accepted."""
-    url, _ = guarded
+    url, _ = guarded_service
     with tab(url) as explorer:
         explorer.expected.append("401")
         explorer.page.goto(url)

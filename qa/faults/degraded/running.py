@@ -29,7 +29,7 @@ from qa.load.running import SHARED, Load, run_beside, user_of
 from qa.load.work import probe
 from tests.conftest import until
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
-from tests.system.conftest import fitted
+from tests.system.conftest import fit_posterior
 from worker.records.ids import text
 from worker.records.job import job_key
 
@@ -68,7 +68,7 @@ def wrong_arrays(deployment: Degraded) -> Iterator[str]:
     draws = np.stack([alone.draw(index, seed=3).embedding for index in range(COUNT)])
     with httpx.Client(base_url=deployment.url, timeout=SECONDS) as client:
         dataset = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD).json()["id"]
-        posterior = fitted(client, dataset)
+        posterior = fit_posterior(client, dataset)
         begun = client.post(f"{posterior}/draws", json={"count": COUNT, "seed": 3})
         result = f"/v1/jobs/{begun.json()['id']}/result"
         for path, expected in (

@@ -13,7 +13,7 @@ import pytest
 
 from qa.faults.deployment import ONE_THREAD
 from qa.frame import repeat
-from tests.system.conftest import fitted, glle, running, synthetic
+from tests.system.conftest import fit_posterior, glle, running, synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, byte
 def work(client: httpx.Client, rng: random.Random) -> None:
     """Upload, fit, draw and delete."""
     data = synthetic(client, 60 + rng.randrange(40), seed=rng.randrange(1000))
-    path = fitted(client, data)
+    path = fit_posterior(client, data)
     assert client.get(f"{path}/draws/{rng.randrange(9)}?wait=30").status_code == 200
     if rng.random() < 0.7:
         client.delete(f"/v1/datasets/{data}?force=true")
@@ -67,7 +67,7 @@ def test_lost_folder_is_restored(tmp_path: Path, *, is_running: bool) -> None:
         client.patch(
             f"/v1/datasets/{data}", json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"}
         )
-        path = fitted(client, data)
+        path = fit_posterior(client, data)
         paths = [f"/v1/datasets/{data}", f"/v1/datasets/{data}/data", path, f"{path}/arrays"]
         paths += [f"{path}/summary?count=8&scale=1", f"{path}/draws/3", f"{path}/draws/11"]
         before = answers(client, paths)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import Up, command_line, fitted, glle, running, started, synthetic
+from tests.system.conftest import Up, command_line, fit_posterior, glle, run_glle, running, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def output(data: Path, *arguments: str, **settings: str) -> str:
     if arguments[0] != "worker":
         result = glle(*arguments, **settings)
         return result.stdout + result.stderr
-    with started(data.parent / "worker.log", *arguments, **settings) as worker:  # it goes on trying
+    with run_glle(data.parent / "worker.log", *arguments, **settings) as worker:  # it goes on trying
         until(lambda: "password" in worker.log.read_text() or worker.process.poll() is not None, LIMIT_SECONDS)
         return worker.log.read_text()
 
@@ -93,7 +93,7 @@ def answers_of(up: Up, key: str) -> dict[str, str]:
             answer = client.send(request)
             answers[f"{number} {request.method} {answer.status_code}"] = f"{answer.headers!r} {answer.text}"
         client.headers["Authorization"] = f"Bearer {key}"
-        path = fitted(client, synthetic(client, 100))
+        path = fit_posterior(client, synthetic(client, 100))
         for good in ("/metrics", "/v1/info", "/v1/jobs", f"{path}/draws/0?wait=30", path, "/readyz", "/openapi.json"):
             answer = client.get(good)
             answers[good] = f"{answer.headers!r} {answer.text}"

@@ -17,7 +17,7 @@ from qa.frame import repeat
 from qa.load.running import Load, run_beside
 from qa.load.work import Work
 from tests.conftest import until
-from tests.system.conftest import Up, running, started
+from tests.system.conftest import Up, run_glle, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,7 +142,7 @@ def test_isolated_master_loses_no_job(behind: Behind, figure: Figure, tmp_path: 
     urls = {"GLLE_REDIS_URL": f"{queue.url}?replicas=2", "GLLE_CACHE_URL": cache.url}
     data = str(up.log.parent / "data")
     with (
-        started(tmp_path / "serve.log", "serve", "--port", "0", **urls, GLLE_DATA_DIR=data) as api,
+        run_glle(tmp_path / "serve.log", "serve", "--port", "0", **urls, GLLE_DATA_DIR=data) as api,
         run_beside(replace(LOAD, seed=1), [api.url]) as ledger,  # other idempotency keys
     ):
         until(lambda: len(ledger.jobs) >= 5)

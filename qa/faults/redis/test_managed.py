@@ -22,7 +22,7 @@ from qa.load.work import Work
 from service.cli import doctor
 from service.cli.main import main
 from tests.conftest import until
-from tests.system.conftest import ROOT, ended, fitted, running, synthetic
+from tests.system.conftest import ROOT, fit_posterior, running, synthetic, wait_for_end
 from worker.base.settings import Settings
 from worker.connections.clients import connect_cache, connect_queue
 
@@ -40,8 +40,8 @@ Managed = tuple[dict[str, str], dict[str, Node], list[list[int]]]
 
 def everything(up: Up, client: httpx.Client) -> None:
     """Put the mixed load on the service, and request once what it does not; no answer is an error."""
-    large = fitted(client, synthetic(client, 30_000, seed=3), n_neighbors=10)  # of many pieces
-    posterior = fitted(client, synthetic(client, 300, seed=21))
+    large = fit_posterior(client, synthetic(client, 30_000, seed=3), n_neighbors=10)  # of many pieces
+    posterior = fit_posterior(client, synthetic(client, 300, seed=21))
     for path in (
         "/readyz", "/metrics", "/v1/info", "/v1/methods", f"{large}/arrays?name=embedding",
         f"{posterior}/draws/3?scale=auto&wait=60",
@@ -49,7 +49,7 @@ def everything(up: Up, client: httpx.Client) -> None:
         assert client.get(path).status_code == 200, path
     assert client.patch(posterior, json={"name": "mine", "tags": ["a"]}).status_code == 200
     late = client.post(posterior + "/draws?deadline=0.001", json={"count": 500, "seed": 2}).json()
-    assert "details" in late or ended(client, late["id"])["status"] == "failed"
+    assert "details" in late or wait_for_end(client, late["id"])["status"] == "failed"
     job = client.post(posterior + "/draws", json={"count": 100, "seed": 3}).json()
     with client.stream("GET", job["links"]["events"]) as events:
         assert "event: end" in list(events.iter_lines())

@@ -12,7 +12,7 @@ import numpy as np
 
 from glle_engine import manifolds
 from tests.system.arrays import check, to_npy, upload
-from tests.system.conftest import ended, fitted
+from tests.system.conftest import fit_posterior, wait_for_end
 
 if TYPE_CHECKING:
     import httpx
@@ -42,14 +42,14 @@ def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> N
     body = {"dataset": dataset, "n_neighbors": 5, "disconnected": "error"}
     problem = check(client.post("/v1/posteriors?wait=30", json=body), 422, "disconnected-graph")
     job = client.post("/v1/posteriors", json=body).json()
-    result = ended(client, job["id"])
+    result = wait_for_end(client, job["id"])
     assert (result["status"], result["error"]) == ("failed", problem)
     assert check(client.get(job["links"]["posterior"]), 422, "disconnected-graph") == problem
     assert check(client.get(job["links"]["self"] + "/result"), 422, "disconnected-graph") == problem
     enough = max(value for value in problem["details"].values() if isinstance(value, int) and value > 5)
     assert str(enough) in problem["remedy"]
-    fitted(client, dataset, n_neighbors=enough)
-    bridged = client.get(fitted(client, dataset, n_neighbors=5)).json()
+    fit_posterior(client, dataset, n_neighbors=enough)
+    bridged = client.get(fit_posterior(client, dataset, n_neighbors=5)).json()
     assert bridged["spec"]["disconnected"] == "bridge"
     assert bridged["diagnostics"]["figures"]["n_bridges"] == 1
     assert bridged["diagnostics"]["notes"][0]["code"] == "bridged"

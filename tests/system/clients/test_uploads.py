@@ -18,7 +18,7 @@ from service.encoding.arrow import PARQUET
 from tests.conftest import until
 from tests.service.uploads.readers import kill_reader
 from tests.system.arrays import check, to_npy, upload
-from tests.system.conftest import ended
+from tests.system.conftest import wait_for_end
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -92,5 +92,5 @@ def test_values_at_the_float64_limit_end_their_job_regularly(limited_up: Up, cli
     values = np.random.default_rng(0).choice([-1.7e308, 1.7e308, 1.0], size=(40, 3))
     dataset = upload(client, to_npy(values)).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()
-    final = ended(client, job["id"])
+    final = wait_for_end(client, job["id"])
     assert final["status"] == "succeeded" or final["error"]["status"] == 422, final["error"]

@@ -12,7 +12,7 @@ from qa.load import burst
 from tests.conftest import until
 from tests.service.responses.events import parsed
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
-from tests.system.conftest import MAX_JOBS, ended, fitted, synthetic
+from tests.system.conftest import MAX_JOBS, fit_posterior, synthetic, wait_for_end
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
     """Return the path of a posterior whose draws take milliseconds each."""
-    return fitted(client, synthetic(client, 2000, seed=20))
+    return fit_posterior(client, synthetic(client, 2000, seed=20))
 
 
 def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) -> None:
@@ -54,7 +54,7 @@ def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: 
     assert early["status"] == "running"
     assert len(body) == int(answer.headers["content-length"])
     assert from_npy(body).shape == (500, 2000, 2)
-    assert ended(client, job["id"])["status"] == "succeeded"
+    assert wait_for_end(client, job["id"])["status"] == "succeeded"
     assert client.get(path, headers=NPY).content == body
 
 
@@ -67,7 +67,7 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
     assert all(client.get(job["links"]["self"]).json()["status"] == "running" for job in jobs)
     for job in jobs:
         client.delete(job["links"]["self"])
-        assert ended(client, job["id"])["status"] == "cancelled"
+        assert wait_for_end(client, job["id"])["status"] == "cancelled"
 
 
 def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:

@@ -12,7 +12,7 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from tests.system.arrays import NPY, UPLOAD, from_npy, get_array, to_npy
-from tests.system.conftest import ended, fitted, synthetic
+from tests.system.conftest import fit_posterior, synthetic, wait_for_end
 
 if TYPE_CHECKING:
     import httpx
@@ -25,7 +25,7 @@ N = 300
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
     """Return the path of a fitted posterior."""
-    return fitted(client, synthetic(client, N))
+    return fit_posterior(client, synthetic(client, N))
 
 
 def draws_job(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
     assert uploaded.status_code == 201
     accepted = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"], "method": "direct"})
     assert accepted.status_code == 202
-    job = ended(client, accepted.headers["location"].rpartition("/")[2])
+    job = wait_for_end(client, accepted.headers["location"].rpartition("/")[2])
     assert job["status"] == "succeeded", job
     assert job["progress"]["done"] == job["progress"]["total"]
     body = client.get(job["links"]["posterior"]).json()
@@ -87,13 +87,13 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
         cache.flushall()
     again = client.get(result, headers=NPY)
     assert (again.status_code, again.headers["location"]) == (202, job["links"]["self"])
-    assert ended(client, job["id"])["status"] == "succeeded"
+    assert wait_for_end(client, job["id"])["status"] == "succeeded"
     assert get_array(client, result).tobytes() == batch.tobytes()
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     refit = client.get(posterior + "/arrays", params={"name": "embedding"}, headers=NPY)
     assert refit.status_code == 202
-    assert ended(client, refit.json()["id"])["status"] == "succeeded"
+    assert wait_for_end(client, refit.json()["id"])["status"] == "succeeded"
     assert get_array(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
 
 
@@ -105,7 +105,7 @@ def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> 
     ids = {answer.json()["id"] for answer in answers if answer.status_code == 202}
     assert len(ids) == 1
     assert {answer.status_code for answer in answers} <= {200, 202}
-    assert ended(client, ids.pop())["status"] == "succeeded"
+    assert wait_for_end(client, ids.pop())["status"] == "succeeded"
 
 
 def test_single_draw_in_every_representation(client: httpx.Client, posterior: str) -> None:

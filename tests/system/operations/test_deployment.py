@@ -13,7 +13,7 @@ import yaml
 from service.cli import main
 from tests.conftest import until
 from tests.deploy.prometheus import selectors, series_of
-from tests.system.conftest import ROOT, fitted, synthetic
+from tests.system.conftest import ROOT, fit_posterior, synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def test_trace_and_request_id_reach_the_worker(limited_up: Limited) -> None:
     """The trace has spans of the API, the task, its stages and draws; all log lines name the request."""
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-Id": "grepthis"}
     with httpx.Client(base_url=limited_up.url, headers=headers, timeout=60) as client:
-        posterior = fitted(client, synthetic(client, 300, seed=2))
+        posterior = fit_posterior(client, synthetic(client, 300, seed=2))
         until(lambda: client.get(f"{posterior}/draws/0").status_code == 200)
         expected = {
             ("glle-api", "POST /v1/posteriors"),

@@ -14,7 +14,7 @@ import pytest
 
 from glle import Client
 from tests.conftest import until
-from tests.system.conftest import ONE_EACH, command_line, ended, fitted, glle, running, synthetic
+from tests.system.conftest import ONE_EACH, command_line, fit_posterior, glle, running, synthetic, wait_for_end
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Client) -> None:
     """Each of two API processes answers while the other is stopped; after kill -9 of one, two answer again."""
-    posterior = fitted(client, synthetic(client, 200, seed=3))
+    posterior = fit_posterior(client, synthetic(client, 200, seed=3))
     new = httpx.Client(base_url=up.url, headers={"Connection": "close"}, timeout=30)  # a connection for each request
 
     def answers_alone(answering: int) -> bool:
@@ -69,7 +69,7 @@ def test_a_killed_worker_is_replaced_alone(up: Up, client: httpx.Client) -> None
     os.kill(killed, signal.SIGKILL)
     until(lambda: len(up.workers()) == 2 and killed not in up.workers())
     until(lambda: others - {killed} < {*up.apis(), *up.workers()})
-    assert ended(client, job["id"])["status"] == "succeeded"
+    assert wait_for_end(client, job["id"])["status"] == "succeeded"
     until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
 
 
@@ -78,7 +78,7 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
 
     A client that waits for a job meanwhile gets its draws.
     """
-    posterior = fitted(client, synthetic(client, 2000, seed=14))
+    posterior = fit_posterior(client, synthetic(client, 2000, seed=14))
     killed = up.apis()
     with Client(up.url) as waiting, ThreadPoolExecutor(1) as pool:
         draws = pool.submit(waiting.posterior(posterior.rpartition("/")[2]).draws, 300, seed=5)
@@ -102,7 +102,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
     """SIGTERM ends the tree within seconds, and queued work runs after the next start. Kill -9 of its head ends all."""
     with running(tmp_path, **ONE_EACH) as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
-            posterior = fitted(client, synthetic(client, 1000))
+            posterior = fit_posterior(client, synthetic(client, 1000))
             job = client.post(posterior + "/draws", json={"count": 400}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
         tree = first.tree()
@@ -112,7 +112,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(tmp_path:
     with running(tmp_path, **ONE_EACH) as second:
         with httpx.Client(base_url=second.url, timeout=60) as client:
             assert client.get(posterior).status_code == 200
-            final = ended(client, job["id"])
+            final = wait_for_end(client, job["id"])
             assert (final["status"], final["progress"]["done"]) == ("succeeded", 400)
             refuse_a_second_head(tmp_path)
             close_with_a_key(client, tmp_path)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import ended, fitted, running, synthetic
+from tests.system.conftest import fit_posterior, running, synthetic, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,14 +42,14 @@ def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
     """Run a job and return the path of its result."""
     answer = client.post(path, json=body)
     assert answer.status_code in {200, 202}, answer.text
-    result = ended(client, answer.json()["id"])
+    result = wait_for_end(client, answer.json()["id"])
     assert result["status"] == "succeeded", result
     return f"/v1/jobs/{result['id']}/result"
 
 
 def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
     """Return the bodies of a posterior and its results, whole and in parts."""
-    posterior = fitted(client, dataset)
+    posterior = fit_posterior(client, dataset)
     draws = job(client, posterior + "/draws", {"count": 60})
     generated = job(client, posterior + "/reconstructions", {"count": 40})
     bodies = {}

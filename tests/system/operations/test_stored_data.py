@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import until
 from tests.system.arrays import UPLOAD, get_array, to_npy
-from tests.system.conftest import START_SECONDS, ended, glle, started
+from tests.system.conftest import START_SECONDS, glle, run_glle, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ class Deployment:
     def start(self, machine: str, *command: str) -> Up:
         """Start a process on a machine."""
         settings = {**self._settings, "GLLE_DATA_DIR": str(self.folder / machine)}
-        return self._stack.enter_context(started(self.folder / f"{machine}.log", *command, **settings))
+        return self._stack.enter_context(run_glle(self.folder / f"{machine}.log", *command, **settings))
 
     def run(self, machine: str, *command: str) -> str:
         """Run a command on a machine; return its output."""
@@ -56,18 +56,13 @@ class Deployment:
         return self._stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=120))
 
 
-def succeeded(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def run_job(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Post a job, and return its record after its success."""
     answer = client.post(path, json=body)
     assert answer.status_code in {200, 202}, answer.text
-    record = ended(client, answer.json()["id"])
+    record = wait_for_end(client, answer.json()["id"])
     assert record["status"] == "succeeded", record
     return record
-
-
-def stored(deployment: Deployment) -> list[Path]:
-    """Return the objects of data sets."""
-    return [path for path in (deployment.folder / "objects" / "data").rglob("*") if path.is_file()]
 
 
 @pytest.mark.slow
@@ -89,23 +84,24 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         assert [found["id"] for found in two.get("/v1/datasets").json()["items"]] == [id_]
         assert two.get("/v1/usage").json()["datasets"] == 1
 
-        fit = succeeded(two, "/v1/posteriors", {"dataset": id_, "n_neighbors": 8})
+        fit = run_job(two, "/v1/posteriors", {"dataset": id_, "n_neighbors": 8})
         posterior = f"/v1/posteriors/{fit['posterior']}"
         job = one.post(f"{posterior}/draws", json={"count": 400}).json()["id"]
         until(lambda: one.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
         three.process.kill()
-        assert ended(two, job)["status"] == "succeeded"
+        assert wait_for_end(two, job)["status"] == "succeeded"
         draw = get_array(two, f"{posterior}/draws/7")
         np.testing.assert_array_equal(get_array(one, f"{posterior}/draws/7"), draw)
 
         np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
-        succeeded(one, "/v1/posteriors", {"dataset": id_, "n_neighbors": 9})
+        run_job(one, "/v1/posteriors", {"dataset": id_, "n_neighbors": 9})
 
         backup = tmp_path / "backup.tar"
         deployment.run("five", "backup", "--keys", str(backup))
         assert one.delete(f"{data}?force=true").status_code in {200, 204}
         assert two.get(data).status_code == 404
-        assert stored(deployment) == []
+        objects = (deployment.folder / "objects" / "data").rglob("*")
+        assert not any(path.is_file() for path in objects), "no object of a data set is left"
         deployment.run("five", "restore", "--keys", str(backup))
         np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
         np.testing.assert_array_equal(get_array(one, f"{posterior}/draws/7"), draw)

@@ -14,17 +14,12 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-def installed() -> str | None:
-    """Return the path of an installed browser, or None."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
-
-
 @contextmanager
-def launched() -> Iterator[Browser]:
+def run_browser() -> Iterator[Browser]:
     """Run the browser without a window and close it at the end."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- an optional dependency (group `ui`)
 
-    path = installed()
+    path = next((path for name in NAMES if (path := shutil.which(name))), None)
     assert path, f"No browser: install one of {', '.join(NAMES)}."
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path)

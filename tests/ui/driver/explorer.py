@@ -69,7 +69,7 @@ class Explorer:
         if parts.scheme in {"http", "https", "ws", "wss"} and parts.netloc != urlsplit(self.url).netloc:
             self.complaints.append(f"another host: {request.url}")
 
-    def unexpected(self) -> list[str]:
+    def unexpected_complaints(self) -> list[str]:
         """Return the complaints that are not expected."""
         return [result for result in self.complaints if not any(part in result for part in self.expected)]
 

@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.system.conftest import running
-from tests.ui.driver.browser import launched
+from tests.ui.driver.browser import run_browser
 from tests.ui.driver.explorer import Explorer
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "images" / "explorer.png"
@@ -21,7 +21,7 @@ MAX_BYTES = 250_000
 
 def main() -> None:
     """Open the digits, show their average with the places of one point, and save a screenshot."""
-    with TemporaryDirectory() as folder, running(Path(folder)) as up, launched() as browser:
+    with TemporaryDirectory() as folder, running(Path(folder)) as up, run_browser() as browser:
         page = browser.new_page(viewport={"width": 1366, "height": 820}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)

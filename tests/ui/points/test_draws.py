@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import until
-from tests.system.conftest import fitted, synthetic
+from tests.system.conftest import fit_posterior, synthetic
 from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_another_seed_gives_other_draws_of_the_same_fit(tab_with_draws: Explorer
 def test_a_doubtful_scale_is_named_beside_it(explorer: Explorer) -> None:
     """With the scale auto the page has a note for each doubt of the calibration, also after a refresh."""
     with httpx.Client(base_url=explorer.url, timeout=60) as client:
-        posterior = fitted(client, synthetic(client, 320, name="swiss_roll", seed=13), n_neighbors=10)
+        posterior = fit_posterior(client, synthetic(client, 320, name="swiss_roll", seed=13), n_neighbors=10)
         job = client.post(f"{posterior}/calibration?wait=30", json={}).json()
         notes = client.get(f"/v1/jobs/{job['id']}/result").json()["notes"]
     assert notes, "choose another example: this test needs a doubtful scale"

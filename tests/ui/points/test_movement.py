@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 N = 150
 
 
-def embedded(explorer: Explorer, method: str = "isomap") -> None:
+def show_embedding(explorer: Explorer, method: str = "isomap") -> None:
     """Show an embedding of a sheet."""
     explorer.open_sheet("s_curve", N)
     explorer.at("method").select_option(method)
@@ -29,7 +29,7 @@ def embedded(explorer: Explorer, method: str = "isomap") -> None:
 
 def test_the_movement_is_the_services(explorer: Explorer) -> None:
     """The word with its reason, the figures with the baseline, colors and regions, none of them an interval."""
-    embedded(explorer)
+    show_embedding(explorer)
     line = explorer.at("movement")
     expect(line).to_contain_text("Not measured.")
     expect(explorer.at("shape-ellipse")).to_have_count(0)
@@ -64,7 +64,7 @@ def test_the_movement_is_the_services(explorer: Explorer) -> None:
 
 def test_regions_are_as_wide_as_the_movement(explorer: Explorer) -> None:
     """The moments on the screen are the service's covariance in the box of the picture."""
-    embedded(explorer, "pca")
+    show_embedding(explorer, "pca")
     explorer.at("measure-movement").click()
     expect(explorer.at("movement-panel")).to_be_visible(timeout=60_000)
     radii = explorer.page.evaluate("""async () => {
@@ -82,7 +82,7 @@ def test_regions_are_as_wide_as_the_movement(explorer: Explorer) -> None:
 
 def test_a_low_reliability_warns_and_a_new_embedding_forgets_it(explorer: Explorer) -> None:
     """The warning is beside the regions; the progress of the refits is shown; another embedding is not measured."""
-    embedded(explorer, "pca")
+    show_embedding(explorer, "pca")
     waiting: list[Route] = []
     explorer.page.route(re.compile(r"/result\?points=0"), lambda route: waiting.append(route))  # noqa: PLW0108 # it marks its handlers
     explorer.at("measure-movement").click()
@@ -106,7 +106,7 @@ def test_a_low_reliability_warns_and_a_new_embedding_forgets_it(explorer: Explor
 
 def test_a_refusal_is_a_problem_with_its_remedy(explorer: Explorer) -> None:
     """The picture stays, and the button, too."""
-    embedded(explorer, "pca")
+    show_embedding(explorer, "pca")
     explorer.expected.append("422")
     problem = {
         "type": "urn:glle:problem:too-long",
