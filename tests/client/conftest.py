@@ -3,9 +3,9 @@
 import pytest
 
 from tests.client.answers import Clock
-from tests.service.conftest import _authorities, _readers, _routes, _served, client, stores
+from tests.service.conftest import _authorities, _readers, _routes, _service, client, stores
 
-__all__ = ["_authorities", "_readers", "_routes", "_served", "client", "stores"]
+__all__ = ["_authorities", "_readers", "_routes", "_service", "client", "stores"]
 
 
 @pytest.fixture

@@ -46,21 +46,21 @@ def test_client_imports_nothing_of_the_server() -> None:
     `glle worker` sets the number of BLAS threads before numpy reads it.
     """
 
-    def loaded(*statements: str) -> list[set[str]]:
+    def loaded_packages(*statements: str) -> list[set[str]]:
         """Return the packages that are loaded in a new process after each statement."""
         program = "import sys\n" + "".join(f"{each}\nprint(*sys.modules)\n" for each in statements)
         done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
         return [{name.partition(".")[0] for name in line.split()} for line in done.stdout.splitlines()]
 
     server = {"service", "worker", "fastapi", "starlette", "pydantic", "redis", "rq"}
-    package, command, client = loaded(
+    package, command, client = loaded_packages(
         "import glle; dir(glle)", "import glle.cli", "from glle import AsyncClient, Client"
     )
     assert package & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
     assert command & {"numpy", "httpx", "rich"} == set()
     assert client & {*server, "glle_engine", "numba", "scipy", "pandas"} == set()
     assert client >= {"glle", "httpx", "numpy"}
-    (engine,) = loaded("import glle; glle.fit, glle.advise, glle.plot")
+    (engine,) = loaded_packages("import glle; glle.fit, glle.advise, glle.plot")
     assert engine & {"httpx", "anyio", "rich"} == set()
 
 

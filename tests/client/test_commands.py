@@ -23,7 +23,7 @@ from glle_engine import load
 from glle_engine.methods import METHODS
 from glle_engine.posterior.cost import rates
 from service.cli import main
-from tests.service.routes.posteriors.conftest import fitted
+from tests.service.routes.posteriors.conftest import fit_posterior
 from tests.system.conftest import ROOT
 from worker.execution import tasks
 
@@ -164,7 +164,7 @@ def test_an_exported_posterior_is_one_of_the_engine(
 ) -> None:
     """The command writes the file and its size; the engine loads it."""
     path = tmp_path / "kept.npz"
-    code, out, err = glle("export", fitted(client).rpartition("/")[2], "-o", str(path))
+    code, out, err = glle("export", fit_posterior(client).rpartition("/")[2], "-o", str(path))
     assert (code, out, err) == (0, f"{path}  {path.stat().st_size:,} bytes\n", "")
     assert load(path).n_points == 60
     code, out, err = glle("import", str(path))

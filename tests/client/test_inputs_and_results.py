@@ -49,7 +49,7 @@ def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
     np.testing.assert_array_equal(read, array)
 
 
-def sent(*args: Any, **options: Any) -> bytes:
+def upload_body(*args: Any, **options: Any) -> bytes:
     """Return the body of an upload."""
     return b"".join(upload_of(*args, **options).body.pieces())
 
@@ -74,14 +74,14 @@ def test_frame_goes_with_names_and_labels() -> None:
     numbered = upload_of(pd.DataFrame({"2019": [1.0], "2020": [2.0]}))
     assert (b"".join(numbered.body.pieces()), numbered.query) == (b"2019,2020\n1.0,2.0\n", WRITTEN)
     indexed = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
-    assert sent(indexed, {"label": "kind"}) == b"a,kind\n1,u\n2,v\n"
+    assert upload_body(indexed, {"label": "kind"}) == b"a,kind\n1,u\n2,v\n"
 
 
 def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
     """A level is a column of ids with a free name; a plain index is none."""
     index = pd.MultiIndex.from_tuples([("u", 1), ("v", 2)], names=["k", None])
     frame = pd.DataFrame({"a": [1, 2], "k": [3, 4]}, index=index)
-    assert sent(frame) == b"k_,__index_level_1__,a,k\nu,1,1,3\nv,2,2,4\n"
+    assert upload_body(frame) == b"k_,__index_level_1__,a,k\nu,1,1,3\nv,2,2,4\n"
     assert upload_of(frame).query["id"] == ["k_", "__index_level_1__"]
     assert "id" not in upload_of(frame.reset_index(drop=True)).query
     assert upload_of(frame.reset_index(drop=True), {"missing": "drop"}).query["id"] == ["__index_level_0__"]
@@ -100,7 +100,7 @@ def test_roles_of_a_frame_are_those_of_its_columns() -> None:
     assert b"".join(upload.body.pieces()) == b"a,label,label_,color\n1.5,3,u,0.5\n2.5,4,,0.25\n"
     assert upload.query == {**WRITTEN, "label": "label_", "color": "color"}
     whole = pd.DataFrame({"a": [1, None], "b": [None, 2]}, dtype="Int64")
-    assert (sent(whole), sent(whole.assign(c=0.5))) == (b"a,b\n1,\n,2\n", b"a,b,c\n1,,0.5\n,2,0.5\n")
+    assert (upload_body(whole), upload_body(whole.assign(c=0.5))) == (b"a,b\n1,\n,2\n", b"a,b,c\n1,,0.5\n,2,0.5\n")
 
 
 def test_remedies_name_the_option_of_the_surface() -> None:
@@ -119,7 +119,7 @@ def test_remedies_name_the_option_of_the_surface() -> None:
 def test_sparse_data_go_as_scipy_saves_them() -> None:
     """With labels beside them; nothing becomes dense before it is sent."""
     matrix = csr_array(np.array([[0, 1.5], [2.5, 0], [0, 0]]))
-    body = sent(matrix.tocsc(), labels=["u", "v", "w"])
+    body = upload_body(matrix.tocsc(), labels=["u", "v", "w"])
     np.testing.assert_array_equal(load_npz(io.BytesIO(body)).toarray(), matrix.toarray())
     assert members(body)["labels"] == ["u", "v", "w"]
 
@@ -194,10 +194,10 @@ def test_lossy_uploads_are_refused(data: Any, options: Any, vectors: Any, messag
 def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
     """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
     X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
-    found = members(sent(X, labels=words, colors=kind([1, 2, 3])))
+    found = members(upload_body(X, labels=words, colors=kind([1, 2, 3])))
     assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "color": [1, 2, 3]}
     for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
-        assert members(sent(X, labels=labels)) == {"data": X.tolist(), "labels": expected}
+        assert members(upload_body(X, labels=labels)) == {"data": X.tolist(), "labels": expected}
     large = np.arange(400_000.0).reshape(-1, 4)
     pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
     assert max(map(len, pieces)) <= 2**20

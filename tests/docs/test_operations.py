@@ -15,7 +15,7 @@ from worker.stores import Stores
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
-_served, stores, client = service._served, service.stores, service.client  # the app without workers
+_service, stores, client = service._service, service.stores, service.client  # the app without workers
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def test_every_method_has_a_row_with_its_source() -> None:
 _COMMAND = re.compile(r"(?:^(?: {4}|\$ )?|`|-- |api |[(|] ?|[A-Z]=\S+ )glle ([-a-z][^`\n]*)", re.MULTILINE)
 
 
-def written() -> Iterator[tuple[str, str]]:
+def commands_in_pages() -> Iterator[tuple[str, str]]:
     """Yield the page and the words after `glle` of every command in code."""
     for page in PAGES:
         if page.name == "CHANGELOG.md":
@@ -198,7 +198,7 @@ def written() -> Iterator[tuple[str, str]]:
                 yield str(page.relative_to(ROOT)), words_alone.replace(" FILE", " file.npy")
 
 
-COMMANDS = sorted(set(written()))
+COMMANDS = sorted(set(commands_in_pages()))
 
 
 def test_commands_are_found() -> None:

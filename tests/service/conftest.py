@@ -145,7 +145,7 @@ def _readers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _served(
+def _service(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Stores, FastAPI, httpx.Client]]:
     """App of the session; starting and stopping it takes longer than most tests."""
@@ -157,9 +157,9 @@ def _served(
 
 
 @pytest.fixture
-def stores(_served: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.MonkeyPatch) -> Stores:
+def stores(_service: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.MonkeyPatch) -> Stores:
     """The app's stores, emptied, which tasks use that run in the process of a test."""
-    stores, app, _ = _served
+    stores, app, _ = _service
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     app.state.answer_cache.clear()
     app.state.recent_posteriors.clear()
@@ -173,15 +173,15 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def client(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> httpx.Client:
+def client(stores: Stores, _service: tuple[Stores, FastAPI, httpx.Client]) -> httpx.Client:
     """A client of the app."""
-    return _served[2]
+    return _service[2]
 
 
 @pytest.fixture(scope="session")
-def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[FastAPI, httpx.Client]]:
+def _guarded_service(_service: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[FastAPI, httpx.Client]]:
     """App of the session on the same data that requires keys."""
-    connected = Stores.connect(replace(_served[0].settings, auth="required"))
+    connected = Stores.connect(replace(_service[0].settings, auth="required"))
     app = connected_app(connected)
     with serving(app) as client:
         yield app, client
@@ -189,22 +189,22 @@ def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[Fa
 
 
 @pytest.fixture
-def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Client:
+def guarded_client(stores: Stores, _guarded_service: tuple[FastAPI, httpx.Client]) -> httpx.Client:
     """A client of an app that requires keys."""
-    _guarded[0].state.answer_cache.clear()
-    _guarded[0].state.recent_posteriors.clear()
-    return _guarded[1]
+    _guarded_service[0].state.answer_cache.clear()
+    _guarded_service[0].state.recent_posteriors.clear()
+    return _guarded_service[1]
 
 
 @pytest.fixture
-def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAPI:
+def app(stores: Stores, _service: tuple[Stores, FastAPI, httpx.Client]) -> FastAPI:
     """The app."""
-    return _served[1]
+    return _service[1]
 
 
 @cache
-def fitted() -> tuple[NDArray[np.float64], Posterior]:
-    """Return the data of `drawn` and their posterior."""
+def data_and_posterior() -> tuple[NDArray[np.float64], Posterior]:
+    """Return the data of `drawn_posterior` and their posterior."""
     X = manifolds.make("s_curve", 150, seed=1).X
     return X, glle_engine.fit(X)
 
@@ -233,9 +233,9 @@ def store_posterior(stores: Stores, dataset: str, posterior: Posterior, draws: i
 
 
 @pytest.fixture
-def drawn(stores: Stores) -> str:
+def drawn_posterior(stores: Stores) -> str:
     """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
-    X, posterior = fitted()
+    X, posterior = data_and_posterior()
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     return f"/v1/posteriors/{store_posterior(stores, dataset.id, posterior, 4)}"
 

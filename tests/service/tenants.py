@@ -46,13 +46,13 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @cache
-def fitted() -> Posterior:
+def posterior() -> Posterior:
     """Return the posterior of the points."""
     return glle_engine.fit(X)
 
 
 @contextmanager
-def served(stores: Stores, **settings: Any) -> Iterator[httpx.Client]:
+def serve_stores(stores: Stores, **settings: Any) -> Iterator[httpx.Client]:
     """Serve the same data under other settings; yield a client."""
     connected = Stores.connect(replace(stores.settings, **settings))
     with serving(connected_app(connected)) as client:
@@ -96,7 +96,7 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
-    store_posterior(stores, dataset.id, fitted(), 1, job=job.id, tenant=job.tenant)
+    store_posterior(stores, dataset.id, posterior(), 1, job=job.id, tenant=job.tenant)
     stores.jobs.succeed(job.id)
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, recipe.cache_key)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def _named(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the app's servers and folder in the environment of the commands."""
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
@@ -48,13 +48,13 @@ def answers(client: httpx.Client, posterior: str) -> dict[str, tuple[int, bytes,
     }
 
 
-@pytest.mark.usefixtures("_named")
+@pytest.mark.usefixtures("_environment")
 def test_restored_responses_are_equal(
-    client: httpx.Client, drawn: str, stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: httpx.Client, drawn_posterior: str, stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bodies and ETags are equal to the last byte; a dry run and --verify list the contents."""
-    client.patch(drawn, json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"})
-    before = answers(client, drawn)
+    client.patch(drawn_posterior, json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"})
+    before = answers(client, drawn_posterior)
     assert main(["backup", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("glle-*.tar")
     assert path.stat().st_mode & 0o077 == 0
@@ -62,22 +62,22 @@ def test_restored_responses_are_equal(
     stores.client.flushall()  # the cache's server still has the arrays
     for file in stored_files(stores):
         file.unlink()
-    assert client.get(drawn).status_code == 404
+    assert client.get(drawn_posterior).status_code == 404
     capsys.readouterr()
     assert main(["backup", "--verify", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data sets"] == {"in the backup": 1}
     assert main(["restore", str(path), "--dry-run", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert client.get(drawn).status_code == 404
+    assert client.get(drawn_posterior).status_code == 404
     assert main(["restore", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == planned
     assert planned["posteriors"]["restored"] == 1
-    assert answers(client, drawn) == before
+    assert answers(client, drawn_posterior) == before
     assert main(["restore", str(path)]) == 0
     assert "there already" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("_named")
+@pytest.mark.usefixtures("_environment")
 def test_a_backup_without_its_files_is_reported(
     stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_backup_without_its_files_is_reported(
     assert stores.client.exists(LATEST_BACKUP)
 
 
-@pytest.mark.usefixtures("_named")
+@pytest.mark.usefixtures("_environment")
 def test_refused_backups_and_restores_change_nothing(
     stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,10 +260,10 @@ def test_a_reachable_service_logs_how_to_create_a_key(capsys: pytest.CaptureFixt
 
 
 def test_unused_posteriors_are_swept(
-    stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One without a name that is unused for 30 days goes with its draws; an unknown use is one of today."""
-    id_ = drawn.rpartition("/")[2]
+    id_ = drawn_posterior.rpartition("/")[2]
     for name, value in stores.settings.to_env().items():
         monkeypatch.setenv(name, value)
 

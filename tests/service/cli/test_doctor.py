@@ -243,9 +243,9 @@ def test_report_as_text_and_as_json(
     assert {"name", "state", "detail", "remedy", "code"} == set(report["checks"][0])
 
 
-def test_a_service_with_keys(guarded: httpx.Client, stores: Stores) -> None:
+def test_a_service_with_keys(guarded_client: httpx.Client, stores: Stores) -> None:
     """Without a key the remedy is the variable of the doctor's key; with a key the check succeeds."""
-    url = str(guarded.base_url)
+    url = str(guarded_client.base_url)
     without = checks_by_name(doctor.service(url))["key"]
     assert (without.state, "Set GLLE_KEY" in without.remedy) == ("problem", True)
     key = stores.keys.create("default", ("write",), "doctor", None)[1]

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
-def served(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def run_serve(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run `glle serve` with two API processes; yield the head and the URL."""
     log = folder / f"serve-{Path(settings.alive_file).name}.log"
     environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT), "GLLE_API_PROCESSES": "2"}
@@ -64,7 +64,7 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
     After SIGTERM the address still answers for GLLE_DRAIN seconds, and is not ready.
     """
     with (
-        served(replace(settings, drain=3.0), tmp_path) as (head, url),
+        run_serve(replace(settings, drain=3.0), tmp_path) as (head, url),
         httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as client,  # any process answers
     ):
         until(lambda: len(children(head.pid)) == 2)
@@ -91,7 +91,7 @@ def test_two_heads_share_a_port(settings: Settings, tmp_path: Path) -> None:
     """One stops while the other serves, and no request is refused; each process prolongs its alive file."""
     shared = replace(settings, share_port="on", port=free_port())
     first, second = (replace(shared, alive_file=str(tmp_path / name)) for name in ("first", "second"))
-    with served(first, tmp_path) as (head, url), served(second, tmp_path) as (other, _):
+    with run_serve(first, tmp_path) as (head, url), run_serve(second, tmp_path) as (other, _):
         until(lambda: all(Path(each.alive_file).stat().st_mtime > time.time() for each in (first, second)))
         head.send_signal(signal.SIGTERM)
         while head.poll() is None:

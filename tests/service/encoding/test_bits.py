@@ -14,7 +14,7 @@ import redis
 from glle_engine import NUMBERS
 from service.app import create_app
 from tests.conftest import evict
-from tests.service.conftest import fitted, serving
+from tests.service.conftest import data_and_posterior, serving
 from worker.execution.draws import store_draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import LANE_GROUP, DrawAddress, DrawsSpec
@@ -36,14 +36,16 @@ SPEC = DrawsSpec(
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
 
 
-def test_an_etag_covers_the_whole_response(client: httpx.Client, stores: Stores, app: Any, drawn: str) -> None:
+def test_an_etag_covers_the_whole_response(
+    client: httpx.Client, stores: Stores, app: Any, drawn_posterior: str
+) -> None:
     """Equal embeddings with other eigenvalues or diagnostics have another JSON and another ETag."""
-    key, path = DrawAddress(0, 9, 1.0, "posterior", "none"), f"{drawn}/draws/9?align=none"
-    draw, contents = fitted()[1].draw(9, align="none"), []
+    key, path = DrawAddress(0, 9, 1.0, "posterior", "none"), f"{drawn_posterior}/draws/9?align=none"
+    draw, contents = data_and_posterior()[1].draw(9, align="none"), []
     eigenvalues = replace(draw, eigenvalues=np.nextafter(draw.eigenvalues, 1))
     solver = replace(draw, diagnostics={**draw.diagnostics, "solver": "lu-repinned"})
     for each in (draw, eigenvalues, solver, draw):
-        arrays_id = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
+        arrays_id = stores.posteriors.arrays_id(drawn_posterior.rpartition("/")[2])
         store_draws(stores.draws, arrays_id, [([key], [each], 0.1)])
         app.state.answer_cache.clear()
         answer = client.get(path, headers=JSON)
@@ -56,12 +58,12 @@ def test_an_etag_covers_the_whole_response(client: httpx.Client, stores: Stores,
     assert (unchanged.status_code, unchanged.content) == (200, contents[0][1]), "a tag of other content is no 304"
 
 
-def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """ETags are equal in all processes, for 304 and for ranges."""
     with_other = Stores.connect(stores.settings)
     try:
         with serving(create_app(with_other)) as other:
-            for path in (f"{drawn}/draws/1", f"{drawn}/arrays?name=embedding"):
+            for path in (f"{drawn_posterior}/draws/1", f"{drawn_posterior}/arrays?name=embedding"):
                 own, others = (api.get(path, headers=NPY) for api in (client, other))
                 assert (own.headers["etag"], own.content) == (others.headers["etag"], others.content)
                 tag = own.headers["etag"]
@@ -73,16 +75,16 @@ def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stor
 
 
 def test_the_memory_of_an_api_process_follows_the_posterior(
-    client: httpx.Client, stores: Stores, app: Any, drawn: str
+    client: httpx.Client, stores: Stores, app: Any, drawn_posterior: str
 ) -> None:
     """After a deletion and a fit with other bits in other processes, cached responses are dropped."""
-    id_ = drawn.rpartition("/")[2]
-    before = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
+    id_ = drawn_posterior.rpartition("/")[2]
+    before = client.get(f"{drawn_posterior}/draws/1", headers=NPY).raise_for_status()
     record = stores.posteriors.fetch(id_)
     stores.posteriors.delete(record.id)
     stores.posteriors.record(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
     key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
-    other = fitted()[1].draw(1)
+    other = data_and_posterior()[1].draw(1)
     store_draws(
         stores.draws,
         stores.posteriors.arrays_id(id_),
@@ -90,12 +92,12 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     )
     app.state.recent_posteriors.clear()  # a second has passed
     # The record in memory is the old one, whose draws no worker makes; so it is read again.
-    after = client.get(f"{drawn}/draws/1?wait=0", headers=NPY).raise_for_status()
+    after = client.get(f"{drawn_posterior}/draws/1?wait=0", headers=NPY).raise_for_status()
     assert after.content != before.content
     assert after.headers["etag"] != before.headers["etag"]
     tag = before.headers["etag"]
-    assert client.get(f"{drawn}/draws/1", headers={**NPY, "if-none-match": tag}).status_code == 200
-    part = client.get(f"{drawn}/draws/1", headers={**NPY, "range": "bytes=0-9", "if-range": tag})
+    assert client.get(f"{drawn_posterior}/draws/1", headers={**NPY, "if-none-match": tag}).status_code == 200
+    part = client.get(f"{drawn_posterior}/draws/1", headers={**NPY, "range": "bytes=0-9", "if-range": tag})
     assert part.status_code == 200, "a part of what has another tag is no part of the copy"
 
 
@@ -169,10 +171,10 @@ def test_info_names_the_numbers(client: httpx.Client, stores: Stores) -> None:
 
 
 def test_arrays_cached_during_a_lookup_have_their_tag(
-    client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evicted during the lookup of the digest, cached again for the read."""
-    path = f"{drawn}/arrays?name=embedding"
+    path = f"{drawn_posterior}/arrays?name=embedding"
     before = client.get(path, headers=NPY).raise_for_status()
     monkeypatch.setattr(PosteriorStore, "entry_sha256", lambda *_: None)
     after = client.get(path, headers=NPY).raise_for_status()

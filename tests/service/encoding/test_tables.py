@@ -53,9 +53,9 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture
-def result(client: httpx.Client, stores: Stores, drawn: str) -> str:
+def result(client: httpx.Client, stores: Stores, drawn_posterior: str) -> str:
     """The path of the result of a job with 4 draws at 2 scales."""
-    answer = client.post(f"{drawn}/draws", json={"count": 4, "scales": [1, 2]})
+    answer = client.post(f"{drawn_posterior}/draws", json={"count": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, job.round, shard)
@@ -101,12 +101,12 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
     assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["color"]}
 
 
-def test_one_draw_as_a_table(client: httpx.Client, drawn: str) -> None:
+def test_one_draw_as_a_table(client: httpx.Client, drawn_posterior: str) -> None:
     """A row per point, columns y1 to yp, with the bits of npy."""
-    expected = npy_of(client, f"{drawn}/draws/1")
-    outcome = rows(get(client, f"{drawn}/draws/1", CSV))
+    expected = npy_of(client, f"{drawn_posterior}/draws/1")
+    outcome = rows(get(client, f"{drawn_posterior}/draws/1", CSV))
     np.testing.assert_array_equal([[float(row["y1"]), float(row["y2"])] for row in outcome], expected)
-    table = arrow_of(get(client, f"{drawn}/draws/1?points=5:9", ARROW))
+    table = arrow_of(get(client, f"{drawn_posterior}/draws/1?points=5:9", ARROW))
     np.testing.assert_array_equal(np.column_stack([table["y1"], table["y2"]]), expected[5:9])
 
 
@@ -139,18 +139,18 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
     assert [draw["index"] for draw in body["draws"]] == [3, 1, 3, 1]
 
 
-def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    job = client.get(f"{drawn}/summary?count=4&resamples=4&wait=0").json()
+    job = client.get(f"{drawn_posterior}/summary?count=4&resamples=4&wait=0").json()
     tasks.analyse(job["id"], 0)
-    path = f"{drawn}/summary?count=4&resamples=4&points=20:23"
+    path = f"{drawn_posterior}/summary?count=4&resamples=4&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
     assert table["point"] == [20, 21, 22]
     assert table["spread"] == arrays["spread"]["data"]
     assert table["covariance_1_2"] == [matrix[0][1] for matrix in arrays["covariance"]["data"]]
     assert get(client, path, CSV).text.splitlines()[0].startswith("point,consensus_1,consensus_2,covariance_1_1")
-    job = client.post(f"{drawn}/reconstructions", json={"count": 3, "first": 1}).json()
+    job = client.post(f"{drawn_posterior}/reconstructions", json={"count": 3, "first": 1}).json()
     tasks.analyse(job["id"], 0)
     path = f"/v1/jobs/{job['id']}/result"
     data = npy_of(client, path)
@@ -206,9 +206,9 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
         assert caught.value.problem.details["size"] == 5
 
 
-def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn: str) -> None:
+def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn_posterior: str) -> None:
     """A slice out of range, or of a missing axis, is refused over HTTP, too."""
-    for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn}/draws/0?points=150"):
+    for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn_posterior}/draws/0?points=150"):
         check_problem(client.get(path), 422, "slice-out-of-range")
 
 
@@ -224,12 +224,6 @@ def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monk
     assert answer.headers["content-type"] == JSON
 
 
-def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> Stack:
-    """Return an array as a stack with `axes` leading axes."""
-    lead, trail = whole.shape[:axes], whole.shape[axes:]
-    return Stack(lead, trail, np.dtype(dtype), list(whole.reshape(math.prod(lead), *trail)))
-
-
 @pytest.mark.parametrize("axes", [0, 1, 2])
 @pytest.mark.parametrize("shape", [(2, 3, 7, 2), (1, 1, 1, 1), (2, 1, 5, 3), (3, 2, 0, 2)])
 def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +232,8 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
     monkeypatch.setattr(arrays, "_JSON_VALUES", 5)
     whole = np.random.default_rng(0).normal(size=shape[-axes - 2 :])
     expected = whole.reshape(shape[2 - axes :])
-    stack = stacked(expected, axes)
+    lead, trail = expected.shape[:axes], expected.shape[axes:]
+    stack = Stack(lead, trail, expected.dtype, list(expected.reshape(math.prod(lead), *trail)))
     buffer = io.BytesIO()
     np.save(buffer, expected)
     assert arrays.npy_header(stack.dtype, stack.shape) + b"".join(stack.pieces()) == buffer.getvalue()

@@ -19,7 +19,7 @@ from service.middleware import request_limits
 from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import serving
-from tests.service.tenants import served
+from tests.service.tenants import serve_stores
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ def test_the_connection_goes_on(client: httpx.Client) -> None:
 
 def test_pages_of_allowed_origins_read_the_problem(stores: Stores) -> None:
     """A page of an allowed origin can read the problem."""
-    with served(stores, cors_origins=LAB) as client:
+    with serve_stores(stores, cors_origins=LAB) as client:
         answer = client.get("/v1/jobs", headers={"origin": LAB})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, LAB)
 
@@ -109,7 +109,7 @@ def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch
     """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
     job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
     monkeypatch.setattr(request_limits, "MAX_REQUESTS", 2)
-    with served(stores) as client, ThreadPoolExecutor(2) as pool:
+    with serve_stores(stores) as client, ThreadPoolExecutor(2) as pool:
         url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
 
         def wait() -> int:
@@ -136,7 +136,7 @@ def test_livez_answers_while_every_thread_is_busy(stores: Stores) -> None:
     app = create_app(stores)
 
     @app.get("/blocked")
-    def blocked() -> None:
+    def block() -> None:
         entered.release()
         free.wait(60)
 

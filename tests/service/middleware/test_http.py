@@ -38,15 +38,15 @@ PLAIN = {"accept": NPY}
 
 
 @pytest.fixture
-def paths(client: httpx.Client, stores: Stores, drawn: str) -> dict[str, str]:
+def paths(client: httpx.Client, stores: Stores, drawn_posterior: str) -> dict[str, str]:
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    job = stores.jobs.fetch(client.post(f"{drawn}/draws", json={"count": 4}).json()["id"])
+    job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, job.round, shard)
     return {
         "data set": f"/v1/datasets/{upload(client, X)}/data",
-        "draw": f"{drawn}/draws/1",
-        "array": f"{drawn}/arrays?name=mean",
+        "draw": f"{drawn_posterior}/draws/1",
+        "array": f"{drawn_posterior}/arrays?name=mean",
         "result": f"/v1/jobs/{job.id}/result",
     }
 
@@ -146,9 +146,18 @@ def test_head_is_get_without_the_body(client: httpx.Client, paths: dict[str, str
         }
 
 
-def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
+def test_head_of_every_kind_of_route(client: httpx.Client, drawn_posterior: str) -> None:
     """Errors, pages and lists, too; metrics count HEAD of the route."""
-    for path in ("/livez", "/v1/info", "/v1/datasets", drawn, "/docs", "/nowhere", "/v1/jobs/none", "/metrics"):
+    for path in (
+        drawn_posterior,
+        "/livez",
+        "/v1/info",
+        "/v1/datasets",
+        "/docs",
+        "/nowhere",
+        "/v1/jobs/none",
+        "/metrics",
+    ):
         get, head = client.get(path), client.head(path)
         assert (head.status_code, head.content) == (get.status_code, b"")
         assert head.headers["content-type"] == get.headers["content-type"]
@@ -237,18 +246,20 @@ def test_ranges_put_together_are_the_array(client: httpx.Client, paths: dict[str
     assert np.load(io.BytesIO(b"".join(parts))).shape == (4, 150, 2)
 
 
-def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_the_second_answer_is_the_first_without_the_cache(
+    client: httpx.Client, stores: Stores, drawn_posterior: str
+) -> None:
     """A hit has the same status, bytes and headers after the array cache lost the draw."""
     for accept in ("application/x-npy", "application/json", "application/zip"):
-        first = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
-        halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
+        first = client.get(f"{drawn_posterior}/draws/1", headers={"Accept": accept}).raise_for_status()
+        halved = client.get(f"{drawn_posterior}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
         assert halved.content != first.content
-        path = stores.posteriors.arrays_id(drawn.rpartition("/")[2])
+        path = stores.posteriors.arrays_id(drawn_posterior.rpartition("/")[2])
         key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
         kept = stores.draws.get(path, key)
         assert kept is not None
         evict(stores, f"{LANE_GROUP}:")
-        again = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
+        again = client.get(f"{drawn_posterior}/draws/1", headers={"Accept": accept}).raise_for_status()
         assert again.content == first.content
         changing = {"x-request-id", "server-timing", "date"}
         assert {name: value for name, value in again.headers.items() if name not in changing} == {
@@ -258,41 +269,41 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
 
 
 def test_without_the_queue_server_a_cached_draw_is_503(
-    client: httpx.Client, app: FastAPI, drawn: str, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, app: FastAPI, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the queue's Redis the response is a 503 problem; the draw returns afterwards."""
-    first = client.get(f"{drawn}/draws/1", headers=PLAIN).raise_for_status()
+    first = client.get(f"{drawn_posterior}/draws/1", headers=PLAIN).raise_for_status()
 
     async def away(_tenant: str, _id: str) -> str:
         raise redis.ConnectionError("gone")
 
     with monkeypatch.context() as patched:
         patched.setattr(app.state.answer_cache, "_state", away)
-        answer = client.get(f"{drawn}/draws/1", headers=PLAIN)
+        answer = client.get(f"{drawn_posterior}/draws/1", headers=PLAIN)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
         assert answer.headers["retry-after"] == "5"
-    assert client.get(f"{drawn}/draws/1", headers=PLAIN).content == first.content
+    assert client.get(f"{drawn_posterior}/draws/1", headers=PLAIN).content == first.content
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_deletion_is_seen(
-    client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
+    client: httpx.Client, stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
 ) -> None:
     """A posterior deleted by this process is 404 at once, one deleted by another within a second."""
     assert draws.RECENT_SECONDS <= 1
     monkeypatch.setattr(draws, "RECENT_SECONDS", 0.1 if elsewhere else 60.0)
     for _ in range(2):
-        client.get(f"{drawn}/draws/0", headers=PLAIN).raise_for_status()
+        client.get(f"{drawn_posterior}/draws/0", headers=PLAIN).raise_for_status()
     if elsewhere:
-        stores.posteriors.delete(drawn.rpartition("/")[2])
+        stores.posteriors.delete(drawn_posterior.rpartition("/")[2])
         time.sleep(0.15)
     else:
-        client.delete(drawn).raise_for_status()
+        client.delete(drawn_posterior).raise_for_status()
     for index in (0, 99):  # cached, and not
-        assert client.get(f"{drawn}/draws/{index}", headers=PLAIN).status_code == 404
+        assert client.get(f"{drawn_posterior}/draws/{index}", headers=PLAIN).status_code == 404
 
 
-def test_hits_are_counted_by_route(client: httpx.Client, drawn: str) -> None:
+def test_hits_are_counted_by_route(client: httpx.Client, drawn_posterior: str) -> None:
     """Metrics count hits by route, and the hits in memory."""
     line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
 
@@ -302,7 +313,7 @@ def test_hits_are_counted_by_route(client: httpx.Client, drawn: str) -> None:
 
     before = count()
     for _ in range(3):
-        np.frombuffer(client.get(f"{drawn}/draws/3", headers=PLAIN).raise_for_status().content, np.uint8)
+        np.frombuffer(client.get(f"{drawn_posterior}/draws/3", headers=PLAIN).raise_for_status().content, np.uint8)
     deadline = time.monotonic() + 5  # the last is counted once its last byte is on its way
     while count() < before + 3 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -338,10 +349,10 @@ def test_the_budget_holds(most: int) -> None:
     assert memory._bytes == 0
 
 
-def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
+def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn_posterior: str) -> None:
     """414 has the limit and the remedy; a list of the maximum length passes."""
-    answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=PLAIN)
+    answer = client.get(f"{drawn_posterior}/draws/1?points=" + "1," * 20_000 + "1", headers=PLAIN)
     assert (answer.status_code, answer.json()["type"]) == (414, "urn:glle:problem:query-too-long")
     assert "a:b" in answer.json()["remedy"]
     longest = "%2C".join(str(i % 150) for i in range(1000))
-    assert client.get(f"{drawn}/draws/1?points={longest}", headers=PLAIN).status_code in {200, 422}
+    assert client.get(f"{drawn_posterior}/draws/1?points={longest}", headers=PLAIN).status_code in {200, 422}

@@ -66,7 +66,7 @@ def port(settings: Settings) -> Iterator[int]:
         yield number
 
 
-def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, Any]]:
+def drip(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, Any]]:
     """Send bytes, then a byte at a time until the service closes; return its response."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(first)
@@ -91,7 +91,7 @@ def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET /live", b"GET /livez HTTP/1.1\r\nX-Slow: "])
 def test_slow_headers_are_408(port: int, sent: bytes) -> None:
     """With nothing, or with a byte at a time."""
-    status, problem = dripped(port, sent, b"x" if b"G" in sent else sent)
+    status, problem = drip(port, sent, b"x" if b"G" in sent else sent)
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
     assert "at once" in problem["remedy"]
 
@@ -100,13 +100,13 @@ def test_slow_headers_are_408(port: int, sent: bytes) -> None:
 def test_a_slow_body_is_408_and_leaves_no_file(port: int, settings: Settings, how: bytes) -> None:
     """A steady drip is below the minimum speed; other requests are served meanwhile."""
     drop = b"1" if b"Length" in how else b"1\r\n1\r\n"
-    status, problem = dripped(port, UPLOAD + how, drop)
+    status, problem = drip(port, UPLOAD + how, drop)
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
     assert "faster" in problem["remedy"]
     assert not any((Path(settings.data_dir) / "incoming").iterdir())
     assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
     command = b"POST /v1/advice HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    assert dripped(port, command + how.replace(b"100000", b"1000"), drop)[0] == 408
+    assert drip(port, command + how.replace(b"100000", b"1000"), drop)[0] == 408
 
 
 def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
@@ -135,14 +135,14 @@ def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
 )
 def test_malformed_http_is_a_problem(port: int, sent: bytes) -> None:
     """A problem that names the versions of HTTP, not uvicorn's line of text."""
-    status, problem = dripped(port, sent)
+    status, problem = drip(port, sent)
     assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
 
 
 def test_long_heads_are_431(port: int) -> None:
     """However the bytes arrive; a long upload is not a head."""
     head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * (HEAD_BYTES + 1)
-    status, problem = dripped(port, head)
+    status, problem = drip(port, head)
     assert (status, problem["type"]) == (431, "urn:glle:problem:head-too-large")
     rows = b"1,2\n" * HEAD_BYTES
     assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows, headers=CSV).status_code == 201
@@ -226,7 +226,7 @@ def idle(port: int, count: int, address: str = "127.0.0.1") -> list[socket.socke
     return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
 
 
-def closed(socks: list[socket.socket]) -> None:
+def close_all(socks: list[socket.socket]) -> None:
     """Close connections."""
     for sock in socks:
         sock.close()
@@ -257,7 +257,7 @@ def test_probes_are_answered_though_all_connections_are_held(
         assert status_of(port, "/livez", "127.0.0.2") == 200
         assert status_of(port, "/v1/info", "127.0.0.2") == 503
         until(lambda: status_of(port, "/livez", "127.0.0.1") == 200)
-        closed(held)
+        close_all(held)
         until(lambda: status_of(port, "/v1/info", "127.0.0.1") == 200)
 
 
@@ -269,10 +269,10 @@ def test_one_address_cannot_hold_all_connections(settings: Settings, monkeypatch
         time.sleep(0.1)
         assert status_of(port, "/v1/info", "127.0.0.1") in {0, 503}
         assert status_of(port, "/v1/info", "127.0.0.2") == 200
-        closed(held)
+        close_all(held)
         until(lambda: status_of(port, "/v1/info", "127.0.0.1") == 200)
     with listening(replace(settings, trusted_proxies="127.0.0.3", auth="off")) as port:
         held = idle(port, 40, "127.0.0.3")
         time.sleep(0.1)
         assert status_of(port, "/v1/info", "127.0.0.3") == 200
-        closed(held)
+        close_all(held)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Event = tuple[int, str, dict[str, Any]]
 
 
-def parsed(lines: Iterator[str]) -> Iterator[Event]:
+def parse_events(lines: Iterator[str]) -> Iterator[Event]:
     """Yield (id, event, data) of a stream of lines without comments."""
     event: dict[str, str] = {}
     for line in lines:

@@ -16,7 +16,7 @@ import pytest
 from service.responses import streaming
 from tests.conftest import until
 from tests.service.conftest import check_problem
-from tests.service.responses.events import Event, parsed
+from tests.service.responses.events import Event, parse_events
 from worker.base.problems import refuse
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawsSpec
@@ -47,7 +47,7 @@ def following(client: httpx.Client, job: Job, events: int | None = None) -> Iter
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
-        yield parsed(answer.iter_lines())
+        yield parse_events(answer.iter_lines())
 
 
 def test_events_report_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:
@@ -349,14 +349,16 @@ def test_a_disconnect_of_a_download_frees_all_resources(
     until(lambda: not any(each.waiters for each in stores.changes._subscriptions.values()))
 
 
-def test_results_without_parts_are_refused(client: httpx.Client, stores: Stores, job: Job, drawn: str) -> None:
+def test_results_without_parts_are_refused(
+    client: httpx.Client, stores: Stores, job: Job, drawn_posterior: str
+) -> None:
     """Only draws in npy have a partial result; an unknown scale waits for its calibration."""
     other, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     check_problem(client.get(f"/v1/jobs/{other.id}/result?partial=true", headers=NPY), 422, "no-partial-result")
     as_json = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers={"accept": "application/json"})
     assert (as_json.status_code, as_json.json()["type"]) == (406, "urn:glle:problem:not-acceptable")
     spec = {**SPEC.to_dict(), "scales": ["auto"]}
-    posterior = drawn.rpartition("/")[2]
+    posterior = drawn_posterior.rpartition("/")[2]
     auto, _ = stores.jobs.create(kind="draws", claim="b", posterior=posterior, spec=spec, total=COUNT)
     answer = client.get(f"/v1/jobs/{auto.id}/result?partial=true", headers=NPY)
     assert (answer.status_code, answer.json()["id"]) == (202, auto.id)

@@ -76,11 +76,11 @@ def test_only_versioned_files_are_immutable(client: httpx.Client) -> None:
         assert not kept or re.search(r"-\d+\.\d+\.\d+\.", name), name
 
 
-def test_the_page_needs_no_key(guarded: httpx.Client) -> None:
+def test_the_page_needs_no_key(guarded_client: httpx.Client) -> None:
     """It loads without a key; its API requests need one."""
-    assert guarded.get("/", headers=PAGE).status_code == 200
-    assert guarded.get("/explorer/js/api.js").status_code == 200
-    assert guarded.get("/v1/info").status_code == 401
+    assert guarded_client.get("/", headers=PAGE).status_code == 200
+    assert guarded_client.get("/explorer/js/api.js").status_code == 200
+    assert guarded_client.get("/v1/info").status_code == 401
 
 
 @pytest.mark.parametrize("path", ["nothing.js", "../page.py", "%2e%2e/page.py", "README.md", ""])

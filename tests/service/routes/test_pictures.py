@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine import manifolds
 from tests.service.conftest import upload
-from tests.service.routes.posteriors.conftest import fitted
+from tests.service.routes.posteriors.conftest import fit_posterior
 from worker.analyses import pictures
 from worker.execution import tasks
 
@@ -23,7 +23,7 @@ PNG, SVG = b"\x89PNG", b"<?xml"
 @pytest.fixture
 def posterior(client: httpx.Client) -> str:
     """The path of a fitted posterior."""
-    return fitted(client)
+    return fit_posterior(client)
 
 
 def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response:

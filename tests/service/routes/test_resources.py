@@ -157,11 +157,11 @@ def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
     assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
 
 
-def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A deletion cancels the second fit of an evicted posterior."""
-    stores.cache.delete(versioned_key(f"posterior:{drawn.rpartition('/')[2]}"))
-    job = client.get(f"{drawn}/arrays").json()["id"]
-    assert client.delete(drawn).status_code == 204
+    stores.cache.delete(versioned_key(f"posterior:{drawn_posterior.rpartition('/')[2]}"))
+    job = client.get(f"{drawn_posterior}/arrays").json()["id"]
+    assert client.delete(drawn_posterior).status_code == 204
     assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
     assert in_turn(stores) == []
 

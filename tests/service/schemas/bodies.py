@@ -31,7 +31,7 @@ _TEMPLATES = [(path, compile_path(path)[0]) for path in CONTRACT["paths"]]
 
 
 @cache
-def _closed() -> Registry[Any]:
+def _closed_contract() -> Registry[Any]:
     """Return the contract with models that allow their documented members only."""
     contract = copy.deepcopy(CONTRACT)
     for schema in contract["components"]["schemas"].values():
@@ -76,7 +76,9 @@ _Validator = validators.extend(OAS31Validator, {"items": _items})
 
 @cache
 def _validator(schema: str) -> Any:
-    return _Validator(json.loads(schema.replace("#/components", "urn:contract#/components")), registry=_closed())
+    return _Validator(
+        json.loads(schema.replace("#/components", "urn:contract#/components")), registry=_closed_contract()
+    )
 
 
 def errors_of(schema: dict[str, Any], body: Any) -> list[str]:

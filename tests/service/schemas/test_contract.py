@@ -107,7 +107,7 @@ def test_docs_page_marks_deprecated_operations() -> None:
     assert openapi.page(marked).count("(deprecated)") == 1
 
 
-def sent(content: Any, media: str = "application/json") -> dict[str, Any]:
+def request_body(content: Any, media: str = "application/json") -> dict[str, Any]:
     """Return the body of a request and its media type."""
     return {"content": content, "headers": {"content-type": media}}
 
@@ -134,17 +134,17 @@ def sent(content: Any, media: str = "application/json") -> dict[str, Any]:
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "k": 3}}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "n_neighbors": "10"}}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "mean": "derived"}}, 422, "invalid-parameter"),
-        ("POST", "/v1/posteriors", sent(b"{"), 422, "invalid-request"),
+        ("POST", "/v1/posteriors", request_body(b"{"), 422, "invalid-request"),
         ("POST", "/v1/posteriors", {}, 422, "invalid-request"),
-        ("POST", "/v1/posteriors", sent(b"{}", "text/plain"), 415, "unsupported-media-type"),
+        ("POST", "/v1/posteriors", request_body(b"{}", "text/plain"), 415, "unsupported-media-type"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x" * 70_000}}, 413, "body-too-large"),
-        ("POST", "/v1/posteriors", sent(b"x" * 9000 for _ in range(9)), 413, "body-too-large"),
-        ("POST", "/v1/posteriors", sent(b'{"dataset": "x", "reg": NaN}'), 422, "invalid-request"),
-        ("POST", "/v1/posteriors", sent(b'{"dataset": "x", "reg": 1e999}'), 422, "invalid-request"),
+        ("POST", "/v1/posteriors", request_body(b"x" * 9000 for _ in range(9)), 413, "body-too-large"),
+        ("POST", "/v1/posteriors", request_body(b'{"dataset": "x", "reg": NaN}'), 422, "invalid-request"),
+        ("POST", "/v1/posteriors", request_body(b'{"dataset": "x", "reg": 1e999}'), 422, "invalid-request"),
         ("POST", "/v1/datasets/synthetic", {"json": {"name": "moebius"}}, 422, "invalid-parameter"),
         ("POST", "/v1/datasets/synthetic", {"json": {"name": "s_curve", "n": 2_000_000}}, 422, "too-many-points"),
-        ("POST", "/v1/datasets", sent(b"", "text/csv"), 422, "empty-body"),
-        ("POST", "/v1/datasets", sent(b"x", "image/png"), 415, "unsupported-media-type"),
+        ("POST", "/v1/datasets", request_body(b"", "text/csv"), 422, "empty-body"),
+        ("POST", "/v1/datasets", request_body(b"x", "image/png"), 415, "unsupported-media-type"),
         ("GET", "/readyz", {}, 503, "no-workers"),
     ],
 )

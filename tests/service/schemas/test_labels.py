@@ -16,12 +16,12 @@ MERGE_PATCH = {"content-type": "application/merge-patch+json"}
 
 
 @pytest.fixture(params=["data set", "posterior"])
-def path(client: httpx.Client, drawn: str, request: pytest.FixtureRequest) -> str:
+def path(client: httpx.Client, drawn_posterior: str, request: pytest.FixtureRequest) -> str:
     """The path of a data set or a posterior."""
-    return drawn if request.param == "posterior" else f"/v1/datasets/{upload(client)}"
+    return drawn_posterior if request.param == "posterior" else f"/v1/datasets/{upload(client)}"
 
 
-def patched(client: httpx.Client, path: str, body: Any) -> tuple[str | None, list[str]]:
+def patch_labels(client: httpx.Client, path: str, body: Any) -> tuple[str | None, list[str]]:
     """Return name and tags after a PATCH, which GET returns, too."""
     answer = client.patch(path, json=body)
     assert answer.status_code == 200, answer.text
@@ -33,11 +33,11 @@ def test_a_merge_patch_sets_keeps_and_removes(client: httpx.Client, path: str) -
     """Absent members stay, null removes, tags are replaced as a whole."""
     before = client.get(path).json()
     assert (before["name"], before["tags"]) == (None, [])
-    assert patched(client, path, {"name": "Köln 7"}) == ("Köln 7", [])
-    assert patched(client, path, {"tags": ["b", "a"]}) == ("Köln 7", ["b", "a"])
-    assert patched(client, path, {}) == ("Köln 7", ["b", "a"])
-    assert patched(client, path, {"name": None, "tags": ["c"]}) == (None, ["c"])
-    assert patched(client, path, {"tags": None}) == (None, [])
+    assert patch_labels(client, path, {"name": "Köln 7"}) == ("Köln 7", [])
+    assert patch_labels(client, path, {"tags": ["b", "a"]}) == ("Köln 7", ["b", "a"])
+    assert patch_labels(client, path, {}) == ("Köln 7", ["b", "a"])
+    assert patch_labels(client, path, {"name": None, "tags": ["c"]}) == (None, ["c"])
+    assert patch_labels(client, path, {"tags": None}) == (None, [])
     assert client.get(path).json() == before
 
 
@@ -59,7 +59,7 @@ def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> Non
 )  # fmt: skip
 def test_invalid_names_are_refused(client: httpx.Client, path: str, body: Any) -> None:
     """An invalid name or tag changes nothing."""
-    patched(client, path, {"name": "x" * 200, "tags": [f"{i:050}" for i in range(20)]})
+    patch_labels(client, path, {"name": "x" * 200, "tags": [f"{i:050}" for i in range(20)]})
     before = client.get(path).json()
     check_problem(client.patch(path, json=body), 422, "invalid-request")
     assert client.get(path).json() == before
@@ -69,18 +69,18 @@ def test_names_do_not_change_the_content(client: httpx.Client) -> None:
     """A repeated upload keeps the name, and its values keep their ETag."""
     path = f"/v1/datasets/{upload(client)}"
     tag = client.get(path + "/data").headers["etag"]
-    patched(client, path, {"name": "mine", "tags": ["a"]})
+    patch_labels(client, path, {"name": "mine", "tags": ["a"]})
     assert f"/v1/datasets/{upload(client)}" == path
     assert (client.get(path).json()["name"], client.get(path + "/data").headers["etag"]) == ("mine", tag)
 
 
-def test_lists_by_name_and_tags(client: httpx.Client, drawn: str) -> None:
+def test_lists_by_name_and_tags(client: httpx.Client, drawn_posterior: str) -> None:
     """By name, by one tag, or by several, over pages."""
     ids = [upload(client, X + shift) for shift in range(4)]
     for id_, tags in zip(ids, (["a"], ["a", "b"], ["b"], []), strict=True):
-        patched(client, f"/v1/datasets/{id_}", {"name": "even" if id_ in ids[::2] else "odd", "tags": tags})
+        patch_labels(client, f"/v1/datasets/{id_}", {"name": "even" if id_ in ids[::2] else "odd", "tags": tags})
 
-    def listed(**query: Any) -> set[str]:
+    def list_ids(**query: Any) -> set[str]:
         ids: set[str] = set()
         cursor: str | None = ""
         while cursor is not None:
@@ -90,11 +90,11 @@ def test_lists_by_name_and_tags(client: httpx.Client, drawn: str) -> None:
             cursor = page["next"]
         return ids
 
-    assert listed(tag="a") == set(ids[:2])
-    assert listed(tag=["a", "b"]) == {ids[1]}
-    assert listed(name="even", tag="b") == {ids[2]}
-    assert listed(name="eve") == set()
-    patched(client, drawn, {"name": "p", "tags": ["x"]})
+    assert list_ids(tag="a") == set(ids[:2])
+    assert list_ids(tag=["a", "b"]) == {ids[1]}
+    assert list_ids(name="even", tag="b") == {ids[2]}
+    assert list_ids(name="eve") == set()
+    patch_labels(client, drawn_posterior, {"name": "p", "tags": ["x"]})
     for query, expected in (("tag=x&name=p", 1), ("tag=y", 0), ("", 1)):
         assert len(client.get(f"/v1/posteriors?{query}").json()["items"]) == expected
 

@@ -174,12 +174,12 @@ def test_oldest_task_measures_the_wait_of_the_queue(client: httpx.Client, stores
     assert 70 <= figure("glle_queue_oldest_seconds") < 80
 
 
-def test_single_draws_wait_and_are_in_work(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_single_draws_wait_and_are_in_work(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A request for a draw counts as waiting until a sampler takes it, and then as work."""
     register_worker(stores)
     stream = DrawStream(stores.cache.client, "one")
     with ThreadPoolExecutor() as pool:
-        request = pool.submit(client.get, f"{drawn}/draws/77?wait=30")
+        request = pool.submit(client.get, f"{drawn_posterior}/draws/77?wait=30")
         until(lambda: gauge(client, "glle_queue_length", queue="draws") == 1)
         until(lambda: gauge(client, "glle_queue_oldest_seconds", queue="draws") > 0.1)
         assert client.get("/readyz").json()["queue_length"] == 1
@@ -197,11 +197,11 @@ def gauge(client: httpx.Client, name: str, **labels: str) -> float:
     """Return a gauge of /metrics."""
     inner = ",".join(f'{label}="{value}"' for label, value in labels.items())
     series = f"{name}{{{inner}}}" if inner else name
-    (value,) = re.findall(rf"^{re.escape(series)} (\S+)$", scraped(client), re.MULTILINE)
+    (value,) = re.findall(rf"^{re.escape(series)} (\S+)$", scrape(client), re.MULTILINE)
     return float(value)
 
 
-def scraped(client: httpx.Client, **headers: str) -> str:
+def scrape(client: httpx.Client, **headers: str) -> str:
     """Return /metrics, which answers 200."""
     answer = client.get("/metrics", headers=headers)
     assert answer.status_code == 200, answer.text
@@ -223,12 +223,12 @@ def test_metrics_report_that_redis_is_away_from_stored_data(
         bearer, revoked = (f"Bearer {stores.keys.create('default', ('admin',), '', None)[1]}" for _ in range(2))
     with serving(create_app(stores)) as client:
         monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
-        assert "glle_redis_up 1.0" in scraped(client, Authorization=bearer)
+        assert "glle_redis_up 1.0" in scrape(client, Authorization=bearer)
         if revoked:
             stores.keys.revoke(revoked.split("_")[1])
             assert client.get("/metrics", headers={"Authorization": revoked}).status_code == 401
         queue.stop()
-        text = scraped(client, Authorization=bearer)
+        text = scrape(client, Authorization=bearer)
         assert "glle_redis_up 0.0" in text
         assert "glle_data_free_bytes" in text
         assert "glle_datasets" not in text

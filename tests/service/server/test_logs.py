@@ -206,7 +206,9 @@ def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
-def test_request_is_a_span_of_the_clients_trace(stores: Stores, drawn: str, exporter: InMemorySpanExporter) -> None:
+def test_request_is_a_span_of_the_clients_trace(
+    stores: Stores, drawn_posterior: str, exporter: InMemorySpanExporter
+) -> None:
     """The name is the route's template; a malformed traceparent starts a trace; probes have no span."""
     with serving(create_app(stores)) as client:
         client.get("/v1/jobs/job_1", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
@@ -214,7 +216,7 @@ def test_request_is_a_span_of_the_clients_trace(stores: Stores, drawn: str, expo
         client.get("/nowhere/at/all")
         client.get("/livez")
         for _ in range(2):  # the second one from memory
-            client.get(f"{drawn}/draws/0").raise_for_status()
+            client.get(f"{drawn_posterior}/draws/0").raise_for_status()
     by_name = spans(exporter)
     assert set(by_name) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET", "GET /v1/posteriors/{id}/draws/{index}"}
     assert len([span for span in exporter.get_finished_spans() if span.name.endswith("{index}")]) == 2

@@ -50,11 +50,6 @@ def serving(stores: Stores, drain: float) -> Iterator[tuple[ApiServer, httpx.Cli
         own.close()
 
 
-def queued(stores: Stores) -> str:
-    """Return a job without a worker."""
-    return stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0].id
-
-
 def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
     """After the signal /readyz is 503 and other responses close their connection; then the server exits."""
     with serving(stores, drain=0.6) as (server, client, thread):
@@ -76,7 +71,7 @@ def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
 
 def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
     """A long poll ends with the job's state and a stream with its end, before their timeouts."""
-    job = queued(stores)
+    job = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0].id  # without a worker
     results: dict[str, object] = {}
     with serving(stores, drain=0.0) as (server, client, thread):
 

@@ -82,7 +82,7 @@ def posterior_of(client: httpx.Client, X: NDArray[np.float64], headers: dict[str
     return f"/v1/posteriors/{job['posterior']}"
 
 
-def fitted(client: httpx.Client, headers: dict[str, str], X: NDArray[np.float64]) -> str:
+def fit_posterior(client: httpx.Client, headers: dict[str, str], X: NDArray[np.float64]) -> str:
     """Have a worker fit data; return the path of the posterior."""
     path = posterior_of(client, X, headers)
     until(lambda: client.get(path, headers=headers).status_code == 200)
@@ -113,24 +113,26 @@ def test_a_draw_of_a_dense_posterior_is_a_job_at_once(
     assert stores.jobs.fetch(answer.json()["id"]).queue == BATCH, "a task of the process for long work"
 
 
-def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded: httpx.Client, stores: Stores) -> None:
+def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded_client: httpx.Client, stores: Stores) -> None:
     """Many slow draws wait for one of two samplers; another tenant's draws are made meanwhile."""
     wait = {"wait": 60}  # the machine may be busy
     slow, other = bearer(stores, "slow"), bearer(stores, "other")
     with workers(stores, 2, FIFTH), ThreadPoolExecutor(56) as pool:
-        path, quick = fitted(guarded, slow, sheet(SLOW)), fitted(guarded, other, sheet(150))
+        path, quick = fit_posterior(guarded_client, slow, sheet(SLOW)), fit_posterior(guarded_client, other, sheet(150))
         until(lambda: stores.queue.live_workers() == 2)
-        draws = [pool.submit(guarded.get, f"{path}/draws/{4 * i}", params=wait, headers=slow) for i in range(56)]
+        draws = [pool.submit(guarded_client.get, f"{path}/draws/{4 * i}", params=wait, headers=slow) for i in range(56)]
         until(lambda: sum(groups(stores, SLOW).values()) >= 4)  # each sampler has seen how slow they are
         # Each quick draw waits for two slow batches of its sampler at most: 16 of the 20 draws that each has left.
         for index in range(0, 8, 4):
-            assert guarded.get(f"{quick}/draws/{index}", params=wait, headers=other).status_code == 200
+            assert guarded_client.get(f"{quick}/draws/{index}", params=wait, headers=other).status_code == 200
         assert not all(draw.done() for draw in draws)
         assert [draw.result().status_code for draw in draws] == [200] * 56
         assert set(groups(stores, SLOW).values()) == {1}
 
 
-def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_in_work_is_made_once(
+    guarded_client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request whose draw is in work is not sent again, however often its client looks."""
     monkeypatch.setattr(waiting, "FIRST_SLEEP", 0.05)
     monkeypatch.setattr(waiting, "LONGEST_SLEEP", 0.05)
@@ -150,9 +152,9 @@ def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monk
     monkeypatch.setattr(DrawRequests, "is_pending", look)
     headers = bearer(stores, "one")
     with workers(stores, 2, BLOCKED), ThreadPoolExecutor(1) as pool:
-        path = fitted(guarded, headers, sheet(SLOW))
+        path = fit_posterior(guarded_client, headers, sheet(SLOW))
         until(lambda: stores.queue.live_workers() == 2)
-        draw = pool.submit(guarded.get, f"{path}/draws/0", headers=headers)
+        draw = pool.submit(guarded_client.get, f"{path}/draws/0", headers=headers)
         until(lambda: looks.count(True) > 5)
         stores.client.set("go", 1)
         assert draw.result().status_code == 200
@@ -164,7 +166,7 @@ def test_a_draw_in_work_is_made_once(guarded: httpx.Client, stores: Stores, monk
 def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Client, stores: Stores) -> None:
     """What a sampler observed corrects the estimate: it draws the posterior no more."""
     with workers(stores, 1, BUSY):
-        path = fitted(client, {}, sheet(SLOW))
+        path = fit_posterior(client, {}, sheet(SLOW))
         assert client.get(f"{path}/draws/0").status_code == 200
         record = stores.posteriors.fetch(path.rpartition("/")[2])
         assert record.single_draw_seconds < 0.1
@@ -176,8 +178,8 @@ def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Clie
 def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Client, stores: Stores) -> None:
     """Factors larger than GLLE_METHOD_BYTES end their request with a problem, in the sampler and in a work-horse."""
     with workers(stores, 1, method_bytes=2**24):
-        dense = fitted(client, {}, np.random.default_rng(0).normal(size=(1500, 20)))
-        quick = fitted(client, {}, sheet(150))
+        dense = fit_posterior(client, {}, np.random.default_rng(0).normal(size=(1500, 20)))
+        quick = fit_posterior(client, {}, sheet(150))
         many = partial(client.post, f"{dense}/draws", json={"count": 8}, params={"wait": 20})
         for request in (partial(client.get, f"{dense}/draws/0"), many, partial(client.get, f"{dense}/draws/1")):
             answer = request()

@@ -33,7 +33,7 @@ def commands_of(client: httpx.Client, stores: Stores, path: str) -> dict[str, in
     return {name: count for name, count in calls.items() if name not in {"info", "config|resetstat", "subscribe"}}
 
 
-def queued(stores: Stores, first: int, last: int) -> None:
+def create_jobs(stores: Stores, first: int, last: int) -> None:
     """Create jobs without a recent heartbeat, which a list must not compare with the queue."""
     for number in range(first, last):
         job, _ = stores.jobs.create(kind="fit", claim=str(number), posterior="post_1", spec={}, total=1)
@@ -51,7 +51,7 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
     job, _ = stores.jobs.create(kind="draws", claim="ended", posterior="post_1", spec={}, total=1)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
-    queued(stores, 0, 2 * STEP)
+    create_jobs(stores, 0, 2 * STEP)
     for filtered in ("status=succeeded", "kind=draws", "status=succeeded&kind=draws"):
         path, items = f"/v1/jobs?{filtered}&limit=1", []
         for _ in range(3):
@@ -74,19 +74,19 @@ def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) 
         if number % 2:
             stores.jobs.cancel(job.id)
         ids.append(job.id)
-    everything = {item["id"]: item for item in paged(client, "/v1/jobs", 7)}
+    everything = {item["id"]: item for item in all_items(client, "/v1/jobs", 7)}
     assert len(everything) == 25
     for filtered, expected in (
         ("?status=queued", ids[::2]),
         ("?kind=draws", ids[1::3]),
         ("?kind=fit&status=cancelled", [id_ for number, id_ in enumerate(ids) if number % 3 == 0 and number % 2]),
     ):
-        records = [item["id"] for item in paged(client, f"/v1/jobs{filtered}", 4)]
+        records = [item["id"] for item in all_items(client, f"/v1/jobs{filtered}", 4)]
         assert sorted(records) == sorted(expected)
         assert records == [id_ for id_ in everything if id_ in expected]
 
 
-def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
+def all_items(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
     """Yield the items of all pages of a list."""
     url = httpx.URL(path).copy_merge_params({"limit": limit})
     while True:
@@ -109,14 +109,16 @@ def test_a_rare_filter_continues_by_its_cursor(
     first = client.get("/v1/datasets?tag=all&tag=rare").json()
     assert first["items"] == []
     assert first["next"] is not None
-    assert [item["id"] for item in paged(client, "/v1/datasets?tag=all&tag=rare", 20)] == [ids[5], ids[0]]
+    assert [item["id"] for item in all_items(client, "/v1/datasets?tag=all&tag=rare", 20)] == [ids[5], ids[0]]
     assert [item["id"] for item in client.get("/v1/datasets?tag=rare").json()["items"]] == [ids[5], ids[0]]
-    assert len(list(paged(client, "/v1/datasets", 3))) == 11
+    assert len(list(all_items(client, "/v1/datasets", 3))) == 11
 
 
-def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, stores: Stores, drawn: str) -> None:
+def test_a_list_of_posteriors_is_read_in_few_round_trips(
+    client: httpx.Client, stores: Stores, drawn_posterior: str
+) -> None:
     """A list reads a hundred records per round trip, and only those with a tag."""
-    record = stores.posteriors.fetch(drawn.rpartition("/")[2])
+    record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
     for number in range(150):
         stores.posteriors.record(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
     calls = commands_of(client, stores, "/v1/posteriors?tag=unknown")
@@ -124,7 +126,7 @@ def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, s
     calls = commands_of(client, stores, "/v1/posteriors?limit=100")
     assert calls.get("get", 0) <= 1
     assert calls["mget"] <= 3
-    assert len(list(paged(client, "/v1/posteriors", 50))) == 151
+    assert len(list(all_items(client, "/v1/posteriors", 50))) == 151
 
 
 def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores: Stores) -> None:
@@ -159,17 +161,17 @@ def test_a_page_is_bounded_in_bytes(client: httpx.Client, monkeypatch: pytest.Mo
 
 
 def test_a_record_without_json_is_reported_and_can_be_deleted(
-    client: httpx.Client, stores: Stores, drawn: str, caplog: pytest.LogCaptureFixture
+    client: httpx.Client, stores: Stores, drawn_posterior: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A list has the other records, and the id of the one whose text is no UTF-8."""
-    record = stores.posteriors.fetch(drawn.rpartition("/")[2])
+    record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
     other = replace(record, id=f"post_{0:032x}", diagnostics={"figures": {}, "notes": [{"message": "\ud800"}]})
     stores.posteriors.record(other)
     page = client.get("/v1/posteriors").json()
     assert ([item["id"] for item in page["items"]], page["unreadable"]) == ([record.id], [other.id])
     assert other.id in caplog.text
     assert client.get("/v1/posteriors?limit=1").json()["next"] is not None
-    assert [item["id"] for item in paged(client, "/v1/posteriors", 1)] == [record.id]
+    assert [item["id"] for item in all_items(client, "/v1/posteriors", 1)] == [record.id]
     assert client.delete(f"/v1/posteriors/{other.id}").status_code == 204
     assert client.get("/v1/posteriors").json()["unreadable"] == []
 

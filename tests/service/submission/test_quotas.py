@@ -11,8 +11,8 @@ import redis
 from service.middleware import request_limits
 from tests.conftest import stored_files
 from tests.service.conftest import check_problem, register_worker, upload
-from tests.service.tenants import bearer, resources_of, served
-from tests.worker.storage.conftest import used
+from tests.service.tenants import bearer, resources_of, serve_stores
+from tests.worker.storage.conftest import fill_memory
 from worker.records.quotas import MAX_PAUSE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHEET = {"name": "s_curve", "n": 50}
 
 
-def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
+def check_exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
     """Return the details of a 429 with Retry-After."""
     assert answer.status_code == 429, answer.text
     payload = answer.json()
@@ -36,11 +36,11 @@ def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
 
 def test_bytes_of_data_sets(stores: Stores) -> None:
     """An upload beyond the quota is refused without a trace; known data fit, and a deletion makes room."""
-    with served(stores, quotas="*=bytes:4500") as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers
+    with serve_stores(stores, quotas="*=bytes:4500") as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers
         first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
         before = stored_files(stores)
         answer = client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1})
-        details = exceeded(answer, "bytes")
+        details = check_exceeded(answer, "bytes")
         assert details["allowed"] == 4500
         assert details["used"] == stores.datasets.usage()["stored_bytes"] > 2000
         assert "Delete" in answer.json()["remedy"]
@@ -52,7 +52,7 @@ def test_bytes_of_data_sets(stores: Stores) -> None:
 
 def test_open_jobs(stores: Stores) -> None:
     """The job beyond the quota is refused; a shared or known one is not, and an end makes room."""
-    with served(stores, quotas="*=jobs:2") as client:
+    with serve_stores(stores, quotas="*=jobs:2") as client:
         dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
 
         def fit(k: int) -> httpx.Response:
@@ -60,7 +60,7 @@ def test_open_jobs(stores: Stores) -> None:
 
         first = fit(5)
         assert (first.status_code, fit(6).status_code) == (202, 202)
-        details = exceeded(fit(7), "jobs")
+        details = check_exceeded(fit(7), "jobs")
         assert (details["quota"], details["allowed"]) == ("jobs", 2)
         assert 1 <= details["retry_after"] <= MAX_PAUSE
         assert fit(5).json()["id"] == first.json()["id"]
@@ -73,17 +73,17 @@ def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
     """An uncached draw counts as a job, with 429 beyond the quota; a cached one does not count."""
     had = resources_of("default", stores)
     draws = f"/v1/posteriors/{had.posterior}/draws"
-    with served(stores, auth="off", quotas="*=jobs:1") as client:
+    with serve_stores(stores, auth="off", quotas="*=jobs:1") as client:
         assert client.get(f"{draws}/1?wait=0").status_code == 202
-        assert exceeded(client.get(f"{draws}/2?wait=0.1"), "jobs")["allowed"] == 1
+        assert check_exceeded(client.get(f"{draws}/2?wait=0.1"), "jobs")["allowed"] == 1
         assert client.get(f"{draws}/0").status_code == 200
 
 
 def test_requests_per_minute(stores: Stores) -> None:
     """After a burst of the quota 429 has the seconds until the next request; probes do not count."""
-    with served(stores, quotas="*=requests:6") as client:
+    with serve_stores(stores, quotas="*=requests:6") as client:
         assert [client.get("/v1/info").status_code for _ in range(6)] == [200] * 6
-        details = exceeded(client.get("/v1/info"), "requests")
+        details = check_exceeded(client.get("/v1/info"), "requests")
         assert details["allowed"] == 6
         assert 9 <= details["retry_after"] <= 10
         assert client.get("/livez").status_code == 200
@@ -91,7 +91,7 @@ def test_requests_per_minute(stores: Stores) -> None:
 
 def test_a_bucket_refills(stores: Stores) -> None:
     """After the announced seconds a request succeeds."""
-    with served(stores, quotas="*=requests:120") as client:
+    with serve_stores(stores, quotas="*=requests:120") as client:
         while (answer := client.get("/v1/info")).status_code == 200:
             pass
         time.sleep(int(answer.headers["retry-after"]))
@@ -105,13 +105,13 @@ def test_without_redis_requests_are_not_counted(stores: Stores, monkeypatch: pyt
         raise redis.ConnectionError("gone")
 
     monkeypatch.setattr(request_limits.RateLimiter, "_take", away)
-    with served(stores, quotas="*=requests:6") as client:
+    with serve_stores(stores, quotas="*=requests:6") as client:
         assert [client.get("/v1/datasets").status_code for _ in range(7)] == [200] * 7
 
 
 def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
     """Two APIs share one bucket, each to within a second's worth of requests."""
-    with served(stores, quotas="*=requests:60") as first, served(stores, quotas="*=requests:60") as other:
+    with serve_stores(stores, quotas="*=requests:60") as first, serve_stores(stores, quotas="*=requests:60") as other:
         began = time.monotonic()
         answers = [client.get("/v1/info").status_code for _ in range(50) for client in (first, other)]
         seconds = math.ceil(time.monotonic() - began)
@@ -121,28 +121,28 @@ def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
 
 def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
     """A tenant at its quota does not affect another one."""
-    with served(stores, auth="required", quotas="*=jobs:1,bytes:4500,requests:20 carol=requests:5") as client:
+    with serve_stores(stores, auth="required", quotas="*=jobs:1,bytes:4500,requests:20 carol=requests:5") as client:
         for tenant in ("alice", "bob"):
             headers = bearer(stores, tenant)
             created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
             assert created.status_code == 201
-            exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
+            check_exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
             body = {"dataset": created.json()["id"]}
             assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
-            exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
+            check_exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
                 assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
-            exceeded(answer, "requests")
+            check_exceeded(answer, "requests")
         headers = bearer(stores, "carol")  # who has other quotas
         assert [client.get("/v1/info", headers=headers).status_code for _ in range(5)] == [200] * 5
-        assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == 5
+        assert check_exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == 5
 
 
 def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     """Bytes, jobs, requests, records and posteriors of the key's tenant; those of another are not counted."""
     alice = resources_of("alice", stores)
     quotas = "alice=bytes:90000,jobs:3,requests:600,posteriors:7,records:64KiB"
-    with served(stores, auth="required", quotas=quotas) as client:
+    with serve_stores(stores, auth="required", quotas=quotas) as client:
         headers = {**alice.headers}
         assert client.get("/v1/usage").status_code == 401
         first = client.get("/v1/usage", headers=headers).json()
@@ -180,7 +180,7 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
     keyed = {"Idempotency-Key": "known"}
     job = client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"]
     assert client.get("/readyz").json()["status"] == "ok"
-    with used(stores, 0.9):
+    with fill_memory(stores, 0.9):
         for headers in ({}, {"Idempotency-Key": "new"}):
             answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1}, headers=headers)
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
@@ -194,7 +194,7 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
         assert client.get(f"/v1/jobs/{job}").status_code == 200
         assert client.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
         assert client.delete(f"/v1/jobs/{job}?record=true").status_code == 200
-    with used(stores, 0.99):
+    with fill_memory(stores, 0.99):
         check_problem(client.get("/readyz"), 503, "redis-full")
     assert client.post("/v1/posteriors", json={**posted, "reg": 0.1}).status_code == 202
 
@@ -202,7 +202,7 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
 def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job beyond the limit is refused with 503 and Retry-After; cancelling one makes room."""
     monkeypatch.setattr("worker.jobs.store.MAX_JOBS", 2)
-    with served(stores) as client:
+    with serve_stores(stores) as client:
         dataset = upload(client)
 
         def fit(k: int) -> httpx.Response:
@@ -219,7 +219,7 @@ def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.Mon
 def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
     """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
     had = resources_of("default", stores)
-    with served(stores, auth="off", quotas="*=posteriors:1") as client:
+    with serve_stores(stores, auth="off", quotas="*=posteriors:1") as client:
         fits = {"dataset": had.dataset}
         refused = client.post("/v1/posteriors", json={**fits, "reg": 0.5})
         assert (refused.status_code, refused.json()["details"]["quota"]) == (429, "posteriors")
@@ -232,7 +232,7 @@ def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
 
 def test_ended_records_are_bounded(stores: Stores) -> None:
     """A tenant that creates and cancels without end keeps as many as its quota allows, the newest."""
-    with served(stores, quotas="*=records:5000") as client:
+    with serve_stores(stores, quotas="*=records:5000") as client:
         dataset, ids = upload(client), []
         for number in range(1, 11):
             job = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.01 * number}).json()["id"]

@@ -46,26 +46,27 @@ def test_routes_without_an_id_are_known() -> None:
 
 
 def test_lists_are_disjoint(
-    guarded: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
+    guarded_client: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
 ) -> None:
     """Each list has one resource of its tenant; the default tenant, which owns records without a tenant, has none."""
     for path in LISTS:
-        ids = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
+        lists = [guarded_client.get(path, headers=by.headers).json()["items"] for by in (alice, bob)]
+        ids = [{item["id"] for item in items} for items in lists]
         assert [len(ids) for ids in ids] == [1, 1]
         assert not ids[0] & ids[1]
     assert alice.job != bob.job
     for tenant in ("carol", "default"):
         headers = bearer(stores, tenant)
-        assert [guarded.get(path, headers=headers).json()["items"] for path in LISTS] == [[], [], []]
+        assert [guarded_client.get(path, headers=headers).json()["items"] for path in LISTS] == [[], [], []]
 
 
-def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, stores: Stores) -> None:
+def test_the_same_data_have_other_ids_for_each_tenant(guarded_client: httpx.Client, stores: Stores) -> None:
     """An upload is new to each tenant; only the default tenant's id begins with the digest."""
     table = "x,y\n1,2\n3,4\n5,7\n"
     payload = {}
     for tenant in ("default", "alice", "bob"):
         headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
-        first, again = (guarded.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
+        first, again = (guarded_client.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
         assert (first.status_code, again.status_code) == (201, 200)
         payload[tenant] = first.json()
         assert again.json()["id"] == payload[tenant]["id"]
@@ -76,30 +77,30 @@ def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, sto
 
 
 def test_a_cached_response_is_private_to_its_tenant(
-    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+    guarded_client: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
     """A draw in the API's memory is sent to its owner only, and no shared cache may store it."""
     path = f"/v1/posteriors/{alice.posterior}/draws/0"
     for _ in range(2):
-        answer = guarded.get(path, headers=alice.headers).raise_for_status()
+        answer = guarded_client.get(path, headers=alice.headers).raise_for_status()
         assert answer.headers["cache-control"].startswith("private")
         for conditions in ({}, {"If-None-Match": answer.headers["etag"]}, {"If-None-Match": "*"}):
-            assert guarded.get(path, headers={**bob.headers, **conditions}).status_code == 404
-            assert guarded.get(path, headers=conditions).status_code == 401
+            assert guarded_client.get(path, headers={**bob.headers, **conditions}).status_code == 404
+            assert guarded_client.get(path, headers=conditions).status_code == 401
 
 
 def test_deletions_do_not_affect_other_tenants(
-    guarded: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
+    guarded_client: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
 ) -> None:
     """A data set is deleted with its posterior, draws and calibration, and those of no other tenant."""
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))
         stores.cache.put(spec.cache_key(had.posterior), *_entry())
-    answer = guarded.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
+    answer = guarded_client.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
     assert answer.status_code == 204
-    assert [guarded.get(path, headers=alice.headers).json()["items"] for path in LISTS[:2]] == [[], []]
-    assert guarded.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
+    assert [guarded_client.get(path, headers=alice.headers).json()["items"] for path in LISTS[:2]] == [[], []]
+    assert guarded_client.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
     assert stores.posteriors.calibration(alice.posterior) is None
     assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
     assert stores.cache.contains([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
@@ -111,7 +112,7 @@ def _entry() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_a_body_does_not_reach_another_tenants_data(
-    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+    guarded_client: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
     """A fit, an embedding, advice, an audit and new points refuse it, also as labels or truth."""
     pca = {"method": "pca"}
@@ -136,9 +137,9 @@ def test_a_body_does_not_reach_another_tenants_data(
         ("/v1/audits", {"posterior": alice.posterior}),
     )
     for path, body in (*((path, {"dataset": alice.dataset, **body}) for path, body in own), *more):
-        answer = guarded.post(path, json=body, headers=bob.headers)
+        answer = guarded_client.post(path, json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"].rpartition("-not-")[2]) == (404, "found"), answer.text
     for path, body in own:
         hers = path.replace(bob.posterior, alice.posterior).replace(bob.embedding, alice.embedding)
-        answer = guarded.post(hers + "?wait=0", json={"dataset": alice.dataset, **body}, headers=alice.headers)
+        answer = guarded_client.post(hers + "?wait=0", json={"dataset": alice.dataset, **body}, headers=alice.headers)
         assert answer.is_success, answer.text  # no worker runs

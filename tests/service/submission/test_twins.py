@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.service.conftest import posterior_record
-from tests.service.tenants import served
+from tests.service.tenants import serve_stores
 from worker.records import sharding
 from worker.storage.datasets import Table
 
@@ -39,9 +39,9 @@ TOO_MANY = {"draws.png": 64, "draws.svg": 64}  # the most that a sheet has
 
 
 @pytest.fixture(scope="module")
-def _small(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[httpx.Client]:
+def _small(_service: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[httpx.Client]:
     """A client of a service with a small cache and few draws on the data of the session's app."""
-    with pytest.MonkeyPatch.context() as patched, served(_served[0], cache_bytes=CACHE) as client:
+    with pytest.MonkeyPatch.context() as patched, serve_stores(_service[0], cache_bytes=CACHE) as client:
         patched.setattr("service.submission.validation.MAX_DRAWS", 900)
         yield client
 
@@ -86,7 +86,7 @@ def test_a_sheet_of_many_draws_is_a_batch(
 ) -> None:
     """Long draws are a batch; a single draw precedes batches."""
     client, posterior, _ = small
-    with monkeypatch.context() as patched, served(stores) as slow:
+    with monkeypatch.context() as patched, serve_stores(stores) as slow:
         patched.setattr(sharding, "SHARD_SECONDS", 0.01)
         many = slow.get(f"{posterior}/draws.png", params={"count": 32, "wait": 0}).json()["id"]
         single = slow.get(f"{posterior}/draws/0.png", params={"wait": 0}).json()["id"]

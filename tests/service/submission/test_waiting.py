@@ -15,7 +15,7 @@ from service.submission.waiting import OF_TENANT, wait_for_outcome
 from tests.conftest import evict, in_turn, until
 from tests.service.conftest import check_problem, upload
 from tests.service.submission.conftest import CREATING, POST_1
-from tests.service.tenants import served
+from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
@@ -141,7 +141,7 @@ def test_a_timeout_returns_the_current_job(
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
     assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
     monkeypatch.setattr(waiting, "MAX_WAITS", 0)
-    with served(stores) as none:
+    with serve_stores(stores) as none:
         answer = none.get(job, params={"wait": 30})
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
 

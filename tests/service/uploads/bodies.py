@@ -37,7 +37,7 @@ def read(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **options:
     return table
 
 
-def refused(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **options: Any) -> Problem:
+def refusal(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **options: Any) -> Problem:
     """Return the problem of a refused body."""
     with pytest.raises(ProblemError) as caught:
         read(body, kind, limits, **options)
@@ -84,7 +84,7 @@ def feather(table: Any) -> bytes:
     return buffer.getvalue()
 
 
-def packed(table: Any, **options: Any) -> bytes:
+def parquet_file(table: Any, **options: Any) -> bytes:
     """Return the Parquet file of a table."""
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, **options)
@@ -96,4 +96,4 @@ def frame(**more: Any) -> Any:
     return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
 
 
-BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (packed, PARQUET)])
+BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (parquet_file, PARQUET)])

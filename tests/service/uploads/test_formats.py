@@ -25,7 +25,7 @@ from tests.service.uploads.bodies import (
     frame,
     npy,
     npz,
-    packed,
+    parquet_file,
     read,
     stream,
 )
@@ -170,7 +170,7 @@ def test_a_missing_label_is_the_empty_label_in_every_format() -> None:
         CSV: "a,kind\n" + "".join(f"{row},{label or ''}\n" for row, label in enumerate(labels, 1)),
         JSON: json.dumps(as_json),
         NPZ: npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""])),
-        PARQUET: packed(table),
+        PARQUET: parquet_file(table),
         ARROW: stream(table),
     }
     notice = "The label is missing in 2 of 4 rows; these rows share the empty label."

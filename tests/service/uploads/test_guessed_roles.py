@@ -16,7 +16,20 @@ from glle_engine.base.columns import Layout
 from service.uploads.formats import arrow_table, csv_table
 from service.uploads.limits import MAX_FEATURES, Limits
 from service.uploads.registry import XLSX
-from tests.service.uploads.bodies import CSV, FEATHER, JSON, NPY, NPZ, PARQUET, feather, npy, npz, packed, read, refused
+from tests.service.uploads.bodies import (
+    CSV,
+    FEATHER,
+    JSON,
+    NPY,
+    NPZ,
+    PARQUET,
+    feather,
+    npy,
+    npz,
+    parquet_file,
+    read,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +71,7 @@ def workbook(columns: dict[str, list[Any]], *more: str) -> bytes:
 FORMATS: dict[str, Callable[[Any], bytes]] = {
     XLSX: workbook,
     CSV: csv,
-    PARQUET: lambda columns: packed(pa.table(columns)),
+    PARQUET: lambda columns: parquet_file(pa.table(columns)),
     FEATHER: lambda columns: feather(pa.table(columns)),
 }
 each_format = pytest.mark.parametrize("media", FORMATS)
@@ -107,9 +120,9 @@ def test_given_roles_come_first(media: str) -> None:
 def test_words_that_are_neither_few_nor_distinct_need_a_role(media: str) -> None:
     """So do the texts of a table with few rows, and of one that would be left without a feature."""
     words = [f"w{at % 14}" for at in range(N)]
-    assert refused(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["label"] == ["note"]
-    assert "'kind'" in refused(FORMATS[media]({"x": [1.0, 2.0], "kind": ["u", "v"]}), media).detail
-    assert "'kind'" in refused(FORMATS[media]({"kind": COLUMNS["kind"], "sample": COLUMNS["sample"]}), media).detail
+    assert refusal(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["label"] == ["note"]
+    assert "'kind'" in refusal(FORMATS[media]({"x": [1.0, 2.0], "kind": ["u", "v"]}), media).detail
+    assert "'kind'" in refusal(FORMATS[media]({"kind": COLUMNS["kind"], "sample": COLUMNS["sample"]}), media).detail
 
 
 @each_format
@@ -117,7 +130,7 @@ def test_words_that_are_neither_few_nor_distinct_need_a_role(media: str) -> None
 def test_numbers_with_marks_are_refused(media: str, text: str) -> None:
     """They are neither ids nor labels, unless a role says so; the first one is in the problem."""
     body = FORMATS[media]({"x": COLUMNS["x"], "price": [text.format(at) for at in range(N)]})
-    problem = refused(body, media)
+    problem = refusal(body, media)
     assert "'price' has numbers as texts, such as" in problem.detail
     assert "convert it to plain numbers" in problem.remedy
     assert read(body, media, id=["price"]).ids is not None
@@ -128,7 +141,7 @@ def test_categories_of_digits_are_the_label() -> None:
     digits = pa.array(["1", "2"] * (N // 2))
     table = read(feather(pa.table({"x": COLUMNS["x"], "k": digits.dictionary_encode()})), FEATHER)
     assert table.labels is not None
-    assert "'k'" in refused(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
+    assert "'k'" in refusal(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
 
 
 def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
@@ -144,12 +157,12 @@ def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
     """With the choices; columns without a role are refused before."""
     gaps: dict[str, list[Any]] = {name: [*COLUMNS[name]] for name in ("x", "y")}
     gaps["x"][3] = gaps["y"][5] = gaps["y"][6] = None
-    problem = refused(FORMATS[media](gaps), media)
+    problem = refusal(FORMATS[media](gaps), media)
     assert "Columns with such values: 'x' (1), 'y' (2)." in problem.detail
     assert problem.details["bad_columns"] == {"x": 1, "y": 2}
     assert "?missing=drop" in problem.remedy
     assert "?missing=median" in problem.remedy
-    problem = refused(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
+    problem = refusal(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
     assert "'note'" in problem.detail
 
 
@@ -174,10 +187,10 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
     assert any("replaced by the medians of their columns: x (1), y (1)" in notice for notice in table.source["notices"])
     gaps["x"][3] = float("inf")
     if media != XLSX:  # whose cells have no infinity
-        assert refused(FORMATS[media](gaps), media, missing="drop").code == "not-finite"
+        assert refusal(FORMATS[media](gaps), media, missing="drop").code == "not-finite"
     empty = csv({**COLUMNS, "x": [None] * N})
-    assert "no median: x" in refused(empty, missing="median").detail
-    assert "no row is left" in refused(empty, missing="drop").detail
+    assert "no median: x" in refusal(empty, missing="median").detail
+    assert "no row is left" in refusal(empty, missing="drop").detail
     assert read(
         FORMATS[media]({**COLUMNS, "site": [None, *COLUMNS["site"][1:]]}), media, one_hot=["site"], missing="drop"
     ).values.shape == (N - 1, 4)
@@ -189,14 +202,14 @@ def test_the_first_sheet_of_a_workbook_is_read() -> None:
     assert "Of the 2 sheets of the workbook the first was read, 'Sheet'." in table.source["notices"]
     numbered = read(workbook({"1": [2, 3], "2": [4, 5.5]}), XLSX)
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
-    problem = refused(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
+    problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
     assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
-    assert "'pair' holds text, such as '01:00:00'" in refused(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
-    assert refused(workbook(COLUMNS), XLSX, color="site").code == "bad-cell"
-    assert refused(b"x" * 100, XLSX).code == "malformed-xlsx"
-    assert refused(npz(data=np.ones((2, 2))), XLSX).code == "malformed-xlsx"
-    assert refused(workbook({}), XLSX).code == "empty-data"
-    assert refused(workbook(COLUMNS), XLSX, Limits(points=5000, features=20, inflated=100)).status == 413
+    assert "'pair' holds text, such as '01:00:00'" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
+    assert refusal(workbook(COLUMNS), XLSX, color="site").code == "bad-cell"
+    assert refusal(b"x" * 100, XLSX).code == "malformed-xlsx"
+    assert refusal(npz(data=np.ones((2, 2))), XLSX).code == "malformed-xlsx"
+    assert refusal(workbook({}), XLSX).code == "empty-data"
+    assert refusal(workbook(COLUMNS), XLSX, Limits(points=5000, features=20, inflated=100)).status == 413
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -208,11 +221,11 @@ def test_missing_values_of_arrays(media: str, order: Any) -> None:
     members = {"data": values, "ids": np.arange(4)}
     text = '{"data": [[0, 1, 2], [3, 4, null], [6, 7, 8], [9, 10, 11]]}'
     body: Any = {NPY: npy(values), NPZ: npz(**members), JSON: text}[media]
-    assert "missing" in refused(text, JSON).remedy
+    assert "missing" in refusal(text, JSON).remedy
     dropped, filled = (read(body, media, missing=missing).values for missing in ("drop", "median"))
     assert dropped.tolist() == [[0, 1, 2], [6, 7, 8], [9, 10, 11]]
     assert filled[1].tolist() == [3, 4, 8]
-    assert "missing='mean' is not one of drop, median" in refused(body, media, missing="mean").detail
+    assert "missing='mean' is not one of drop, median" in refusal(body, media, missing="mean").detail
 
 
 @pytest.mark.parametrize("media", [CSV, PARQUET])
@@ -305,7 +318,7 @@ def test_detected_ids_are_kept() -> None:
 )
 def test_ids_of_arrow_and_parquet(kind: str, ids: Any, kept: list[Any]) -> None:
     """Every type of column is kept as its text, whole numbers as integers."""
-    write = packed if kind == PARQUET else feather
+    write = parquet_file if kind == PARQUET else feather
     table = read(write(pa.table({**NUMBERS, "case": ids})), kind, id=["case"])
     assert table.ids is not None
     assert table.ids.tolist() == kept
@@ -327,11 +340,11 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
 def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long id is refused with its row, and many wide ones together; whole numbers are never too long."""
     for body, code in ((f"x,k\n1,a\n2,{'b' * 1001}\n", "id-too-long"), ("x,k\n1,a\0\n", "invalid-id")):
-        problem = refused(body, id=["k"])
+        problem = refusal(body, id=["k"])
         assert (problem.code, problem.details["row"]) == (code, body.count("\n") - 1)
     monkeypatch.setattr("service.uploads.row_texts.MAX_TEXTS", 10)
     assert read("x,k\n1,123456\n2,123457\n", id=["k"]).ids.tolist() == [123456, 123457]  # type: ignore[union-attr]
-    assert refused("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
+    assert refusal("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
 
 
 def test_the_service_gives_ids_back(client: httpx.Client) -> None:

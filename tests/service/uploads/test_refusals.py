@@ -28,9 +28,9 @@ from tests.service.uploads.bodies import (
     header,
     npy,
     npz,
-    packed,
+    parquet_file,
     read,
-    refused,
+    refusal,
     stream,
 )
 from worker.base.problems import ProblemError
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
 
-def shaped(shape: str, descr: str = "<f8") -> bytes:
+def npy_of_shape(shape: str, descr: str = "<f8") -> bytes:
     """Return an npy file of this shape without values."""
     return header(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}")
 
 
-def zipped(**members: bytes) -> bytes:
+def zip_members(**members: bytes) -> bytes:
     """Return a zip file of these bytes by name."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -55,7 +55,7 @@ def zipped(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def damaged() -> bytes:
+def damaged_zip() -> bytes:
     """Return a zip file whose member does not match its checksum."""
     body = bytearray(npz(data=np.zeros((999, 9))))
     body[body.index(b"PK\1\2") + 16] ^= 0xFF
@@ -76,7 +76,7 @@ def bad(kind: str, code: str, *bodies: bytes | str, **options: Any) -> list[Para
 def both(code: str, columns: dict[str, Any], **options: Any) -> list[ParameterSet]:
     """Return the cases of a table in Arrow and Parquet."""
     table = pa.table(columns)
-    cases = [*bad(ARROW, code, stream(table), **options), *bad(PARQUET, code, packed(table), **options)]
+    cases = [*bad(ARROW, code, stream(table), **options), *bad(PARQUET, code, parquet_file(table), **options)]
     return [pytest.param(*each.values, id=f"{each.id} {' '.join(columns)} {options}") for each in cases]
 
 
@@ -88,12 +88,12 @@ CASES = [
     *bad(NPY, "empty-data", npy(np.zeros((0, 3))), npy(np.zeros((3, 0)))),
     *bad(NPY, "unsupported-dtype", OBJECTS, npy(np.array([["a"]])), npy(np.array([[1j]]))),
     *bad(NPY, "unsupported-dtype", npy(np.zeros((1, 1), "M8[s]")), npy(np.zeros((1, 1), [("a", "f8")]))),
-    *bad(NPY, "truncated-npy", npy(X)[:-1], npy(X)[:130], shaped("(4000, 3)")),
+    *bad(NPY, "truncated-npy", npy(X)[:-1], npy(X)[:130], npy_of_shape("(4000, 3)")),
     *bad(NPY, "malformed-npy", npy(X)[:40], npy(X)[:4], npy(X) + b"x", b"1,2,3\n4,5,6\n", b"PK\x03\x04" + bytes(99)),
-    *bad(NPY, "malformed-npy", shaped("(-1, 3)"), shaped("(True, 3)"), shaped("(9**99, 3)"), shaped(f"({2**62}, 3)")),
+    *bad(NPY, "malformed-npy", *map(npy_of_shape, ("(-1, 3)", "(True, 3)", "(9**99, 3)", f"({2**62}, 3)"))),
     *bad(NPY, "malformed-npy", header("[" * 5000), header("{'descr': '<f8'}"), header("{}", b"\x09\x00")),
-    *bad(NPY, "too-many-points", shaped("(5001, 3)")),
-    *bad(NPY, "too-many-features", shaped("(3, 21)")),
+    *bad(NPY, "too-many-points", npy_of_shape("(5001, 3)")),
+    *bad(NPY, "too-many-features", npy_of_shape("(3, 21)")),
     *bad(CSV, "empty-data", "x,y\n", "\n\n"),
     *bad(CSV, "ragged-row", "1,2\n3\n", "1,2\n3,4,5\n"),
     *bad(CSV, "invalid-names", "x,x\n1,2\n"),
@@ -124,16 +124,16 @@ CASES = [
     *bad(JSON, "empty-data", "[[]]"),
     *bad(JSON, "ragged-row", "[[1, 2], [3]]", "[[1, 2], 3]"),
     *bad(JSON, "bad-cell", "[[1, 2], [3, [4]]]"),
-    *bad(NPZ, "malformed-npz", b"PK\x03\x04" + bytes(100), npy(X), npz(data=X)[:-30], damaged()),
+    *bad(NPZ, "malformed-npz", b"PK\x03\x04" + bytes(100), npy(X), npz(data=X)[:-30], damaged_zip()),
     *bad(NPZ, "no-data-member", npz(), npz(a=X, b=X)),
     *bad(NPZ, "unknown-member", npz(data=X, y=KINDS)),
     *bad(NPZ, "invalid-shape", npz(data=X[0])),
-    *bad(NPZ, "unsupported-dtype", npz(data=np.array([["a"]])), zipped(data=OBJECTS)),
-    *bad(NPZ, "malformed-npy", zipped(data=b"x" * 200), zipped(data=npy(X) + b"x")),
-    *bad(NPZ, "truncated-npy", zipped(data=npy(X)[:-8])),
-    *bad(NPZ, "too-many-points", zipped(data=shaped("(5001, 3)"))),
+    *bad(NPZ, "unsupported-dtype", npz(data=np.array([["a"]])), zip_members(data=OBJECTS)),
+    *bad(NPZ, "malformed-npy", zip_members(data=b"x" * 200), zip_members(data=npy(X) + b"x")),
+    *bad(NPZ, "truncated-npy", zip_members(data=npy(X)[:-8])),
+    *bad(NPZ, "too-many-points", zip_members(data=npy_of_shape("(5001, 3)"))),
     *bad(NPZ, "invalid-member", npz(data=X, labels=np.arange(5)), npz(data=X, labels=X), npz(data=X, color=KINDS)),
-    *bad(NPZ, "invalid-member", zipped(data=npy(X), labels=shaped("(6,)", "<U0"))),
+    *bad(NPZ, "invalid-member", zip_members(data=npy(X), labels=npy_of_shape("(6,)", "<U0"))),
     *bad(NPZ, "invalid-member", npz(data=X, names=np.array([], str))),
     *bad(NPZ, "not-finite", npz(data=X, labels=np.full(6, np.inf))),
     *bad(NPZ, "label-too-long", npz(data=X, labels=np.array(["x" * 1001] * 6))),
@@ -145,7 +145,7 @@ CASES = [
     *bad(NPZ, "malformed-npz", sparse(indptr=np.array([0, 2, 1, 2, 2]))),
     *bad(NPZ, "too-many-features", sparse(shape=np.array([4, 10**9]))),
     *bad(ARROW, "malformed-arrow", b"1,2\n3,4\n" * 40, stream(frame())[:500], npy(X)),
-    *bad(PARQUET, "malformed-parquet", b"1,2\n3,4\n" * 40, packed(frame())[:500], npy(X)),
+    *bad(PARQUET, "malformed-parquet", b"1,2\n3,4\n" * 40, parquet_file(frame())[:500], npy(X)),
     *both("too-many-points", {"x": np.zeros(5001)}),
     *both("too-many-features", {f"x{i}": [0.0] for i in range(21)}),
     *both("empty-data", {"x": pa.array([], pa.float64())}),
@@ -165,13 +165,13 @@ CASES = [
 @pytest.mark.parametrize(("kind", "body", "options", "code"), CASES)
 def test_bad_bodies_are_refused(kind: str, body: bytes | str, options: dict[str, Any], code: str) -> None:
     """Each is a client problem with its code and a remedy; nothing is unpickled or allocated."""
-    assert refused(body, kind, **options).code == code
+    assert refusal(body, kind, **options).code == code
 
 
 def test_the_length_and_the_shape_of_npy_are_in_the_problem() -> None:
     """The announced and the received bytes, and the expression that makes a matrix of a vector."""
-    assert refused(npy(X)[:-10], NPY).details == {"announced": 144, "came": 134}
-    assert "reshape(-1, 1)" in refused(npy(np.zeros(5)), NPY).remedy
+    assert refusal(npy(X)[:-10], NPY).details == {"announced": 144, "came": 134}
+    assert "reshape(-1, 1)" in refusal(npy(np.zeros(5)), NPY).remedy
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     """The problem names the row of the data, the column and its name, in the first block and after."""
     rows = [["1.5", "2"] for _ in range(1600)]
     rows[row - 1][1] = cell
-    problem = refused("x,y\n" + "\n".join(map(",".join, rows)), CSV)
+    problem = refusal("x,y\n" + "\n".join(map(",".join, rows)), CSV)
     assert problem.code == code
     place = {"row": row, "column": 2, "name": "y", "value": cell, "rows_affected": 1, "rows": [row]}
     assert problem.details == (place if code == "inexact-integer" else {**place, "options": {"ignore": ["y"]}})
@@ -196,9 +196,9 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
 
 def test_columns_of_csv_are_named() -> None:
     """The remedy lists the columns; a label column before a bad cell counts."""
-    assert "x, y" in refused("x,y\n1,2\n", CSV, label="z").remedy
-    assert "0 to 1" in refused("1,2\n", CSV, label="2").remedy
-    assert refused("kind,x\na,1\nb,\n", CSV, label="kind").details["column"] == 2
+    assert "x, y" in refusal("x,y\n1,2\n", CSV, label="z").remedy
+    assert "0 to 1" in refusal("1,2\n", CSV, label="2").remedy
+    assert refusal("kind,x\na,1\nb,\n", CSV, label="kind").details["column"] == 2
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_columns_of_csv_are_named() -> None:
 )
 def test_bad_json_value_is_named(value: str, code: str) -> None:
     """The problem has the row and the column, from 1."""
-    problem = refused(f"[[1, 2], [3, {value}]]", JSON)
+    problem = refusal(f"[[1, 2], [3, {value}]]", JSON)
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"]) == (2, 2)
 
@@ -223,7 +223,7 @@ def test_bad_rows_are_counted_in_text(kind: str) -> None:
     for row in range(5, 4000, 5):
         rows[row][row % 2] = "null"
     lines = [",".join(row) for row in rows]
-    problem = refused("\n".join(lines) if kind == CSV else f"[[{'],['.join(lines)}]]", kind)
+    problem = refusal("\n".join(lines) if kind == CSV else f"[[{'],['.join(lines)}]]", kind)
     assert (problem.details["row"], problem.details["rows_affected"]) == (6, 799)
     assert problem.details["rows"] == list(range(6, 106, 5))
 
@@ -237,7 +237,7 @@ def test_missing_cells_are_refused_with_their_rows(
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 50)
     y = [value if row in range(9, 99, 3) else float(row) for row in range(100)]
     table = pa.table({"x": np.arange(100.0), "y": pa.array(y, pa.float64(), from_pandas=False)})
-    problem = refused(write(table), kind)
+    problem = refusal(write(table), kind)
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"], problem.details["name"]) == (10, 2, "y")
     assert (problem.details["rows_affected"], problem.details["rows"]) == (30, list(range(10, 69, 3)))
@@ -247,13 +247,13 @@ def test_missing_cells_are_refused_with_their_rows(
 @BOTH
 def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes], kind: str) -> None:
     """Texts and durations in one problem, with a remedy that leaves none of them."""
-    problem = refused(write(frame(kind=pa.array(KINDS), when=DURATIONS)), kind)
+    problem = refusal(write(frame(kind=pa.array(KINDS), when=DURATIONS)), kind)
     assert problem.detail == "The columns 'kind' of type string, 'when' of type duration[s] are no features."
     assert problem.details["options"] == {"ignore": ["kind", "when"], "one_hot": ["kind"]}
     assert "with ?ignore=kind&ignore=when, or" in problem.remedy
     assert problem.remedy.endswith("with ?one_hot=kind&ignore=when.")
-    assert refused(write(frame(when=DURATIONS)), kind).details["options"] == {"ignore": ["when"]}
-    assert "which has numbers or dates" in refused(write(frame(when=DURATIONS)), kind, color="when").detail
+    assert refusal(write(frame(when=DURATIONS)), kind).details["options"] == {"ignore": ["when"]}
+    assert "which has numbers or dates" in refusal(write(frame(when=DURATIONS)), kind, color="when").detail
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW, "zstd", "lz4"])
@@ -263,22 +263,22 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
     table = pa.table({"x": zeros, "y": zeros})
     bodies = {
         NPZ: lambda: npz(data=np.column_stack([zeros, zeros])),
-        PARQUET: lambda: packed(table, compression="zstd"),
+        PARQUET: lambda: parquet_file(table, compression="zstd"),
         ARROW: lambda: stream(table, rows=10**6),
     }
     body = bodies[kind]() if kind in bodies else stream(table, rows=10**6, compression=kind)
-    problem = refused(body, kind if kind in bodies else ARROW, limits)
+    problem = refusal(body, kind if kind in bodies else ARROW, limits)
     assert (problem.code, problem.status, problem.details["allowed"]) == ("inflated-too-large", 413, 2**23)
     assert kind == ARROW or len(body) < 2**23 / 100
     narrow = npz(data=np.zeros((1000, 100), np.uint8))  # a stored byte becomes a float64
-    assert refused(narrow, NPZ, Limits(10**6, 10**4, 2**19)).details["bytes"] == 800_000
+    assert refusal(narrow, NPZ, Limits(10**6, 10**4, 2**19)).details["bytes"] == 800_000
 
 
 def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each label takes the space of the longest one."""
     monkeypatch.setattr(row_texts, "MAX_TEXTS", 30)
     body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
-    assert refused(body.replace("bbbbbb", "bbbbbbb"), CSV, label="kind").details == {"allowed": 6}
+    assert refusal(body.replace("bbbbbb", "bbbbbbb"), CSV, label="kind").details == {"allowed": 6}
     assert read(body, CSV, label="kind").labels is not None
 
 
@@ -289,7 +289,7 @@ def test_formats_without_columns_refuse_their_roles(role: str) -> None:
     for kind, body in bodies.items():
         if (role, kind) != ("label", NPZ):
             options: dict[str, Any] = {role: "a" if role == "label" else ["a"]}
-            assert refused(body, kind, **options).code == f"{role}-not-here"
+            assert refusal(body, kind, **options).code == f"{role}-not-here"
 
 
 def test_other_types_are_415(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from tests.conftest import until
-from tests.service.uploads.bodies import ARROW, CSV, JSON, NPY, NPZ, PARQUET, X, frame, npy, npz, packed, stream
+from tests.service.uploads.bodies import ARROW, CSV, JSON, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file, stream
 from tests.service.uploads.readers import descendants, kill_reader
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -62,7 +62,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) 
     readers.close()
 
 
-def stored(body: bytes) -> IO[bytes]:
+def temporary_file(body: bytes) -> IO[bytes]:
     """Return a body as a stored file."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 # the caller closes it
     file.write(body)
@@ -86,11 +86,11 @@ def upload(kind: str, options: dict[str, str] | None = None) -> Upload:
 
 def read(processes: ReaderProcesses, kind: str, body: bytes, options: dict[str, str] | None = None) -> Table:
     """Read a body in a process."""
-    with stored(body) as file:
+    with temporary_file(body) as file:
         return processes.read_table(upload(kind, options), file)
 
 
-def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
+def refusal(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
     """Return the problem of a body."""
     with pytest.raises(ProblemError) as caught:
         read(processes, kind, body)
@@ -120,7 +120,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
     "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"label": "l", "color": "c"}),
     "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', {}),
     "arrow": (ARROW, stream(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
-    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
+    "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
 }
 
 
@@ -128,7 +128,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
 def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all additional columns are equal."""
     kind, body, options = BODIES[name]
-    with stored(body) as file, stored(b"") as out:
+    with temporary_file(body) as file, temporary_file(b"") as out:
         expected = upload(kind, options).read(file, out)
         tables = read(processes, kind, body, options)
         assert (tables.names, tables.source) == (expected.names, expected.source)
@@ -143,9 +143,9 @@ def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, n
 def test_problems_pass_through(processes: ReaderProcesses) -> None:
     """The refusal of the process equals that of the reader."""
     body = b"x,y\n1,2\n3,oops\n"
-    with stored(body) as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
+    with temporary_file(body) as file, temporary_file(b"") as out, pytest.raises(ProblemError) as caught:
         upload(CSV).read(file, out)
-    assert refused(processes, CSV, body) == caught.value.problem
+    assert refusal(processes, CSV, body) == caught.value.problem
 
 
 def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[ReaderExit]) -> None:
@@ -153,7 +153,7 @@ def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, e
     before = pid(processes)
     killer = threading.Thread(target=kill_reader, args=(os.getpid(), signal.SIGABRT))
     killer.start()
-    problem = refused(processes, CSV, b"1,2\n" * 2_000_000)
+    problem = refusal(processes, CSV, b"1,2\n" * 2_000_000)
     killer.join()
     assert (problem.code, problem.status) == ("reader-crashed", 422)
     assert problem.details["signal"] == "SIGABRT"
@@ -176,7 +176,7 @@ def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, e
 def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
     """The library reports it, raises, or ends the process; the next body is read."""
     assert len(bomb) < 2**23
-    problem = refused(processes, kind, bomb)
+    problem = refusal(processes, kind, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
     assert problem.details == {"allowed": 2**27}
     assert "more memory" in problem.remedy
@@ -186,7 +186,7 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
 def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
     """A schema with megabytes of text is refused in a few sentences."""
     readers = ReaderProcesses(settings(tmp_path))
-    problem = refused(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
+    problem = refusal(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
     assert problem.code == "unsupported-column"
     assert problem.details["truncated"] is True
     assert len(str(problem.to_dict())) < 10_000
@@ -196,7 +196,7 @@ def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
 def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two million rows of text in a tenth of a second."""
     monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
-    problem = refused(processes, CSV, b"1\n" * 2_000_000)
+    problem = refusal(processes, CSV, b"1\n" * 2_000_000)
     assert (problem.code, problem.status) == ("reader-timeout", 422)
     assert "fewer rows" in problem.remedy
 
@@ -239,7 +239,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(forkserver, "restrict", lambda **_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
     request = json.dumps({"allowed": {}, "options": asdict(upload(CSV))}).encode()
-    with stored(b"1\n") as file, stored(b"") as out, stored(request) as message:
+    with temporary_file(b"1\n") as file, temporary_file(b"") as out, temporary_file(request) as message:
         forkserver.work(forkserver.TABLE, *(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]
 
@@ -262,7 +262,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 )
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
-    with stored(b"") as out, pytest.raises(ProblemError) as caught:
+    with temporary_file(b"") as out, pytest.raises(ProblemError) as caught:
         processes._convert(ended, CSV, partial(table_of, out))
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
@@ -292,7 +292,7 @@ def test_errors_of_the_service_are_not_those_of_the_body(
 )
 def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
     """A compromised reader's output is not unpickled, and not mapped beyond its end."""
-    with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
+    with temporary_file(bytes(8)) as file, pytest.raises(ValueError, match="array"):
         table_of(file, {"arrays": {"values": {"order": "C", **place}}, "names": None, "source": {}})
 
 
@@ -333,7 +333,7 @@ def test_a_failed_start_of_the_fork_server_is_503(tmp_path: Path, monkeypatch: p
     """The service is at fault, and a retry may succeed."""
     broken = ReaderProcesses(settings(tmp_path))
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    problem = refused(broken, CSV, b"1,2\n")
+    problem = refusal(broken, CSV, b"1,2\n")
     assert (problem.code, problem.status) == ("readers-unavailable", 503)
     monkeypatch.undo()
     read(broken, CSV, b"1,2\n")

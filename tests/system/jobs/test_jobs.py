@@ -10,7 +10,7 @@ import pytest
 
 from qa.load import burst
 from tests.conftest import until
-from tests.service.responses.events import parsed
+from tests.service.responses.events import parse_events
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
 from tests.system.conftest import MAX_JOBS, fit_posterior, synthetic, wait_for_end
 from worker.execution import process_guard
@@ -31,7 +31,7 @@ def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) 
     """Progress never decreases, an eta precedes the end, and the last event is the job record."""
     job = client.post(posterior + "/draws", json={"count": 400, "seed": 20}).json()
     with client.stream("GET", job["links"]["events"]) as answer:
-        *progress, (number, name, last) = list(parsed(answer.iter_lines()))
+        *progress, (number, name, last) = list(parse_events(answer.iter_lines()))
     assert (name, last["status"]) == ("end", "succeeded")
     assert last == client.get(job["links"]["self"]).json()
     numbers = [event[0] for event in progress]

@@ -32,7 +32,9 @@ def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["file", "memory"])
-def tiered(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores) -> Iterator[Stores]:
+def tiered_stores(
+    request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores
+) -> Iterator[Stores]:
     """Return stores with an object store and an empty cache whose half is 2 MB."""
     url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
     connected = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
@@ -41,7 +43,7 @@ def tiered(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, s
 
 
 @contextmanager
-def used(stores: Stores, share: float) -> Iterator[None]:
+def fill_memory(stores: Stores, share: float) -> Iterator[None]:
     """Fill the queue server's memory to a share; the ballast leaves room for accepted work."""
     before = str(stores.client.config_get("maxmemory")["maxmemory"])
     stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, in a buffer that does not shrink

@@ -321,21 +321,21 @@ def test_the_estimate_bounds_the_memory_of_draws(stores: Stores, n: int) -> None
     assert draws_bytes(n, 2, LANES) == LANES * entry_bytes((n, 2), (2,))
 
 
-def test_draws_of_a_large_job_are_in_the_object_store(tiered: Stores) -> None:
+def test_draws_of_a_large_job_are_in_the_object_store(tiered_stores: Stores) -> None:
     """The cache has none of them, and the store everything."""
-    put(tiered, 0, 1, 2, n=50_000, together=2**30)
-    put(tiered, 5, n=2**17 + 1)  # more than half of the cache
-    assert tiered.cache.client.exists(KEY.group_key(ID)) == 0
+    put(tiered_stores, 0, 1, 2, n=50_000, together=2**30)
+    put(tiered_stores, 5, n=2**17 + 1)  # more than half of the cache
+    assert tiered_stores.cache.client.exists(KEY.group_key(ID)) == 0
     keys = keys_of(0, 1, 2, 3, 4, 5)
     for is_evicted in (False, True):
         if is_evicted:
-            tiered.cache.client.flushall()
-        assert tiered.draws.contains(ID, keys) == [True, True, True, False, False, True]
-        assert [head and head["index"] for head in tiered.draws.heads(ID, keys)] == [0, 1, 2, None, None, 5]
-        assert indices(tiered.draws.get_many(ID, keys)) == [0, 1, 2, None, None, 5]
-    tiered.draws.delete(ID, keys[1])
-    assert tiered.draws.contains(ID, keys) == [True, False, True, False, False, True]
-    tiered.cache.forget("post_1")
-    assert tiered.cache.objects is not None
-    assert list(tiered.cache.objects.bucket.modification_times()) == []
-    assert tiered.cache.client.dbsize() == 0
+            tiered_stores.cache.client.flushall()
+        assert tiered_stores.draws.contains(ID, keys) == [True, True, True, False, False, True]
+        assert [head and head["index"] for head in tiered_stores.draws.heads(ID, keys)] == [0, 1, 2, None, None, 5]
+        assert indices(tiered_stores.draws.get_many(ID, keys)) == [0, 1, 2, None, None, 5]
+    tiered_stores.draws.delete(ID, keys[1])
+    assert tiered_stores.draws.contains(ID, keys) == [True, False, True, False, False, True]
+    tiered_stores.cache.forget("post_1")
+    assert tiered_stores.cache.objects is not None
+    assert list(tiered_stores.cache.objects.bucket.modification_times()) == []
+    assert tiered_stores.cache.client.dbsize() == 0

@@ -130,12 +130,12 @@ def test_a_deletion_begins_with_the_record(store: DatasetStore, monkeypatch: pyt
     dataset, _ = store.add(table(X))
     remove, removed = Bucket.remove, []
 
-    def observed(self: Bucket, path: str) -> None:
+    def check_and_remove(self: Bucket, path: str) -> None:
         assert store.get(dataset.id) is None
         removed.append(path)
         remove(self, path)
 
-    monkeypatch.setattr(Bucket, "remove", observed)
+    monkeypatch.setattr(Bucket, "remove", check_and_remove)
     store.delete(dataset.id)
     assert removed == list(dataset.files)
 

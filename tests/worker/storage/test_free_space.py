@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import refusal
 from tests.service.conftest import register_worker
-from tests.worker.storage.conftest import used
+from tests.worker.storage.conftest import fill_memory
 from worker.base.problems import ProblemError
 from worker.jobs.store import Cancelled
 from worker.storage import free_space
@@ -28,7 +28,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
     done, cancelled, shared = (fit_job(stores, claim) for claim in ("done", "cancelled", "known"))
     for job in (done, cancelled):
         stores.queue.enqueue(job)
-    with used(stores, 0.9):
+    with fill_memory(stores, 0.9):
         problem = refusal(fit_job, stores, "new")
         assert (problem.code, problem.status) == ("redis-full", 503)
         assert problem.details["retry_after"] > 0

@@ -55,10 +55,10 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.fixture
-def objects(tiered: Stores) -> ResultStore:
-    """Return the object store of `tiered`."""
-    assert tiered.cache.objects is not None
-    return tiered.cache.objects
+def objects(tiered_stores: Stores) -> ResultStore:
+    """Return the object store of `tiered_stores`."""
+    assert tiered_stores.cache.objects is not None
+    return tiered_stores.cache.objects
 
 
 def same(entry: Entry | None, arrays: dict[str, Any]) -> bool:
@@ -75,21 +75,21 @@ def rewrite(objects: ResultStore, change: Callable[[bytes], bytes]) -> None:
     objects.bucket.write(PATH, [change(raw)], len(raw))
 
 
-def test_a_value_too_large_for_the_cache_is_stored(tiered: Stores, objects: ResultStore) -> None:
+def test_a_value_too_large_for_the_cache_is_stored(tiered_stores: Stores, objects: ResultStore) -> None:
     """It is written, read, described and deleted like a cached value; a second write removes the former object."""
-    tiered.cache.put(KEY, {"a": 0}, {"x": np.zeros(300_000)})
-    tiered.cache.put(KEY, {"a": 1}, LARGE)
-    assert tiered.cache.client.exists(KEY) == 0
-    assert same(tiered.cache.get(KEY), LARGE)
-    assert tiered.cache.head(KEY) == {"a": 1}
-    assert tiered.cache.contains([KEY, "result:post_a:none"]) == [True, False]
+    tiered_stores.cache.put(KEY, {"a": 0}, {"x": np.zeros(300_000)})
+    tiered_stores.cache.put(KEY, {"a": 1}, LARGE)
+    assert tiered_stores.cache.client.exists(KEY) == 0
+    assert same(tiered_stores.cache.get(KEY), LARGE)
+    assert tiered_stores.cache.head(KEY) == {"a": 1}
+    assert tiered_stores.cache.contains([KEY, "result:post_a:none"]) == [True, False]
     assert objects.index.sums()[0] == len(objects.bucket.modification_times()) == 1
-    tiered.cache.delete(KEY)
-    assert tiered.cache.get(KEY) is None
-    assert tiered.cache.heads([KEY]) == [None]
+    tiered_stores.cache.delete(KEY)
+    assert tiered_stores.cache.get(KEY) is None
+    assert tiered_stores.cache.heads([KEY]) == [None]
     assert objects.index.sums() == (0, 0)
     assert list(objects.bucket.modification_times()) == []
-    assert list(tiered.cache.client.scan_iter("*")) == []
+    assert list(tiered_stores.cache.client.scan_iter("*")) == []
 
 
 def test_without_a_store_the_remedy_names_it(stores: Stores) -> None:
@@ -101,28 +101,28 @@ def test_without_a_store_the_remedy_names_it(stores: Stores) -> None:
 
 @pytest.mark.parametrize("is_evicted", [True, False])
 def test_forgetting_a_subject_deletes_from_cache_and_store(
-    tiered: Stores, objects: ResultStore, *, is_evicted: bool
+    tiered_stores: Stores, objects: ResultStore, *, is_evicted: bool
 ) -> None:
     """It works with and without the cache's index; entries of another subject stay."""
     for subject in ("post_a", "post_b"):
-        tiered.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
-        tiered.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
-        assert tiered.cache.head(f"draw:{subject}:1") == {"a": 1}
+        tiered_stores.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
+        tiered_stores.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
+        assert tiered_stores.cache.head(f"draw:{subject}:1") == {"a": 1}
     if is_evicted:
-        tiered.cache.client.flushall()
-    tiered.cache.forget("post_a")
+        tiered_stores.cache.client.flushall()
+    tiered_stores.cache.forget("post_a")
     assert list(objects.bucket.modification_times()) == [path_of("post_b", "draw:post_b:1")]
-    assert not [key for key in tiered.cache.client.scan_iter("*") if b"post_a" in key]
-    assert same(tiered.cache.get("draw:post_b:1"), LARGE)
+    assert not [key for key in tiered_stores.cache.client.scan_iter("*") if b"post_a" in key]
+    assert same(tiered_stores.cache.get("draw:post_b:1"), LARGE)
 
 
-def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered: Stores) -> None:
+def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered_stores: Stores) -> None:
     """One read after an eviction caches the entry again."""
     arrays = {"x": np.arange(5.0)}
-    tiered.cache.put("posterior:post_a", {"head": 1}, arrays, seconds=1e6)
-    tiered.cache.client.flushall()
-    assert same(tiered.cache.get("posterior:post_a"), arrays)
-    assert tiered.cache.client.exists("posterior:post_a") == 1
+    tiered_stores.cache.put("posterior:post_a", {"head": 1}, arrays, seconds=1e6)
+    tiered_stores.cache.client.flushall()
+    assert same(tiered_stores.cache.get("posterior:post_a"), arrays)
+    assert tiered_stores.cache.client.exists("posterior:post_a") == 1
 
 
 @pytest.mark.parametrize(
@@ -130,82 +130,82 @@ def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered: Stores) -> None:
 )
 @pytest.mark.parametrize("ask", ["get", "head"])
 def test_a_torn_object_counts_as_evicted(
-    tiered: Stores, objects: ResultStore, change: Callable[[bytes], bytes] | None, ask: str
+    tiered_stores: Stores, objects: ResultStore, change: Callable[[bytes], bytes] | None, ask: str
 ) -> None:
     """A cut, changed or missing object is removed from the index, and can be written again."""
-    tiered.cache.put(KEY, {}, LARGE)
+    tiered_stores.cache.put(KEY, {}, LARGE)
     if change is None:
         objects.bucket.remove(PATH)
-        tiered.cache.client.flushall()
-        assert getattr(tiered.cache, ask)(KEY) is None
+        tiered_stores.cache.client.flushall()
+        assert getattr(tiered_stores.cache, ask)(KEY) is None
     else:
         rewrite(objects, change)
-        assert tiered.cache.get(KEY) is None
-    assert tiered.cache.contains([KEY]) == [False]
+        assert tiered_stores.cache.get(KEY) is None
+    assert tiered_stores.cache.contains([KEY]) == [False]
     assert list(objects.bucket.modification_times()) == []
-    tiered.cache.put(KEY, {}, LARGE)
-    assert same(tiered.cache.get(KEY), LARGE)
+    tiered_stores.cache.put(KEY, {}, LARGE)
+    assert same(tiered_stores.cache.get(KEY), LARGE)
 
 
 def test_expired_objects_are_unreadable_and_swept(
-    tiered: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
+    tiered_stores: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects expire after the cache's time to live."""
-    tiered.cache.put(KEY, {}, LARGE)
-    later = SimpleNamespace(time=lambda: time.time() + tiered.settings.cache_ttl + 1)
+    tiered_stores.cache.put(KEY, {}, LARGE)
+    later = SimpleNamespace(time=lambda: time.time() + tiered_stores.settings.cache_ttl + 1)
     for module in ("storage.object_store.results", "operations.sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
-    tiered.cache.client.flushall()
-    assert tiered.cache.get(KEY) is None
-    assert objects.index.unswept_seconds() > tiered.settings.cache_ttl
-    monkeypatch.setattr(tiered.posteriors, "exists", lambda _: True)
-    result = sweep(tiered, objects)
+    tiered_stores.cache.client.flushall()
+    assert tiered_stores.cache.get(KEY) is None
+    assert objects.index.unswept_seconds() > tiered_stores.settings.cache_ttl
+    monkeypatch.setattr(tiered_stores.posteriors, "exists", lambda _: True)
+    result = sweep(tiered_stores, objects)
     assert (result.expired, result.unreferenced) == (1, 0)
     assert list(objects.bucket.modification_times()) == []
     assert objects.index.sums() == (0, 0)
     assert objects.index.unswept_seconds() < 60
 
 
-def test_a_sweep_removes_abandoned_objects(tiered: Stores, objects: ResultStore) -> None:
+def test_a_sweep_removes_abandoned_objects(tiered_stores: Stores, objects: ResultStore) -> None:
     """Objects of a deleted posterior and objects without an entry are removed; young and foreign objects stay."""
-    tiered.cache.put(KEY, {}, LARGE)
+    tiered_stores.cache.put(KEY, {}, LARGE)
     for path in (path_of("post_b", "orphan"), f"cache/post_a/{PREFIX}of a killed writer", "post_b/else"):
         objects.bucket.write(path, [b"x"], 1)
-    young = sweep(tiered, objects)
+    young = sweep(tiered_stores, objects)
     assert (young.expired, young.unreferenced) == (0, 0)
-    assert same(tiered.cache.get(KEY), LARGE)
-    result = sweep(tiered, objects, age=-1)
+    assert same(tiered_stores.cache.get(KEY), LARGE)
+    result = sweep(tiered_stores, objects, age=-1)
     assert (result.expired, result.unreferenced) == (0, 3)
     assert list(objects.bucket.modification_times()) == ["post_b/else"], "foreign objects stay"
     assert objects.index.sums() == (0, 0)
 
 
 def test_an_unavailable_store_is_reported_and_loses_nothing(
-    tiered: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
+    tiered_stores: Stores, objects: ResultStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reads are 503, cached entries are served, deletions take effect; later a sweep removes what is left."""
-    tiered.cache.put(KEY, {}, LARGE)
-    tiered.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, seconds=1e6)
+    tiered_stores.cache.put(KEY, {}, LARGE)
+    tiered_stores.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, seconds=1e6)
     connect = objects.bucket._connect
 
     def away() -> Any:
         raise PermissionError("secret")
 
     monkeypatch.setattr(objects.bucket, "_connect", away)
-    for ask in (tiered.cache.get, lambda key: tiered.cache.put(key, {}, LARGE)):
+    for ask in (tiered_stores.cache.get, lambda key: tiered_stores.cache.put(key, {}, LARGE)):
         problem = refusal(ask, KEY)
         assert (problem.code, problem.status) == ("store-unavailable", 503)
         assert "secret" not in problem.detail
-    assert tiered.cache.get("posterior:post_a") is not None
-    tiered.cache.put("posterior:post_b", {}, {"x": np.arange(5.0)}, seconds=1e6)
-    tiered.cache.delete("posterior:post_a")
-    assert tiered.cache.get("posterior:post_a") is None
+    assert tiered_stores.cache.get("posterior:post_a") is not None
+    tiered_stores.cache.put("posterior:post_b", {}, {"x": np.arange(5.0)}, seconds=1e6)
+    tiered_stores.cache.delete("posterior:post_a")
+    assert tiered_stores.cache.get("posterior:post_a") is None
     assert objects.index.sums()[0] == 1
     monkeypatch.setattr(objects.bucket, "_connect", connect)
-    assert same(tiered.cache.get(KEY), LARGE)
+    assert same(tiered_stores.cache.get(KEY), LARGE)
     assert len(objects.bucket.modification_times()) == 2
-    monkeypatch.setattr(tiered.posteriors, "exists", lambda _: True)
-    assert sweep(tiered, objects, age=-1).unreferenced == 1
+    monkeypatch.setattr(tiered_stores.posteriors, "exists", lambda _: True)
+    assert sweep(tiered_stores, objects, age=-1).unreferenced == 1
     assert list(objects.bucket.modification_times()) == [PATH]
 
 

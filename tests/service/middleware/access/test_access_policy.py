@@ -13,7 +13,7 @@ from openapi import client_types
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS, AccessPolicy, Proxies
 from tests.service.conftest import check_problem, register_worker
-from tests.service.tenants import bearer, served
+from tests.service.tenants import bearer, serve_stores
 from worker.base.settings import Settings, SettingsError
 from worker.observability.live_workers import withdraw
 from worker.storage import api_keys
@@ -31,29 +31,30 @@ CONTRACT = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
 
 
-def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
+def test_probes_and_the_documentation_are_open(guarded_client: httpx.Client) -> None:
     """Open paths reveal no data; /readyz is 503 for lack of workers, not of a key."""
-    statuses = {path: guarded.get(path).status_code for path in OPEN_PATHS}
+    statuses = {path: guarded_client.get(path).status_code for path in OPEN_PATHS}
     assert statuses == {"/": 200, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
 
 
-def test_an_invalid_key_differs_from_a_missing_one(guarded: httpx.Client, stores: Stores) -> None:
+def test_an_invalid_key_differs_from_a_missing_one(guarded_client: httpx.Client, stores: Stores) -> None:
     """The challenge reports an invalid token; another scheme counts as a missing key."""
     good = bearer(stores, "alice")["Authorization"]
     for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü"):
-        answer = guarded.get("/v1/info", headers={b"Authorization": wrong.encode("latin-1")})
+        answer = guarded_client.get("/v1/info", headers={b"Authorization": wrong.encode("latin-1")})
         assert (answer.status_code, answer.json()["type"]) == (401, "urn:glle:problem:invalid-key")
         assert answer.headers["www-authenticate"] == 'Bearer realm="glle", error="invalid_token"'
-    basic = guarded.get("/v1/info", headers={"Authorization": "Basic eDp5"})
+    basic = guarded_client.get("/v1/info", headers={"Authorization": "Basic eDp5"})
     assert basic.json()["type"] == "urn:glle:problem:key-required"
-    assert guarded.get("/v1/info", headers={"Authorization": good.replace("Bearer", "bearer")}).status_code == 200
+    lower = {"Authorization": good.replace("Bearer", "bearer")}
+    assert guarded_client.get("/v1/info", headers=lower).status_code == 200
 
 
 def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> None:
     """They cover all tenants; until a key exists, a client of this machine may read them."""
     assert client.get("/metrics").status_code == 200
     for published in ("192.0.2.1", ""):
-        with served(stores, published=published) as keyed:
+        with serve_stores(stores, published=published) as keyed:
             write = bearer(stores, "alice", "write")
             assert keyed.get("/metrics").status_code == 401
             refused = keyed.get("/metrics", headers=write)
@@ -64,7 +65,7 @@ def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> N
 def test_on_loopback_the_first_key_enables_authentication(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without keys every request is the default tenant's; revoking the last key keeps authentication on."""
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
-    with served(stores) as client:
+    with serve_stores(stores) as client:
         id_ = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 20}).json()["id"]
         headers = bearer(stores, "default")
         assert client.get(f"/v1/datasets/{id_}").status_code == 401
@@ -79,14 +80,14 @@ def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, sto
     for name in own.split(", "):
         assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200, name
     foreign = "evil.example, 192.0.2.1:8000, localhost.evil.example, 127.0.0.1.evil.example, x@y"
-    with served(stores, auth="off") as off:
+    with serve_stores(stores, auth="off") as off:
         for name in foreign.split(", "):
             answer = client.get("/v1/datasets", headers={"Host": name})
             assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
             assert answer.json()["details"] == {"host": name}
             assert client.get("/livez", headers={"Host": name}).status_code == 200
             assert off.get("/v1/datasets", headers={"Host": name}).status_code == 200
-    with served(stores, auth="required") as guarded:
+    with serve_stores(stores, auth="required") as guarded:
         key = bearer(stores, "alice")
         assert guarded.get("/v1/datasets", headers={"Host": "evil.example", **key}).status_code == 200
 
@@ -95,7 +96,7 @@ def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: py
     """A server that does not answer is 503, and a damaged key is no access; open paths stay open."""
     headers = bearer(stores, "alice")
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
-    with served(stores) as client:
+    with serve_stores(stores) as client:
         assert client.get("/v1/usage", headers=headers).json()["tenant"] == "alice"
 
         def fail(*_: object) -> None:
@@ -161,7 +162,7 @@ def test_the_contract_documents_each_refusal() -> None:
 
 def test_off_ignores_keys_and_accepts_proxies(stores: Stores) -> None:
     """GLLE_AUTH=off ignores keys, which is why it needs loopback."""
-    with served(stores, auth="off") as client:
+    with serve_stores(stores, auth="off") as client:
         for headers in ({}, bearer(stores, "alice"), {"X-Forwarded-For": "203.0.113.9"}):
             assert client.get("/v1/datasets", headers=headers).status_code == 200
 
@@ -206,7 +207,7 @@ def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Sto
             assert answer.headers["www-authenticate"] == 'Bearer realm="glle"'
             check_problem(client.get(path, headers={**headers, "Host": "glle.example"}), 403, "foreign-host")
         assert client.get("/livez", headers=headers).status_code == 200
-    with served(stores) as keyed:
+    with serve_stores(stores) as keyed:
         admin = bearer(stores, "alice", "admin")
         assert all(keyed.get(path, headers=TRACES | admin).status_code == 200 for path in PATHS)
 
@@ -225,7 +226,7 @@ def test_readiness_without_a_key_is_the_status_alone(client: httpx.Client, store
     register_worker(stores)
     assert set(client.get("/readyz").json()) == {"status", "workers", "queue_length", "checks"}
     assert client.get("/readyz", headers=TRACES).json() == {"status": "ok"}
-    with served(stores, auth="required") as keyed:
+    with serve_stores(stores, auth="required") as keyed:
         assert keyed.get("/readyz").json() == {"status": "ok"}
         assert keyed.get("/readyz", headers={"Authorization": "Bearer glle_x_y"}).json() == {"status": "ok"}
         read = bearer(stores, "alice", "read")
@@ -268,7 +269,7 @@ def test_a_trusted_proxy_names_the_client(peer: str, result: list[str], client: 
 
 def test_a_trusted_loopback_proxy_requires_a_key(stores: Stores) -> None:
     """The setting covers a proxy without traces."""
-    with served(stores, trusted_proxies="127.0.0.1") as client:
+    with serve_stores(stores, trusted_proxies="127.0.0.1") as client:
         check_problem(client.get("/v1/info"), 401, "key-required")
         assert client.get("/v1/info", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == 401
 

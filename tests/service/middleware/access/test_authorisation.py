@@ -36,7 +36,7 @@ def seen(answer: httpx.Response, expected: str) -> str:
     return expected if expected in {"open", "yes"} else str(answer.status_code)
 
 
-def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> None:
+def test_every_route_keeps_the_rule(guarded_client: httpx.Client, stores: Stores) -> None:
     """Without a key, with a bad one, and with each scope, for the owner, and another tenant before and after it."""
     alice = resources_of("alice", stores)
     keys = {tenant: {scope: bearer(stores, tenant, scope) for scope in SCOPES} for tenant in ("bob", "alice")}
@@ -48,14 +48,14 @@ def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> No
         more: dict[str, Any] = {"json": BODIES[path]} if method in {"POST", "PATCH"} and path in BODIES else {}
         named = alice.path(path) if "{id}" in path else path.replace("{name}", "pca")
         for scope, own, headers in callers:
-            answer = guarded.request(method, named, params=at_once(method, path), headers=headers, **more)
+            answer = guarded_client.request(method, named, params=at_once(method, path), headers=headers, **more)
             expected = outcome(method, path, scope, own=own)
             if seen(answer, expected) != expected:
                 wrong.append((method, path, scope, own, expected, answer.status_code))
     assert wrong == []
     for method, path in (("GET", "/nowhere"), ("PUT", "/v1/datasets"), ("GET", "/docs/")):
-        check_refusal(guarded.request(method, path))
-    assert guarded.head("/v1/info").status_code == 401
+        check_refusal(guarded_client.request(method, path))
+    assert guarded_client.head("/v1/info").status_code == 401
 
 
 def test_no_route_is_outside_of_the_contract() -> None:
@@ -125,13 +125,13 @@ def test_a_404_is_sent_at_the_next_step_for_any_work(work: float) -> None:
 
 
 def test_every_404_to_a_key_is_held_back(
-    guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    guarded_client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown ids and those of another tenant, of every kind of resource."""
     other, mine = resources_of("bob", stores), bearer(stores, "alice")
     held: list[str] = []
 
-    def counted(send: Any) -> Any:
+    def pad_and_record(send: Any) -> Any:
         async def send_counted(message: Any) -> None:
             if message["type"] == "http.response.start" and message["status"] == 404:
                 held.append("404")
@@ -139,8 +139,8 @@ def test_every_404_to_a_key_is_held_back(
 
         return pad_not_found(send_counted)
 
-    monkeypatch.setattr(requests, "pad_not_found", counted)
+    monkeypatch.setattr(requests, "pad_not_found", pad_and_record)
     paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
     for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
-        assert guarded.get(path, headers=mine).status_code == 404
+        assert guarded_client.get(path, headers=mine).status_code == 404
     assert len(held) == 6

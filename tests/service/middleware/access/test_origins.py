@@ -10,7 +10,7 @@ import pytest
 from service.app import create_app
 from service.cli import doctor
 from service.middleware.access_policy import AccessPolicy
-from tests.service.tenants import bearer, served
+from tests.service.tenants import bearer, serve_stores
 from worker.base.settings import Settings, SettingsError
 from worker.storage import api_keys
 from worker.stores import Stores
@@ -77,30 +77,30 @@ def test_own_pages_and_programs_are_admitted(client: httpx.Client, headers: dict
 
 def test_named_origins_are_admitted(stores: Stores) -> None:
     """An origin of GLLE_CORS_ORIGINS, and with `*` every one, also of a file, without credentials."""
-    with served(stores, cors_origins=LAB) as client:
+    with serve_stores(stores, cors_origins=LAB) as client:
         assert upload(client, {"origin": LAB, "sec-fetch-site": "cross-site"}).status_code == 201
         assert upload(client, {"origin": "https://other.example.org"}).status_code == 403
         assert upload(client, {"sec-fetch-site": "cross-site"}).status_code == 403
         assert client.get("/v1/info").headers["cross-origin-resource-policy"] == "cross-origin"
-    with served(stores, cors_origins="*") as client:
+    with serve_stores(stores, cors_origins="*") as client:
         assert upload(client, {"origin": "null", "sec-fetch-site": "cross-site"}).status_code == 200
         answer = client.get("/livez", headers={"origin": LAB})
         assert answer.headers["access-control-allow-origin"] == "*"
         assert "access-control-allow-credentials" not in answer.headers
 
 
-def test_a_key_proves_the_client(stores: Stores, guarded: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_proves_the_client(stores: Stores, guarded_client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page cannot add a key that it does not have; without keys by GLLE_AUTH=off the origin counts."""
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
-    with served(stores, auth="off") as client:
+    with serve_stores(stores, auth="off") as client:
         assert upload(client, FOREIGN["cross-site"]).status_code == 403
         assert upload(client, {"host": "glle.example.org"}).status_code == 201
-    assert upload(guarded, {**FOREIGN["cross-site"], **bearer(stores, "default")}).status_code == 200
+    assert upload(guarded_client, {**FOREIGN["cross-site"], **bearer(stores, "default")}).status_code == 200
 
 
-def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded: httpx.Client) -> None:
+def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded_client: httpx.Client) -> None:
     """Also problems have the header; pages of named origins may embed pictures."""
-    for each, path in ((client, "/"), (client, "/v1/info"), (client, "/nowhere"), (guarded, "/v1/info")):
+    for each, path in ((client, "/"), (client, "/v1/info"), (client, "/nowhere"), (guarded_client, "/v1/info")):
         assert each.get(path).headers["cross-origin-resource-policy"] == "same-origin"
 
 
@@ -125,7 +125,7 @@ def test_origins_are_refused_by_default(client: httpx.Client) -> None:
 
 def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
     """Errors and 304 have the headers, too; other origins get none."""
-    with served(stores, cors_origins=f"{LAB}, http://localhost:3000") as client:
+    with serve_stores(stores, cors_origins=f"{LAB}, http://localhost:3000") as client:
         for path, status in (("/v1/info", 200), ("/nowhere", 404)):
             answer = client.get(path, headers={"origin": LAB})
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, LAB)

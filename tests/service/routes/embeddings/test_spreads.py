@@ -26,7 +26,7 @@ HALVES = 10
 CSV = {"accept": "text/csv"}
 
 
-def embedded(client: httpx.Client, stores: Stores, sheet: str, name: str, **parameters: object) -> str:
+def embedding_link(client: httpx.Client, stores: Stores, sheet: str, name: str, **parameters: object) -> str:
     """Return the link of an embedding."""
     answer = embed(client, sheet, name, parameters=parameters, scores=[])
     result_of(stores, answer)
@@ -43,7 +43,7 @@ def spread(client: httpx.Client, stores: Stores, link: str, **body: object) -> d
 
 def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Figures, notes and arrays are the engine's; the formats agree; the job links to the embedding."""
-    link = embedded(client, stores, sheet, "isomap", n_neighbors=8)
+    link = embedding_link(client, stores, sheet, "isomap", n_neighbors=8)
     assert client.get(link).json()["links"]["spread"] == f"{link}/spread"
     answer = client.post(f"{link}/spread", json={"half_samples": HALVES, "seed": 3})
     job = answer.json()
@@ -77,18 +77,18 @@ def test_refits_are_cached_in_parts(
     client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A longer request makes, and its estimate counts, only the missing half-samples; samples of .632 are others."""
-    link = embedded(client, stores, sheet, "pca")
+    link = embedding_link(client, stores, sheet, "pca")
     whole = spread_of(stores.embeddings.fetch(link.rpartition("/")[2]).recipe, half_samples=PART + 4)
     assert whole.missing(stores.cache.contains) == {"half_samples": PART + 4, "refits": 0}
     spread(client, stores, link, half_samples=PART)
     assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
     made: list[int] = []
 
-    def counted(embed: Any, count: int, *, first: int, **options: Any) -> Any:
+    def resample_and_record(embed: Any, count: int, *, first: int, **options: Any) -> Any:
         made.extend(range(first, first + count))
         return resample(embed, count, first=first, **options)
 
-    monkeypatch.setattr("worker.analyses.resamples.resample", counted)
+    monkeypatch.setattr("worker.analyses.resamples.resample", resample_and_record)
     longer = spread(client, stores, link, half_samples=PART + 4)
     larger = spread(client, stores, link, half_samples=PART, share=0.632)
     assert made == [*range(PART, PART + 4), *range(PART)]
@@ -105,7 +105,7 @@ def test_refits_are_cached_in_parts(
 
 def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A method with a seed is refitted with others; labels are the classes, one class has no margin."""
-    link = embedded(client, stores, sheet, "alle", ordering="random")
+    link = embedding_link(client, stores, sheet, "alle", ordering="random")
     classes = (np.asarray(SHEET.X)[:, 0] > 0).astype(float)[:, None]
     labels = client.post("/v1/datasets", json={"data": classes.tolist()}).json()["id"]
     body = spread(client, stores, link, refits=3, labels=labels)
@@ -125,14 +125,14 @@ def test_labels_of_the_data_are_the_default(client: httpx.Client, stores: Stores
     for count, expected in ((3, "labels"), (120, "clusters")):
         text = "a,b,c,kind\n" + "\n".join(f"{a},{b},{c},k{i % count}" for i, (a, b, c) in enumerate(rows + count))
         answer = client.post("/v1/datasets?label=kind", content=text, headers={"content-type": "text/csv"})
-        link = embedded(client, stores, answer.json()["id"], "pca")
+        link = embedding_link(client, stores, answer.json()["id"], "pca")
         assert spread(client, stores, link)["figures"]["classes"] == expected
     check_problem(client.post(f"{link}/spread", json={"labels": answer.json()["id"]}), 422, "invalid-parameter")
 
 
 def test_an_evicted_embedding_and_a_deleted_one(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A spread computes an evicted embedding again; a deletion removes refits and spreads."""
-    link = embedded(client, stores, sheet, "pca")
+    link = embedding_link(client, stores, sheet, "pca")
     stores.cache.client.flushall()
     first = spread(client, stores, link)
     id_ = link.rpartition("/")[2]
@@ -140,12 +140,12 @@ def test_an_evicted_embedding_and_a_deleted_one(client: httpx.Client, stores: St
     assert client.delete(link).status_code == 204
     assert not any(id_ in key for key in stores.cache.keys_of(sheet))
     check_problem(client.post(f"{link}/spread", json={}), 404, "embedding-not-found")
-    assert spread(client, stores, embedded(client, stores, sheet, "pca"))["figures"] == first["figures"]
+    assert spread(client, stores, embedding_link(client, stores, sheet, "pca"))["figures"] == first["figures"]
 
 
 def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Impossible and unaffordable spreads are refused before any work, with the remedy."""
-    link = embedded(client, stores, sheet, "lle", n_neighbors=N // 2)
+    link = embedding_link(client, stores, sheet, "lle", n_neighbors=N // 2)
     problem = check_problem(client.post(f"{link}/spread", json={"n_neighbors": N}), 422, "invalid-parameter")
     assert str(N - 2) in problem["remedy"]
     problem = check_problem(client.post(f"{link}/spread", json={"share": 0.6}), 422, "invalid-parameter")
@@ -153,9 +153,9 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     for body in ({"half_samples": 3}, {"half_samples": 4.5}, {"refits": -1}, {"halves": 4}, {"share": 0.9}):
         assert client.post(f"{link}/spread", json=body).status_code == 422
     check_problem(client.post(f"{link}/spread", json={"labels": "ds_0"}), 404, "dataset-not-found")
-    large = embedded(client, stores, sheet, "lle", n_neighbors=N - 5)
+    large = embedding_link(client, stores, sheet, "lle", n_neighbors=N - 5)
     check_problem(client.post(f"{large}/spread", json={}), 422, "invalid-parameter")
-    slow = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
+    slow = embedding_link(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
     problem = check_problem(client.post(f"{slow}/spread?deadline=2", json={"half_samples": 400}), 422, "too-long")
     facts = problem["details"]
     assert facts["expected_seconds"] > facts["allowed_seconds"]
@@ -164,7 +164,7 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
 
 def test_long_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """What one worker cannot refit in time, several can; the job has its refits as parts."""
-    link = embedded(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
+    link = embedding_link(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
     path, body = f"{link}/spread?deadline=2&wait=0", {"half_samples": 400, "refits": 0}
     details = check_problem(client.post(path, json=body), 422, "too-long")["details"]
     assert details["workers"] == 1
@@ -199,7 +199,7 @@ def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: s
     result = client.get(result_of(stores, client.post("/v1/comparisons", json=body))).json()
     assert result["spread"] == HALVES
     pca, lle, wide = result["rows"]
-    link = embedded(client, stores, sheet, "pca")
+    link = embedding_link(client, stores, sheet, "pca")
     assert spread(client, stores, link, refits=0)["figures"] == pca["spread"]
     assert lle["spread"]["half_samples"] == HALVES
     assert lle["spread"]["pairs_kept"] < pca["spread"]["pairs_kept"]

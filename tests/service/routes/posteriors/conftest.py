@@ -28,10 +28,10 @@ NPZ = {"accept": "application/zip"}
 @pytest.fixture
 def posterior(client: httpx.Client) -> str:
     """The path of a fitted posterior."""
-    return fitted(client)
+    return fit_posterior(client)
 
 
-def fitted(client: httpx.Client, **spec: Any) -> str:
+def fit_posterior(client: httpx.Client, **spec: Any) -> str:
     """Fit a posterior and return its path."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client, SHEET), **spec}).json()
     tasks.fit(job["id"])
@@ -61,7 +61,7 @@ def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
         return {name: loaded[name] for name in loaded.files}
 
 
-def drawn(stores: Stores, answer: httpx.Response) -> str:
+def run_draws(stores: Stores, answer: httpx.Response) -> str:
     """Run the draws job of a 202, shard by shard, and return the path of its result."""
     assert answer.status_code == 202, answer.text
     job = stores.jobs.fetch(answer.json()["id"])

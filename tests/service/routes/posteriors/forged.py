@@ -10,7 +10,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import FitSpec
-from tests.service.routes.posteriors.conftest import fitted
+from tests.service.routes.posteriors.conftest import fit_posterior
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
@@ -30,31 +30,31 @@ def members(content: bytes) -> Members:
 _EXPORTS: dict[str, bytes] = {}
 
 
-def exported(client: httpx.Client, **spec: Any) -> bytes:
+def exported_fit(client: httpx.Client, **spec: Any) -> bytes:
     """Return the exported file of a fit that is deleted with its data; it is made once for all tests."""
     name = str(spec)
     if name not in _EXPORTS:
-        path = fitted(client, **spec)
+        path = fit_posterior(client, **spec)
         _EXPORTS[name] = client.get(path + "/export").content
         client.delete(client.get(path).json()["links"]["dataset"], params={"force": True}).raise_for_status()
     return _EXPORTS[name]
 
 
-def imported(client: httpx.Client, content: bytes, **headers: str) -> httpx.Response:
+def import_file(client: httpx.Client, content: bytes, **headers: str) -> httpx.Response:
     """Return the response of an import."""
     return client.post(IMPORT, content=content, headers={**ZIP, **headers})
 
 
-def written(arrays: Members, **about: Any) -> bytes:
+def pack_export(arrays: Members, **about: Any) -> bytes:
     """Return the file of changed members, with the digest of its arrays and changed members of `export.json`."""
     kept = {name: array for name, array in arrays.items() if not name.endswith(".json")}
     described = json.loads(arrays["export.json"].tobytes()) | {"arrays_sha256": content_sha256({}, kept)} | about
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **{**arrays, "export.json": encoded(described)})
+    np.savez_compressed(file, allow_pickle=False, **{**arrays, "export.json": json_member(described)})
     return file.getvalue()
 
 
-def encoded(value: Any) -> np.ndarray[Any, Any]:
+def json_member(value: Any) -> np.ndarray[Any, Any]:
     """Return JSON as the bytes of a member."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
@@ -83,7 +83,7 @@ def on_graph(neighbors: np.ndarray[Any, Any], pins: list[int]) -> bytes:
         "posterior": {"spec": spec, "seconds": 0, "provenance": {"numbers": glle_engine.NUMBERS}, "job": "job_1"},
         "dataset": {"sha256": "a" * 64, "n": n, "d": 3, "dtype": "float64", "names": None},
     }
-    return written({**arrays, "head.json": encoded(head), "export.json": encoded(about)})
+    return pack_export({**arrays, "head.json": json_member(head), "export.json": json_member(about)})
 
 
 def random_graph(n: int, k: int) -> bytes:

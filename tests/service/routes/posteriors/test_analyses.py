@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.conftest import evict, in_turn
 from tests.service.conftest import check_problem, upload
-from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fitted, npz, result_of
-from tests.service.tenants import served
+from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, npz, result_of
+from tests.service.tenants import serve_stores
 from worker.base.versions import versioned_key
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
@@ -154,7 +154,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
 
 def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: Stores) -> None:
     """The published direct method has no prior: every route refuses at once."""
-    direct = fitted(client, method="direct", variant="published")
+    direct = fit_posterior(client, method="direct", variant="published")
     waiting = len(in_turn(stores))
     for answer in (
         client.post(direct + "/draws", json={"count": 2, "source": "prior"}),
@@ -165,7 +165,7 @@ def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: 
     ):
         assert "source='posterior'" in check_problem(answer, 422, "invalid-parameter")["remedy"]
     assert len(in_turn(stores)) == waiting
-    em = fitted(client, variant="published")
+    em = fit_posterior(client, variant="published")
     assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
 
 
@@ -191,7 +191,7 @@ def test_evicted_result_is_recomputed(client: httpx.Client, stores: Stores, post
 def test_inline_points_count_towards_no_quota(stores: Stores, posterior: str) -> None:
     """A tenant at its quota of bytes can place points."""
     used = stores.datasets.usage()
-    with served(stores, quotas="*=bytes:1") as client:
+    with serve_stores(stores, quotas="*=bytes:1") as client:
         csv = client.post("/v1/datasets", content=b"1,2,3\n", headers={"content-type": "text/csv"})
         check_problem(csv, 429, "quota-exceeded")
         assert client.post(posterior + "/transform", json={"data": [[1, 2, 3]]}).status_code == 202

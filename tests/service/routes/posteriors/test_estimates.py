@@ -27,7 +27,7 @@ N = 900
 DATA = np.random.default_rng(0).normal(size=(N, 20))
 
 
-def estimated(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[str, Any]:
+def make_estimate(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[str, Any]:
     """Make an estimate and return it."""
     result_of(stores, client.post(f"{PATH}?wait=0", json=body))
     answer = client.post(f"{PATH}?wait=0", json=body)
@@ -50,7 +50,7 @@ def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
     assert client.post(f"{PATH}?wait=0", json=body).json()["id"] == job["id"]
     assert (job["kind"], job["posterior"], job["dataset"]) == ("estimate", None, body["dataset"])
     assert stores.jobs.fetch(job["id"]).queue == INTERACTIVE
-    payload = estimated(client, stores, body)
+    payload = make_estimate(client, stores, body)
     expected = estimate(X, n_neighbors=8, n_components=3)
     assert payload["fit"] == asdict(expected.fit)
     assert payload["draw"] == {"seconds": expected.draw.seconds, "bytes": expected.draw.bytes}
@@ -68,7 +68,7 @@ def test_long_fits_have_a_feasible_size_and_remedies(
     """The problem names, in this order, fewer points, fewer neighbors, PCA, and the setting."""
     seconds_per_point(monkeypatch, 1.0)
     body = {"dataset": upload(client, DATA), "n_neighbors": 12}
-    payload = estimated(client, stores, body)
+    payload = make_estimate(client, stores, body)
     problem, most = payload["problem"], payload["most_points"]
     assert problem["type"] == "urn:glle:problem:too-long"
     assert most == problem["details"]["most_points"] == 299
@@ -88,17 +88,17 @@ def test_a_long_search_names_the_other_one(
     """The remedy has the seconds of both searches and the recall; the approximate one has no such remedy."""
     monkeypatch.setattr(Search, "at", lambda _, n: 1.0 * n)
     body = {"dataset": upload(client, DATA), "n_neighbors": 12}
-    remedy = estimated(client, stores, body)["problem"]["remedy"]
+    remedy = make_estimate(client, stores, body)["problem"]["remedy"]
     seconds = f"some {900 * (8e-5 + 20 * 4e-7):.3g} s in place of 900.0"
     assert f"use search='approximate' ({seconds}; it finds {EXPECTED_RECALL})" in remedy
-    other = estimated(client, stores, {**body, "search": "approximate"})
+    other = make_estimate(client, stores, {**body, "search": "approximate"})
     assert "approximate" not in other["problem"]["remedy"]
 
 
 def test_large_draws_are_a_problem_of_memory(client: httpx.Client, stores: Stores) -> None:
     """The limit is a setting; the factors of four lanes count."""
     body = {"dataset": upload(client, DATA)}
-    whole = estimated(client, stores, body)
+    whole = make_estimate(client, stores, body)
     assert whole["problem"] is None
     limit = int(0.8 * max(whole["fit"]["bytes"], whole["draw"]["bytes"]))
     with serving(create_app(Stores.connect(replace(stores.settings, method_bytes=limit)))) as small:
@@ -115,7 +115,7 @@ def test_fits_far_beyond_the_time_limit_are_refused(
     body = {"dataset": upload(client, DATA), "n_neighbors": 12}
     fit = "/v1/posteriors?wait=0"
     seconds_per_point(monkeypatch, 1.3)  # 1,170 s; the limit is 600 s, the margin 2
-    assert estimated(client, stores, body)["problem"]["type"].endswith("too-long")
+    assert make_estimate(client, stores, body)["problem"]["type"].endswith("too-long")
     assert client.post(fit, json=body).status_code == 202
     seconds_per_point(monkeypatch, 1.4)
     assert client.post(fit, json={**body, "n_neighbors": 11}).status_code == 202  # without an estimate
@@ -134,7 +134,7 @@ def test_posteriors_without_room_are_refused(
     problem = check_problem(client.post("/v1/posteriors", json=body), 422, "cache-too-small")
     assert "900 points with n_neighbors=12" in problem["detail"]
     assert problem["remedy"].startswith("Fit fewer points, or use fewer neighbors;")
-    payload = estimated(client, stores, body)
+    payload = make_estimate(client, stores, body)
     assert payload["problem"]["type"] == problem["type"]
     assert payload["most_points"] == N - 1
     assert client.post("/v1/posteriors?wait=0", json={**body, "n_neighbors": 11}).status_code == 202

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 import glle_engine
 from tests.conftest import evict
 from tests.service.conftest import check_problem, upload
-from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, drawn, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, npz, result_of, run_draws
 from worker.execution import tasks
 from worker.storage.datasets import DatasetStore, Table
 
@@ -28,7 +28,7 @@ NEAR = np.argsort(cdist(SHEET, SHEET, "cityblock"), axis=1, kind="stable")[:, :9
 DISTANCES = cdist(SHEET, SHEET)
 
 
-def posted(client: httpx.Client, neighbors: Any = None, **spec: Any) -> httpx.Response:
+def post_fit(client: httpx.Client, neighbors: Any = None, **spec: Any) -> httpx.Response:
     """Upload data, and neighbors if there are some, and ask for the fit."""
     body = {"dataset": upload(client, DISTANCES if spec.get("metric") == "precomputed" else SHEET), **spec}
     if neighbors is not None:
@@ -36,9 +36,9 @@ def posted(client: httpx.Client, neighbors: Any = None, **spec: Any) -> httpx.Re
     return client.post("/v1/posteriors", json=body)
 
 
-def fitted(client: httpx.Client, neighbors: Any = None, **spec: Any) -> str:
+def fit_posterior(client: httpx.Client, neighbors: Any = None, **spec: Any) -> str:
     """Fit, and return the path of the posterior."""
-    job = posted(client, neighbors, **spec).json()
+    job = post_fit(client, neighbors, **spec).json()
     tasks.fit(job["id"])
     return str(job["links"]["posterior"])
 
@@ -58,7 +58,7 @@ def fitted(client: httpx.Client, neighbors: Any = None, **spec: Any) -> str:
 )
 def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[str, Any]) -> None:
     """Record, arrays, a draw and the places of points have its bits, also after an eviction; a repeat is the same."""
-    path = fitted(client, **spec)
+    path = fit_posterior(client, **spec)
     record = client.get(path).json()
     X = DISTANCES if spec.get("metric") == "precomputed" else SHEET
     expected = glle_engine.fit(X, **spec)
@@ -70,7 +70,7 @@ def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[s
     arrays = expected.arrays()
     assert {"embedding", "mean"} <= set(before)
     assert all(array.tobytes() == arrays[name].tobytes() for name, array in before.items())
-    draw = client.get(drawn(stores, client.get(f"{path}/draws/3?wait=0")), headers=NPY)
+    draw = client.get(run_draws(stores, client.get(f"{path}/draws/3?wait=0")), headers=NPY)
     np.testing.assert_array_equal(np.load(io.BytesIO(draw.content))[0], expected.draw(3).embedding)
     placed = client.post(f"{path}/transform", json={"data": X[:3].tolist()})
     places = client.get(result_of(stores, placed)).json()["arrays"]["embedding"]["data"]
@@ -81,7 +81,7 @@ def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[s
     tasks.fit(again.json()["id"])
     after = npz(client.get(path + "/arrays", headers=NPZ))
     assert all(array.tobytes() == before[name].tobytes() for name, array in after.items())
-    repeated = posted(client, **spec)
+    repeated = post_fit(client, **spec)
     assert (repeated.status_code, repeated.json()["id"]) == (200, record["id"])
     summary = result_of(stores, client.get(f"{path}/summary?count=4&wait=0&scale=1"))
     assert len(client.get(summary).json()["arrays"]["local_trust"]["data"]) == N
@@ -98,14 +98,14 @@ def test_values_that_change_nothing_are_not_part_of_the_id(client: httpx.Client)
         {"neighbors": NEAR[:, :8], "n_neighbors": 7},
         {"neighbors": NEAR[:, 1:]},
     ]
-    ids = [[posted(client, **spec).json()["posterior"] for spec in specs] for specs in (plain, others)]
+    ids = [[post_fit(client, **spec).json()["posterior"] for spec in specs] for specs in (plain, others)]
     assert len({*ids[0]}) == 1
     assert len({*ids[0], *ids[1]}) == 1 + len(others)
 
 
 def test_the_draws_of_evicted_arrays_have_their_neighbors(client: httpx.Client, stores: Stores) -> None:
     """The task of a batch fits again; the recorded digest would refuse others."""
-    job = client.post(fitted(client, NEAR) + "/draws", json={"count": 2}).json()
+    job = client.post(fit_posterior(client, NEAR) + "/draws", json={"count": 2}).json()
     evict(stores, "posterior:")
     tasks.draw(job["id"], 0, 0)
     assert stores.jobs.fetch(job["id"]).status == "succeeded"
@@ -113,13 +113,13 @@ def test_the_draws_of_evicted_arrays_have_their_neighbors(client: httpx.Client, 
 
 def test_an_import_has_the_chosen_law(client: httpx.Client) -> None:
     """A file holds what was fitted, so that the law is its noise and the figures of the choice stay."""
-    path = fitted(client, noise="auto")
+    path = fit_posterior(client, noise="auto")
     record, content = client.get(path).json(), client.get(path + "/export").content
     imported = client.post("/v1/posteriors/import", content=content, headers={"content-type": "application/zip"}).json()
     law = record["diagnostics"]["figures"]["noise"]["law"]
     assert imported["spec"] == {**record["spec"], "noise": law}
     assert imported["diagnostics"] == record["diagnostics"]
-    assert posted(client, noise=law).json()["links"]["posterior"] != path
+    assert post_fit(client, noise=law).json()["links"]["posterior"] != path
 
 
 def wrong(change: Callable[[NDArray[Any]], NDArray[Any]]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def wrong(change: Callable[[NDArray[Any]], NDArray[Any]]) -> dict[str, Any]:
 )
 def test_impossible_fits_are_refused(client: httpx.Client, spec: dict[str, Any], words: str) -> None:
     """Before any job, with the first wrong entry and the remedy."""
-    answer = posted(client, **spec)
+    answer = post_fit(client, **spec)
     assert answer.status_code == 422, answer.text
     assert words in answer.json()["detail"]
     assert answer.json()["remedy"]
@@ -159,15 +159,15 @@ def test_neighbors_need_a_data_set_and_the_data_set_a_fit(client: httpx.Client, 
     """404 for none, or another tenant's; 409 for its deletion, unless forced; 422 for an estimate."""
     theirs = stores.of("alice").datasets.add(Table(values=NEAR, source={"kind": "test"}))[0]
     for missing in ("ds_" + "0" * 32, theirs.id):
-        check_problem(posted(client, missing), 404, "dataset-not-found")
+        check_problem(post_fit(client, missing), 404, "dataset-not-found")
     body = {"dataset": upload(client, SHEET), "neighbors": upload(client, NEAR)}
     problem = check_problem(client.post("/v1/posteriors/estimate", json=body), 422, "invalid-parameter")
     assert "n_neighbors" in problem["remedy"]
-    path = fitted(client, NEAR)
+    path = fit_posterior(client, NEAR)
     check_problem(client.delete(f"/v1/datasets/{body['neighbors']}"), 409, "dataset-in-use")
     assert client.delete(f"/v1/datasets/{body['neighbors']}?force=true").status_code == 204
     assert client.get(path).status_code == 404
-    job = posted(client, NEAR).json()
+    job = post_fit(client, NEAR).json()
     stores.datasets.delete(upload(client, NEAR))  # during the fit
     tasks.fit(job["id"])
     assert client.get(job["links"]["self"]).json()["error"]["type"] == "urn:glle:problem:dataset-not-found"
@@ -178,7 +178,7 @@ def test_no_posterior_is_left_without_its_data_by_a_killed_deletion(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fit ends after the deletion has looked for posteriors, and the process is killed then: the data set stays."""
-    dataset, job, real = upload(client, SHEET), posted(client).json(), DatasetStore.delete
+    dataset, job, real = upload(client, SHEET), post_fit(client).json(), DatasetStore.delete
 
     def delete(store: DatasetStore, id_: str, **options: Any) -> None:
         tasks.fit(job["id"])
@@ -196,7 +196,7 @@ def test_no_posterior_is_left_without_its_data_by_a_killed_deletion(
 
 def test_half_samples_would_need_neighbors_of_halves(client: httpx.Client, stores: Stores) -> None:
     """A calibration is refused before any job; the default summary is that at scale 1, and a note says why."""
-    path = fitted(client, NEAR)
+    path = fit_posterior(client, NEAR)
     for answer in (
         client.post(path + "/calibration", json={}),
         client.post(path + "/draws", json={"count": 2, "scale": "auto"}),
@@ -212,5 +212,5 @@ def test_half_samples_would_need_neighbors_of_halves(client: httpx.Client, store
 
 def test_distances_generate_no_data(client: httpx.Client) -> None:
     """The remedy names coordinates."""
-    answer = client.post(fitted(client, metric="precomputed") + "/reconstructions", json={"count": 1})
+    answer = client.post(fit_posterior(client, metric="precomputed") + "/reconstructions", json={"count": 1})
     assert "coordinates" in check_problem(answer, 422, "invalid-parameter")["remedy"]

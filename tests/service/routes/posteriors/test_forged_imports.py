@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from tests.conftest import stored_files
 from tests.service.conftest import check_problem
-from tests.service.routes.posteriors.conftest import NPY, fitted
+from tests.service.routes.posteriors.conftest import NPY, fit_posterior
 from tests.service.routes.posteriors.forged import (
-    encoded,
-    exported,
-    imported,
+    exported_fit,
+    import_file,
+    json_member,
     members,
+    pack_export,
     random_graph,
     separate_classes,
-    written,
 )
-from tests.service.tenants import served
-from tests.worker.storage.conftest import used
+from tests.service.tenants import serve_stores
+from tests.worker.storage.conftest import fill_memory
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 from worker.records.quotas import MAX_RECORD, RECORD_BYTES
@@ -45,7 +45,7 @@ CODE = "small-gap"
 @pytest.fixture
 def content(client: httpx.Client) -> bytes:
     """The exported file of a fit."""
-    return exported(client)
+    return exported_fit(client)
 
 
 def note(message: Any = "A note.", code: str = CODE) -> dict[str, str]:
@@ -60,7 +60,7 @@ def stating(**diagnostics: Any) -> Forge:
         arrays = members(content)
         head = json.loads(arrays["head.json"].tobytes())
         head["diagnostics"] |= diagnostics
-        return written({**arrays, "head.json": encoded(head)})
+        return pack_export({**arrays, "head.json": json_member(head)})
 
     return forge
 
@@ -83,7 +83,7 @@ def describing(part: str, **saved: Any) -> Forge:
         about = json.loads(arrays["export.json"].tobytes())
         changed = about["posterior"]["provenance"] if part == "provenance" else about[part]
         changed.update(saved)
-        return written(arrays, posterior=about["posterior"], dataset=about["dataset"])
+        return pack_export(arrays, posterior=about["posterior"], dataset=about["dataset"])
 
     return forge
 
@@ -94,7 +94,7 @@ def setting(name: str, value: Any, at: Any = ...) -> Forge:
     def forge(content: bytes) -> bytes:
         arrays = members(content)
         arrays[name][at] = value
-        return written(arrays)
+        return pack_export(arrays)
 
     return forge
 
@@ -105,19 +105,19 @@ def changing(**changed: Callable[[Any], Any] | None) -> Forge:
     def forge(content: bytes) -> bytes:
         arrays = members(content)
         kept = {name: array for name, array in arrays.items() if changed.get(name, 0) is not None}
-        return written({name: (changed.get(name) or np.asarray)(array) for name, array in kept.items()})
+        return pack_export({name: (changed.get(name) or np.asarray)(array) for name, array in kept.items()})
 
     return forge
 
 
-def stated(**about: Any) -> Forge:
+def change_export(**about: Any) -> Forge:
     """Return a forger of members of `export.json`."""
-    return lambda content: written(members(content), **about)
+    return lambda content: pack_export(members(content), **about)
 
 
-def headed(head: Any) -> Forge:
+def replace_head(head: Any) -> Forge:
     """Return a forger of the head."""
-    return lambda content: written({**members(content), "head.json": encoded(head)})
+    return lambda content: pack_export({**members(content), "head.json": json_member(head)})
 
 
 FORGED: dict[str, Forge] = {
@@ -157,14 +157,14 @@ FORGED: dict[str, Forge] = {
     "a missing array": changing(order=None),
     "no head": changing(**{"head.json": None}),
     "a head that is no JSON": changing(**{"head.json": lambda _: np.zeros(3, np.uint8)}),
-    "a head that is a list": headed([]),
-    "an empty head": headed({}),
-    "a head of another shape": headed({"diagnostics": 1}),
-    "another digest": stated(arrays_sha256="0" * 64),
-    "another format": stated(export=2),
-    "no data set": stated(dataset=None),
-    "features of another data set": stated(dataset={"sha256": "a" * 64, "n": 61, "d": 3}),
-    "no record": stated(posterior=[]),
+    "a head that is a list": replace_head([]),
+    "an empty head": replace_head({}),
+    "a head of another shape": replace_head({"diagnostics": 1}),
+    "another digest": change_export(arrays_sha256="0" * 64),
+    "another format": change_export(export=2),
+    "no data set": change_export(dataset=None),
+    "features of another data set": change_export(dataset={"sha256": "a" * 64, "n": 61, "d": 3}),
+    "no record": change_export(posterior=[]),
     "cut off": lambda content: content[: len(content) // 2],
     "no zip": lambda _: b"x,y\n1,2\n",
 }
@@ -175,7 +175,7 @@ def test_forged_files_are_refused_and_leave_nothing(
     client: httpx.Client, stores: Stores, content: bytes, forge: Forge
 ) -> None:
     """422 with the reason and the remedy; no posterior, and no file."""
-    problem = check_problem(imported(client, forge(content)), 422, "malformed-posterior")
+    problem = check_problem(import_file(client, forge(content)), 422, "malformed-posterior")
     assert "export" in problem["remedy"]
     page = client.get("/v1/posteriors").json()
     assert (page["items"], page["unreadable"]) == ([], [])
@@ -184,14 +184,17 @@ def test_forged_files_are_refused_and_leave_nothing(
 
 def test_other_names_and_numbers_are_refused(client: httpx.Client, content: bytes) -> None:
     """Names are checked like those of an upload; draws of another version have other bits: 409."""
-    check_problem(imported(client, describing("dataset", names=["a", "b", SURROGATE])(content)), 422, "invalid-names")
-    check_problem(imported(client, describing("provenance", numbers="0.0.1")(content)), 409, "other-numbers")
+    for forge, status, code in (
+        (describing("dataset", names=["a", "b", SURROGATE]), 422, "invalid-names"),
+        (describing("provenance", numbers="0.0.1"), 409, "other-numbers"),
+    ):
+        check_problem(import_file(client, forge(content)), status, code)
 
 
 def test_a_record_has_short_statements_and_the_file_has_all(client: httpx.Client, content: bytes) -> None:
     """Long lists are not in the record; the exported file still has them."""
     figures = {"constant_features": list(range(9000)), "n_points": 60}
-    record = imported(client, stating(figures=figures, notes=[note()])(content)).json()
+    record = import_file(client, stating(figures=figures, notes=[note()])(content)).json()
     assert record["diagnostics"] == {"figures": {"n_points": 60}, "notes": [note()]}
     assert len(json.dumps(record)) < MAX_RECORD
     job = client.get(record["links"]["export"] + "?wait=0").json()
@@ -203,7 +206,7 @@ def test_a_record_has_short_statements_and_the_file_has_all(client: httpx.Client
 def test_the_duration_of_a_file_is_not_believed(client: httpx.Client, content: bytes) -> None:
     """The seconds and the cost of draws of an import are those of its graph."""
     forged = [describing("posterior", seconds=seconds)(content) for seconds in (0, 1e12, "x", float("nan"))]
-    records = [imported(client, each).json() for each in forged]
+    records = [import_file(client, each).json() for each in forged]
     assert 0 < records[0]["seconds"] < 10
     assert all(record == records[0] for record in records)
 
@@ -214,15 +217,15 @@ def test_draws_beyond_the_limits_of_fits_are_refused(
     """Small files of a graph whose factors fill in, or of many closed classes, are 422; none is stored."""
     filled = random_graph(6000, 10)
     assert len(filled) < 2**20
-    problem = check_problem(imported(client, filled), 422, "too-much-memory")
+    problem = check_problem(import_file(client, filled), 422, "too-much-memory")
     assert "GLLE_METHOD_BYTES" in problem["remedy"]
     assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
-    check_problem(imported(client, separate_classes(60_000, 6)), 422, "too-long")
-    with served(stores, auth="off", method_bytes=2**40, job_timeout=10) as other:
-        check_problem(imported(other, filled), 422, "too-long")
+    check_problem(import_file(client, separate_classes(60_000, 6)), 422, "too-long")
+    with serve_stores(stores, auth="off", method_bytes=2**40, job_timeout=10) as other:
+        check_problem(import_file(other, filled), 422, "too-long")
     monkeypatch.setattr("service.uploads.sandbox.processes.MAX_BYTES", 2**24)
-    with served(stores, auth="off") as small:  # the check itself needs more than a reader has
-        check_problem(imported(small, random_graph(20_000, 10)), 413, "reader-memory")
+    with serve_stores(stores, auth="off") as small:  # the check itself needs more than a reader has
+        check_problem(import_file(small, random_graph(20_000, 10)), 413, "reader-memory")
     monkeypatch.undo()
     assert client.get("/v1/posteriors").json()["items"] == []
 
@@ -230,28 +233,28 @@ def test_draws_beyond_the_limits_of_fits_are_refused(
 def test_imports_wait_for_memory_of_the_queue_server(client: httpx.Client, stores: Stores, content: bytes) -> None:
     """Above the mark a new import is 503 with Retry-After; a stored one is answered and repaired."""
     noted = noting()(content)
-    assert imported(client, content).status_code == 201
-    with used(stores, 0.9):
-        answer = imported(client, noted)
+    assert import_file(client, content).status_code == 201
+    with fill_memory(stores, 0.9):
+        answer = import_file(client, noted)
         check_problem(answer, 503, "redis-full")
         assert int(answer.headers["retry-after"]) > 0
-        assert imported(client, content).status_code == 200
-    assert imported(client, noted).status_code == 201
+        assert import_file(client, content).status_code == 200
+    assert import_file(client, noted).status_code == 201
 
 
 def test_bytes_of_records_count_in_the_quota(client: httpx.Client, stores: Stores, content: bytes) -> None:
     """Beyond the bytes that the quota of posteriors allows, 429 has the bytes; a deletion makes room."""
-    fitted(client)
+    fit_posterior(client)
     record = stores.posteriors.fetch(client.get("/v1/posteriors").json()["items"][0]["id"])
     long = [note("x" * 2 * RECORD_BYTES)]
     for number in range(3):
         stores.posteriors.record(replace(record, id=f"post_{number:032x}", diagnostics={"figures": {}, "notes": long}))
-    with served(stores, auth="off", quotas="*=posteriors:6") as small:
-        details = check_problem(imported(small, content), 429, "quota-exceeded")["details"]
+    with serve_stores(stores, auth="off", quotas="*=posteriors:6") as small:
+        details = check_problem(import_file(small, content), 429, "quota-exceeded")["details"]
         assert (details["quota"], details["allowed"]) == ("posteriors", 6 * RECORD_BYTES)
         assert details["used"] > details["allowed"]
         small.delete(f"/v1/posteriors/post_{0:032x}").raise_for_status()
-        assert imported(small, content).status_code == 201
+        assert import_file(small, content).status_code == 201
 
 
 VALUES = (0.0, 1.0, -1.0, 1e-320, 1e-30, 1e30, 1e110, 1e140, -1e144, 1e154, 1e308, np.inf, np.nan)
@@ -275,10 +278,10 @@ def test_changed_arrays_are_refused_or_drawn(
     client: httpx.Client, stores: Stores, variant: str, name: str, change: str, at: int, value: float
 ) -> None:
     """Each change of an array is 422 at the import, or its draws answer without a 500."""
-    arrays = members(exported(client, variant=variant))
+    arrays = members(exported_fit(client, variant=variant))
     with np.errstate(all="ignore"):
         CHANGES[change](arrays[name], at, value)
-    answer = imported(client, written(arrays))
+    answer = import_file(client, pack_export(arrays))
     if answer.status_code not in {200, 201}:
         check_problem(answer, 422, "malformed-posterior")
         return

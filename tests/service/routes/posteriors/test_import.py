@@ -13,9 +13,9 @@ import glle_engine
 from service.cli import main
 from tests.conftest import evict, stored_files
 from tests.service.conftest import check_problem
-from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, drawn, fitted, result_of
-from tests.service.routes.posteriors.forged import IMPORT, exported, imported, members, written
-from tests.service.tenants import bearer, served
+from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, result_of, run_draws
+from tests.service.routes.posteriors.forged import IMPORT, exported_fit, import_file, members, pack_export
+from tests.service.tenants import bearer, serve_stores
 from worker.execution import tasks
 from worker.records.ids import content_sha256
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def draw_of(client: httpx.Client, stores: Stores, path: str, index: int, scale: float = 1.0) -> bytes:
     """Return a draw as npy, made by a task."""
     answer = client.get(f"{path}/draws/{index}?scale={scale}&wait=0")
-    return client.get(drawn(stores, answer), headers=NPY).content
+    return client.get(run_draws(stores, answer), headers=NPY).content
 
 
 @pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"standardize": "zscore"}], ids=str)
@@ -42,7 +42,7 @@ def test_an_imported_posterior_draws_the_same_bits_without_its_data(
     record = client.get(path).json()
     before = [draw_of(client, stores, path, index, scale) for index, scale in ((0, 1.0), (5, 0.3))]
     assert client.delete(record["links"]["dataset"], params={"force": True}).status_code == 204
-    answer = imported(client, content)
+    answer = import_file(client, content)
     found = answer.json()
     assert (answer.status_code, answer.headers["location"]) == (201, found["links"]["self"])
     assert found["id"] != record["id"]
@@ -57,24 +57,24 @@ def test_an_imported_posterior_draws_the_same_bits_without_its_data(
     read = members(client.get(url + "/arrays", headers=NPZ).content)
     assert all(read[name].tobytes() == array.tobytes() for name, array in members(content).items() if name in read)
     assert set(read) == set(record["arrays"])
-    again = imported(client, content)
+    again = import_file(client, content)
     assert (again.status_code, again.json()) == (200, found)
 
 
 def test_the_export_of_an_import_is_the_same_posterior(client: httpx.Client, stores: Stores) -> None:
     """It names the same data, and imports under the same id; a deletion leaves no file, and can be followed by both."""
-    content = exported(client)
-    first = imported(client, content).json()
+    content = exported_fit(client)
+    first = import_file(client, content).json()
     job = client.get(first["links"]["export"]).json()
     tasks.fit(job["id"])
     again = client.get(first["links"]["export"]).content
     about = [json.loads(members(file)["export.json"].tobytes()) for file in (content, again)]
     assert about[0]["dataset"] == about[1]["dataset"]
-    assert imported(client, again).json()["id"] == first["id"]
+    assert import_file(client, again).json()["id"] == first["id"]
     assert len(stored_files(stores)) == 1
     assert client.delete(first["links"]["self"]).status_code == 204
     assert (client.get(first["links"]["self"]).status_code, stored_files(stores)) == (404, [])
-    assert imported(client, content).status_code == 201
+    assert import_file(client, content).status_code == 201
 
 
 def test_analyses_on_the_data_name_the_missing_data_set(client: httpx.Client, stores: Stores) -> None:
@@ -83,7 +83,7 @@ def test_analyses_on_the_data_name_the_missing_data_set(client: httpx.Client, st
     dataset = client.get(client.get(path).json()["links"]["dataset"]).json()
     rows = np.load(io.BytesIO(client.get(f"/v1/datasets/{dataset['id']}/data", headers=NPY).content))
     assert client.delete(f"/v1/datasets/{dataset['id']}", params={"force": True}).status_code == 204
-    url = imported(client, content).json()["links"]["self"]
+    url = import_file(client, content).json()["links"]["self"]
     for answer in (
         client.get(url + "/summary?count=4"),
         client.get(url + "/draws/0?scale=auto"),
@@ -111,7 +111,7 @@ def test_other_data_under_the_named_digest_are_refused(client: httpx.Client) -> 
     """A file that names another data set of the tenant reaches compiled code with no data but its own."""
     other = client.post("/v1/datasets", json={"data": np.random.default_rng(1).normal(size=(60, 3)).tolist()}).json()
     about = {name: other[name] for name in ("id", "sha256", "n", "d", "dtype", "names")}
-    url = imported(client, written(members(exported(client)), dataset=about)).json()["links"]["self"]
+    url = import_file(client, pack_export(members(exported_fit(client)), dataset=about)).json()["links"]["self"]
     job = client.post(url + "/transform", json={"data": [[0.0, 0.0, 0.0]]}, headers=JSON).json()
     tasks.analyse(job["id"], 0)
     check_problem(client.get(job["links"]["self"] + "/result"), 422, "data-mismatch")
@@ -121,64 +121,64 @@ def test_large_files_and_other_media_are_refused(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """413 by the bytes sent and unpacked, 415 by the header, 422 beyond the limits of parameters."""
-    content = exported(client)
+    content = exported_fit(client)
     check_problem(client.post(IMPORT, content=content, headers=JSON), 415, "unsupported-media-type")
-    check_problem(imported(client, content, **{"content-encoding": "gzip"}), 415, "unsupported-media-type")
+    check_problem(import_file(client, content, **{"content-encoding": "gzip"}), 415, "unsupported-media-type")
     for settings, status, code in (
         ({"max_body": 10_000}, 413, "body-too-large"),
         ({"max_points": 50}, 422, "too-many-points"),
     ):
-        with served(stores, **settings) as other:
-            assert "GLLE_MAX" in check_problem(imported(other, content), status, code)["remedy"]
+        with serve_stores(stores, **settings) as other:
+            assert "GLLE_MAX" in check_problem(import_file(other, content), status, code)["remedy"]
     monkeypatch.setattr("service.submission.validation.MAX_NEIGHBORS", 5)
-    check_problem(imported(client, content), 422, "over-the-limit")
+    check_problem(import_file(client, content), 422, "over-the-limit")
     monkeypatch.setattr("service.uploads.limits.INFLATION", 0)
-    assert "GLLE_MAX_BODY" in check_problem(imported(client, content), 413, "inflated-too-large")["remedy"]
+    assert "GLLE_MAX_BODY" in check_problem(import_file(client, content), 413, "inflated-too-large")["remedy"]
     assert stored_files(stores) == []
 
 
-def test_another_tenant_gets_another_id(client: httpx.Client, guarded: httpx.Client, stores: Stores) -> None:
+def test_another_tenant_gets_another_id(client: httpx.Client, guarded_client: httpx.Client, stores: Stores) -> None:
     """Tenants neither share nor read each other's imports; a key to read cannot import."""
-    content = exported(client)
+    content = exported_fit(client)
     alice, bob = (bearer(stores, tenant) for tenant in ("alice", "bob"))
-    ids = [imported(guarded, content, **by).json()["id"] for by in (alice, bob)]
+    ids = [import_file(guarded_client, content, **by).json()["id"] for by in (alice, bob)]
     assert len({*ids}) == 2
     for by, own, other in ((alice, *ids), (bob, *ids[::-1])):
-        assert guarded.get(f"/v1/posteriors/{own}", headers=by).status_code == 200
-        check_problem(guarded.get(f"/v1/posteriors/{other}/export", headers=by), 404, "posterior-not-found")
-    check_problem(imported(guarded, content, **bearer(stores, "alice", "read")), 403, "scope-missing")
-    assert guarded.get("/v1/usage", headers=alice).json()["quotas"]["bytes"]["used"] > 10_000
+        assert guarded_client.get(f"/v1/posteriors/{own}", headers=by).status_code == 200
+        check_problem(guarded_client.get(f"/v1/posteriors/{other}/export", headers=by), 404, "posterior-not-found")
+    check_problem(import_file(guarded_client, content, **bearer(stores, "alice", "read")), 403, "scope-missing")
+    assert guarded_client.get("/v1/usage", headers=alice).json()["quotas"]["bytes"]["used"] > 10_000
 
 
 def test_an_import_is_repeated_with_its_key(client: httpx.Client) -> None:
     """The repeat with an Idempotency-Key has the first answer, 201; another body is refused."""
-    content, key = exported(client), {"idempotency-key": "monday"}
-    answers = [imported(client, content, **key) for _ in range(2)]
+    content, key = exported_fit(client), {"idempotency-key": "monday"}
+    answers = [import_file(client, content, **key) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 201]
     assert answers[0].json() == answers[1].json()
-    check_problem(imported(client, content + b"x", **key), 422, "idempotency-key-reused")
+    check_problem(import_file(client, content + b"x", **key), 422, "idempotency-key-reused")
 
 
 def test_imports_count_in_the_quotas(client: httpx.Client, stores: Stores) -> None:
     """429 beyond the bytes or the posteriors of the tenant."""
-    content = exported(client)
-    with served(stores, quotas=f"*=bytes:{len(content) // 2}") as small:
-        check_problem(imported(small, content), 429, "quota-exceeded")
+    content = exported_fit(client)
+    with serve_stores(stores, quotas=f"*=bytes:{len(content) // 2}") as small:
+        check_problem(import_file(small, content), 429, "quota-exceeded")
     assert stored_files(stores) == []
-    assert imported(client, content).status_code == 201
+    assert import_file(client, content).status_code == 201
     changed = members(content)
     changed["mean"][:, :2] += [1e-3, -1e-3]
-    with served(stores, quotas=f"*=bytes:{len(content) + 1000},posteriors:1") as full:
+    with serve_stores(stores, quotas=f"*=bytes:{len(content) + 1000},posteriors:1") as full:
         check_problem(full.post("/v1/datasets", json={"data": np.eye(40).tolist()}), 429, "quota-exceeded")
-        check_problem(imported(full, written(changed)), 429, "quota-exceeded")
+        check_problem(import_file(full, pack_export(changed)), 429, "quota-exceeded")
 
 
 def test_a_damaged_file_is_a_problem_and_repaired_by_an_import(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No draw is made of changed bits; `glle scrub` names the posterior, and its exit code is 1."""
-    content = exported(client)
-    found = imported(client, content).json()
+    content = exported_fit(client)
+    found = import_file(client, content).json()
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
     assert main.main(["scrub"]) == 0
@@ -192,13 +192,13 @@ def test_a_damaged_file_is_a_problem_and_repaired_by_an_import(
     job = client.get(found["links"]["arrays"] + "?wait=0", headers=NPZ).json()
     tasks.fit(job["id"])
     check_problem(client.get(job["links"]["self"] + "/result"), 500, "posterior-damaged")
-    assert imported(client, content).status_code == 200
+    assert import_file(client, content).status_code == 200
     assert main.main(["scrub"]) == 0
 
 
 def exported_from(client: httpx.Client, **spec: Any) -> tuple[str, bytes]:
     """Return the path and the exported file of a posterior that stays."""
-    path = fitted(client, **spec)
+    path = fit_posterior(client, **spec)
     return path, client.get(path + "/export").content
 
 
@@ -207,12 +207,12 @@ def test_an_exported_posterior_draws_the_same_bits(
     client: httpx.Client, stores: Stores, tmp_path: Path, spec: dict[str, str]
 ) -> None:
     """Draws of the loaded file equal those of the service; the file names its data and the digest of its arrays."""
-    path = fitted(client, **spec)
+    path = fit_posterior(client, **spec)
     answer = client.get(path + "/export")
     (tmp_path / "kept.npz").write_bytes(answer.content)
     loaded = glle_engine.load(tmp_path / "kept.npz")
     for index, scale in ((3, 1.0), (4, 0.3)):
-        draw = client.get(drawn(stores, client.get(f"{path}/draws/{index}?scale={scale}&wait=0")), headers=NPY)
+        draw = client.get(run_draws(stores, client.get(f"{path}/draws/{index}?scale={scale}&wait=0")), headers=NPY)
         np.testing.assert_array_equal(np.load(io.BytesIO(draw.content))[0], loaded.draw(index, scale=scale).embedding)
     np.testing.assert_array_equal(loaded.transform(SHEET, SHEET[:5]), loaded.embedding[:5])
     record = client.get(path).json()
@@ -229,7 +229,7 @@ def test_an_exported_posterior_draws_the_same_bits(
 
 def test_an_export_is_revalidated_and_refitted(client: httpx.Client, stores: Stores) -> None:
     """304 for its ETag, also under another name; 202 with the job if the arrays were evicted, and then equal bytes."""
-    path = fitted(client)
+    path = fit_posterior(client)
     first = client.get(path + "/export")
     assert client.patch(path, json={"name": "kept"}).status_code == 200
     assert client.get(path + "/export", headers={"if-none-match": first.headers["etag"]}).status_code == 304
@@ -243,4 +243,4 @@ def test_an_export_is_revalidated_and_refitted(client: httpx.Client, stores: Sto
 def test_impossible_exports_are_refused(client: httpx.Client) -> None:
     """An unknown posterior, and another media type."""
     check_problem(client.get("/v1/posteriors/post_none/export"), 404, "posterior-not-found")
-    check_problem(client.get(fitted(client) + "/export", headers=NPY), 406, "not-acceptable")
+    check_problem(client.get(fit_posterior(client) + "/export", headers=NPY), 406, "not-acceptable")

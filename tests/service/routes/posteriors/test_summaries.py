@@ -13,7 +13,7 @@ from glle_engine.reliability.resamples import STREAMS
 from service.submission.planning import COST_MARGIN, Allowance
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, register_worker
-from tests.service.routes.posteriors.conftest import NPY, NPZ, N, drawn, fitted, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, N, fit_posterior, npz, result_of, run_draws
 from worker.analyses.resamples import PART, part_ranges, posterior_resamples
 from worker.records.job import BATCH
 
@@ -78,10 +78,10 @@ def test_a_number_gives_the_draws_alone(client: httpx.Client, stores: Stores, po
 
 def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Client, stores: Stores) -> None:
     """The default of a published posterior, and of the prior, is that of scale 1, and a note says why."""
-    published = fitted(client, variant="published")
+    published = fit_posterior(client, variant="published")
     for path, reason in (
         (published + "/summary?count=4", "Only constrained posteriors"),
-        (fitted(client) + "/summary?count=4&source=prior", "not for the prior"),
+        (fit_posterior(client) + "/summary?count=4&source=prior", "not for the prior"),
     ):
         job = client.get(path + "&wait=0")
         assert job.json()["id"] == client.get(path + "&scale=1&wait=0").json()["id"]
@@ -183,7 +183,7 @@ def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> No
 def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The first request calibrates; later ones are 200 with the scale in header and JSON, equal bits and ETag."""
     path = posterior + "/draws/2?seed=1&scale="
-    drawn(stores, client.get(path + "auto&wait=0"))
+    run_draws(stores, client.get(path + "auto&wait=0"))
     auto = client.get(path + "auto&wait=0")
     assert auto.status_code == 200
     scale = auto.json()["scale"]
@@ -208,7 +208,7 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     """Auto can be one of several scales; each representation has every number."""
     first = client.post(posterior + "/draws", json={"count": 2, "scales": [0.5, "auto"]})
     assert first.json()["request"]["scales"] == [0.5, "auto"]
-    result = drawn(stores, first)
+    result = run_draws(stores, first)
     arrays = npz(client.get(result, headers=NPZ))
     scale = float(arrays["scales"][1])
     assert arrays["embeddings"].shape == (2, 2, N, 2)
@@ -224,7 +224,7 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
 
 def test_impossible_calibrations_are_refused_at_once(client: httpx.Client, posterior: str) -> None:
     """Of published posteriors, and of the prior, which needs a number: half-samples measure the posterior's spread."""
-    published, draws = fitted(client, variant="published"), {"count": 1, "scales": [1, "auto"]}
+    published, draws = fit_posterior(client, variant="published"), {"count": 1, "scales": [1, "auto"]}
     check_problem(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
     for path, query, body, words in (
         (published, "", {}, "Only constrained posteriors"),
@@ -246,7 +246,7 @@ def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, 
     codes = "scale-saturated, scale-poorly-correlated"
     stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": notes})
     path = posterior + "/draws/2?seed=1&scale="
-    drawn(stores, client.get(path + "0.5&wait=0"))
+    run_draws(stores, client.get(path + "0.5&wait=0"))
     for headers in ({}, NPY, NPZ, {"accept": "text/csv"}):
         auto, number = (client.get(path + scale, headers=headers) for scale in ("auto", "0.5"))
         assert auto.headers["glle-notes"] == codes
@@ -256,10 +256,10 @@ def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, 
         assert (again.status_code, again.headers["glle-notes"]) == (304, codes)
     auto, number = (client.get(path + scale).json() for scale in ("auto", "0.5"))
     assert auto == {**number, "notes": notes}
-    result = drawn(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
+    result = run_draws(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
     assert client.get(result).json()["notes"] == notes
     assert client.get(result, headers=NPY).headers["glle-notes"] == codes
     assert client.get(result + "?partial=true", headers=NPY).headers["glle-notes"] == codes
-    plain = drawn(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
+    plain = run_draws(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
     assert "glle-notes" not in client.get(plain).headers
     assert "notes" not in client.get(plain).json()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import service
-from tests.service.tenants import served
+from tests.service.tenants import serve_stores
 from tests.worker.execution import workers
 from worker.execution import process_guard
 
@@ -26,7 +26,9 @@ WARM_UPS, REPEATS = 5, 10
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="workers of the tests need Linux")
-def test_an_uncached_draw_calls_few_functions(stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncached_draw_calls_few_functions(
+    stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of several requests the one with the fewest counts: once a second a record is read again."""
     called: set[tuple[str, str]] = set()
 
@@ -37,10 +39,10 @@ def test_an_uncached_draw_calls_few_functions(stores: Stores, drawn: str, monkey
 
     monkeypatch.setattr(threading, "_profile_hook", note)
     seeds, found = itertools.count(1), []
-    with served(stores) as client, workers.worker(stores.settings, "one"):
+    with serve_stores(stores) as client, workers.worker(stores.settings, "one"):
         for number in range(WARM_UPS + REPEATS):
             called.clear()
-            client.get(f"{drawn}/draws/7?seed={next(seeds)}&wait=30", headers=NPY).raise_for_status()
+            client.get(f"{drawn_posterior}/draws/7?seed={next(seeds)}&wait=30", headers=NPY).raise_for_status()
             if number >= WARM_UPS:
                 found.append(set(called))
     fewest = min(found, key=len)
