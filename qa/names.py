@@ -1,4 +1,4 @@
-"""Check the names of functions, classes and constants in the product and in `qa`: `python -m qa.names`.
+"""Check the names of functions, classes and constants in the product, `qa` and the tests: `python -m qa.names`.
 
 A function is a verb phrase or the noun of its result, never a bare participle. A property may be an adjective of its
 object. A public class of the distributed packages has a name that no other module of them uses. A limit is `MAX_...`.
@@ -14,7 +14,7 @@ from collections import defaultdict
 from qa.frame import say, tracked_files
 
 DISTRIBUTED = ("glle/", "glle_engine/", "service/", "worker/")
-CHECKED = (*DISTRIBUTED, "bench/", "clients/typescript/src/", "demo/", "docs/", "openapi/", "qa/")
+CHECKED = (*DISTRIBUTED, "bench/", "clients/typescript/src/", "demo/", "docs/", "openapi/", "qa/", "tests/")
 IRREGULAR = "bound|built|chosen|cut|drawn|found|frozen|given|held|hidden|kept|known|made|sent|shown|spent|taken|written"
 PARTICIPLE = re.compile(rf"_*(?:[a-z]*[^e_]ed|{IRREGULAR})")
 ALLOWED = {
