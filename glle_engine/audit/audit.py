@@ -4,7 +4,7 @@ Three questions, in this order:
 
 1. Do the data have structure, and does the picture show it (`find_relations`)? Which neighborhoods are
    more than chance (`glle_engine.audit.chance`)?
-2. How much of the picture would another sample of the same size and kind show (`common_share`)?
+2. How much of the picture would another sample of half as many points show (`common_share`)?
 3. Where would each point be, which points stay neighbors, and which points are less certain?
 
 The third is an empirical calibration (docs/explanation/believe.md). The spread has the size of that over separate
@@ -20,7 +20,7 @@ The part of the picture that both show is
 
 the Procrustes disparity. It is that of samples of half the size, and so on the careful side for the whole. With
 one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples share: a
-ball shows three, noise none.
+3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.audit.chance import NEIGHBORS, compare_with_chance, find_relations, kept_neighbors, unknown_reason
+from glle_engine.audit.chance import (
+    NEIGHBORS,
+    compare_with_chance,
+    find_copies,
+    find_relations,
+    kept_neighbors,
+    neighbors_of_block,
+    unknown_reason,
+)
 from glle_engine.audit.result import Audit, Groups, Ranking, verdict
 from glle_engine.audit.sources import (
     checked_coordinates,
@@ -108,12 +116,14 @@ def audits(
     """
     k = check_integer("n_neighbors", n_neighbors, 2)
     source, embedding = _source(X, Y, method, parameters or {})
+    _require_picture(embedding, k)
     classes = None if labels is None else _labels(labels, len(embedding))
-    relations = find_relations(source.data, seed)
+    copies = find_copies(source.data, seed)
+    relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     beyond = None if relations is None else relations > 0 and kept - by_chance >= LEAST_KEPT
     reason = unknown_reason(source.place(source.data), embedding.shape[1])
-    notes = (*source.notes, *_notes(len(embedding), relations, classes, reason))
+    notes = (*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum())))
     in_words = partial(verdict, beyond, relations, kept, source.name)
     found = _Found(embedding, k, classes, beyond, in_words, notes)
 
@@ -134,7 +144,8 @@ def audits(
     is_threaded = executor is None and source.is_threaded
     with ThreadPoolExecutor(os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
         if source.embedder is None:
-            yield _of_coordinates(found, compare(), source.name)
+            found.chance = compare()
+            yield _of_coordinates(found, source.name)
             return
         found.halves = more(SEPARATE, 2 * FIRST_PAIRS)
         yield _of_halves(found)
@@ -170,7 +181,7 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     labels : (n,) array-like, optional
         Groups of the points, for `Audit.groups`.
     n_neighbors : int
-        Neighbors that are compared.
+        Neighbors that are compared; at most a fifth of the points, or of 1,000, for the kept ones and the p-values.
     seed : int
         Of permutations and halves.
     executor : concurrent.futures.Executor, optional
@@ -210,13 +221,38 @@ class _Found:
     hidden: int | None = None  # the same if the points fill it and the picture does not show it
 
 
+def _require_picture(embedding: NDArray[np.float64], k: int) -> None:
+    """Raise `InvalidParameterError` for coordinates without k neighbors in another sample, or of one place."""
+    n = len(embedding)
+    if k > n - 2:
+        raise InvalidParameterError(
+            f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
+        )
+    if not np.ptp(embedding, axis=0).any():
+        raise InvalidParameterError(
+            "All points have the same coordinates: there is no picture to audit.",
+            remedy="Give the coordinates of a picture in which points differ.",
+        )
+
+
 def _notes(
-    n: int,
+    embedding: NDArray[np.float64],
+    k: int,
     relations: float | None,
     groups: tuple[NDArray[Any], NDArray[np.int64]] | None,
     reason: str | None,
+    copies: int,
 ) -> Iterator[Note]:
-    """Yield notes on limits of the answers, with the reason for which p-values are unknown."""
+    """Yield notes on limits of the answers; `reason` is why p-values are unknown, `copies` counts repeated rows."""
+    n = len(embedding)
+    if copies:
+        yield Note(
+            "repeated-rows",
+            f"{copies} of {n} rows repeat others. Halves of the data share them, so that `remains`, the spread and the "
+            "p-values are on the hopeful side. Audit the map of distinct rows.",
+        )
+    if (most := neighbors_of_block(n, k)) < k != NEIGHBORS:
+        yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {most} neighbors, not of n_neighbors={k}.")
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if relations is not None and relations <= 0:
@@ -228,6 +264,19 @@ def _notes(
     names, classes = groups or ((), [])
     if single := int((np.bincount(classes) == 1).sum()):
         yield Note("groups-of-one-point", f"{single} of {len(names)} groups have one point, which is always apart.")
+
+
+def _on_points(found: _Found) -> tuple[Note, ...]:
+    """Return a note if the picture keeps more neighbors than chance, and no single point does."""
+    chance = found.chance
+    if not found.beyond or chance is None or not chance.has_gain or chance.is_point_beyond.any():
+        return ()
+    return (
+        Note(
+            "no-point-beyond",
+            "All points together keep more neighbors than chance, but no single one at a false-discovery rate of 10 %.",
+        ),
+    )
 
 
 def _source(
@@ -281,7 +330,7 @@ def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(places[np.repeat(is_found, 2)])
 
 
-def _of_coordinates(found: _Found, chance: Chance | None, name: str) -> Audit:
+def _of_coordinates(found: _Found, name: str) -> Audit:
     note = Note(
         "coordinates-alone",
         f"Coordinates alone show fidelity, compared with {name} of data without structure, which keeps more neighbors "
@@ -289,11 +338,11 @@ def _of_coordinates(found: _Found, chance: Chance | None, name: str) -> Audit:
         "from data to coordinates, to compare like with like, and to learn what another sample would show.",
     )
     return Audit(
-        verdict=found.in_words(chance),
+        verdict=found.in_words(found.chance),
         beyond_chance=found.beyond,
         embedding=found.embedding,
-        chance=chance,
-        notes=(*found.notes, note),
+        chance=found.chance,
+        notes=(*found.notes, *_on_points(found), note),
     )
 
 
@@ -334,7 +383,7 @@ def _of_halves(found: _Found) -> Audit:
         ranking=None if found.beyond is False else ranking,
         chance=found.chance,
         pairs=len(pictures) // 2,
-        notes=(*found.notes, *notes),
+        notes=(*found.notes, *_on_points(found), *notes),
     )
 
 
@@ -377,7 +426,7 @@ def _unstable(halves: float, most: float) -> tuple[Note, ...]:
             "halves-unstable",
             f"Halves of the data spread {halves / most:.2g} times as much as eight tenths of them; 2 times is the most "
             "of a smooth map. Half of the points are too few for this picture, so that the spread, the regions and "
-            "`remains` are on the careful side. Give more points, or another n_neighbors.",
+            "`remains` are on the careful side. Give more points, or other parameters of the method.",
         ),
     )
 

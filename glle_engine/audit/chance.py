@@ -60,6 +60,26 @@ NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 DOMINANT = 0.9  # share of the variance in one feature
 FALSE_DISCOVERIES = 0.1  # accepted share among the points beyond chance
+CLEAR = 0.1  # share of the neighbors that chance loses, which a picture keeps if it is clearly more than chance
+LEAST_COPIES = 0.05  # share of the rows: fewer copies change no test
+
+
+def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
+    """Return the rows (n,) of data (n, d) that repeat earlier ones, if more do than by chance; else none.
+
+    Rows of few values repeat with permuted columns, too, and are data. Copies of rows of many values look like
+    relations.
+    """
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
+    copies = _repeats(data)
+    if copies.mean() < LEAST_COPIES or 2 * _repeats(rng.permuted(data, axis=0)).sum() > copies.sum():
+        return np.zeros(len(data), bool)
+    return copies
+
+
+def _repeats(data: NDArray[np.float64]) -> NDArray[np.bool_]:
+    first: dict[int, int] = {}
+    return np.array([first.setdefault(hash(row.tobytes()), at) != at for at, row in enumerate(data)])
 
 
 def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
@@ -121,8 +141,12 @@ class Chance:
 
     @property
     def has_gain(self) -> bool:
-        """Whether the gain is more than the standard deviation over permuted data sets."""
-        return self.gain > float(self.expected.std(ddof=1))
+        """Whether the picture clearly keeps more neighbors than those of permuted data.
+
+        The gain is more than the standard deviation over permuted data sets, and at least a tenth of what these lose.
+        """
+        least = CLEAR * (1 - float(self.expected.mean()))
+        return self.gain > float(self.expected.std(ddof=1)) and self.gain >= least
 
 
 def compare_with_chance(
@@ -152,8 +176,8 @@ def compare_with_chance(
     """
     data, n = source.data, len(Y)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-    blocks = np.array_split(rng.permutation(n), -(-n // BLOCK))
-    k = min(n_neighbors, min(map(len, blocks)) // 5)
+    blocks = np.array_split(rng.permutation(n), _count_blocks(n))
+    k = neighbors_of_block(n, n_neighbors)
     preserved = np.empty(n)
     for block in blocks:
         preserved[block] = shared_neighbors(source.place(data[block]), Y[block], k)
@@ -171,6 +195,15 @@ def compare_with_chance(
     ordered = np.sort(np.concatenate(nulls))
     p_value = (1 + len(ordered) - np.searchsorted(ordered, preserved, "left")) / (1 + len(ordered))
     return Chance(preserved=preserved, expected=expected, p_value=p_value, is_point_beyond=discoveries(p_value))
+
+
+def _count_blocks(n: int) -> int:
+    return -(-n // BLOCK)
+
+
+def neighbors_of_block(n: int, n_neighbors: int) -> int:
+    """Return the number of neighbors that are compared: at most a fifth of the points that are embedded at a time."""
+    return min(n_neighbors, n // _count_blocks(n) // 5)
 
 
 def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) -> NDArray[np.float64]:

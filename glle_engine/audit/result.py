@@ -70,12 +70,14 @@ class Groups:
         if count < 2:
             return ""
         if (apart_from == count - 1).all():
-            return f"All {count} groups stay apart from each other."
+            return "Both groups stay apart." if count == 2 else f"All {count} groups stay apart from each other."
+        if count == 2:
+            return "The two groups do not stay apart."
         pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of groups stay apart"
         mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
         if not 0 < len(mixed) <= min(NAMED, count - 1):
             return f"{pairs}."
-        stay = f"{mixed[0]} stays" if len(mixed) == 1 else f"{', '.join(mixed[:-1])} and {mixed[-1]} stay"
+        stay = f"group {mixed[0]} stays" if len(mixed) == 1 else f"groups {', '.join(mixed[:-1])} and {mixed[-1]} stay"
         return f"{pairs}; {stay} apart from fewer than half of the others."
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,13 +97,13 @@ class Audit(PointResult):
         Whether the data have relations among their features, and the map keeps more of their neighbors than random
         places do; None if fewer than two features vary.
     remains : float in [0, 1] or None
-        R^2 of the pictures of two separate halves of the data: what another sample would show of it. None for
-        coordinates alone, as all that follows.
+        R^2 of the pictures of two separate halves of the data: what another sample of half as many points would show of
+        it. None for coordinates alone, as all that follows.
     remains_error : float or None
-        Its standard error.
+        Its standard error over pairs of halves of this sample; other samples differ more.
     dimension : int or None
-        Coordinates that two samples share when one more than the picture's is computed; None if the method has a fixed
-        number.
+        Coordinates that two samples share when one more than the picture's is computed, at least; None if the method
+        has a fixed number.
     embedding : (n, p) float64
     spread : (n,) float64 or None
         Root of the trace of a point's covariance over samples, in units of the embedding.
@@ -208,8 +210,8 @@ def verdict(
         first = "Whether there is structure cannot be decided, because fewer than two features vary."
     elif relations <= 0:
         return (
-            "Nothing here is more than chance: these points are as far from each other as those of data whose features "
-            "are unrelated."
+            "No relation among the features is more than chance: these points are as far from each other as those of "
+            "data whose features are unrelated."
         )
     elif not beyond:
         first = f"The data have structure, but this picture does not show it: it keeps {kept:.0%} of the neighbors."
@@ -230,7 +232,7 @@ def verdict(
 
 def _on_samples(beyond: bool | None, has_gain: bool, remains: float, name: str) -> str:  # noqa: FBT001
     """Return what of the picture another sample would show."""
-    share = f"another sample would show {remains:.0%} of it"
+    share = f"another sample of half as many points would show {remains:.0%} of it"
     if remains < PARTLY:
         return f"Do not believe the picture by {name}: {share}."
     if not has_gain or not beyond:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.pictures.points import coordinates
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse, require_finite
+from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse
 from glle_engine.methods import registry
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.posterior.findings import scale_figures, scale_notes
@@ -135,12 +135,18 @@ def source_of_coordinates(X: ArrayLike, p: int) -> Source:
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
     """Return finite coordinates (n, p); raises `InvalidShapeError` or `NotFiniteError`."""
     found = coordinates(Y)
+    if not (is_finite := np.isfinite(found).all(axis=1)).all():
+        raise NotFiniteError(
+            f"{len(found) - is_finite.sum()} of {len(found)} points have coordinates that are not finite, first point "
+            f"{is_finite.argmin()}.",
+            remedy="Give finite coordinates; a method must return them for every part of the data.",
+            details={"row": int(is_finite.argmin())},
+        )
     if len(found) != n:
         raise InvalidShapeError(
             f"The coordinates have shape {found.shape}; the data have {n} points.",
             remedy=f"Give one row of coordinates for each point, in the order of the data: shape ({n}, 2).",
         )
-    require_finite(found, "the coordinates")
     return found
 
 

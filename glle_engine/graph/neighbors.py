@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from glle_engine.base.errors import MissingLibraryError
+from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
 from glle_engine.graph.relations import Distances
@@ -85,7 +85,18 @@ def kneighbors(
         Nearest first; of equal distances the smaller index first.
     distances : (n, k) float64
 
+    Raises
+    ------
+    TooFewPointsError
+        Unless k < n.
+
     """
+    if n_neighbors >= len(X):  # compiled code would write beyond its arrays
+        raise TooFewPointsError(
+            f"{len(X)} points do not have {n_neighbors} neighbors each.",
+            remedy=f"Use n_neighbors <= {len(X) - 1}.",
+            details={"n_points": len(X), "n_neighbors": n_neighbors},
+        )
     if isinstance(X, Distances):
         return X.nearest(n_neighbors, on_progress)
     if isinstance(X, SparsePoints):
