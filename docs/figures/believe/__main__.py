@@ -18,6 +18,7 @@ from docs.figures.believe.laws import KNOWN, Law
 from docs.figures.believe.measure import Row, measure
 from docs.figures.believe.peers import INSTALL, PEERS, is_installed
 from docs.figures.believe.table import draw_picture, peer_table, print_goals
+from docs.figures.believe.trial import TRIAL
 from docs.figures.believe.unseen import COMPARED, UNSEEN
 from docs.figures.methods.tables import put
 
@@ -25,6 +26,7 @@ PAGE = Path(__file__).parents[2] / "explanation" / "believe.md"
 GROUPS: dict[str, dict[str, tuple[Law, ...]]] = {  # laws of each method
     "known": {"pca": KNOWN, "glle": KNOWN},
     "unseen": {"pca": UNSEEN, "glle": UNSEEN},
+    "trial": {"pca": TRIAL, "glle": TRIAL},
     "compared": {"pca": COMPARED, "glle": COMPARED, "umap": COMPARED, "t-sne": COMPARED[:7]},  # two minutes a law
 }
 
