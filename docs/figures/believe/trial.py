@@ -196,41 +196,45 @@ def _diabetes(rng: Generator, n: int) -> Array:
     return np.asarray(X[rng.permutation(len(X))[:n]])
 
 
-def _labeled(name: str, n: int, sample: LabeledSampler, **options: Any) -> Law:
+def _labeled_law(name: str, n: int, sample: LabeledSampler, **options: Any) -> Law:
     return Law(
         name, n, lambda rng, n: sample(rng, n)[0], label=lambda rng, n: sample(rng, n)[1].astype(np.int64), **options
     )
 
 
-def _noise(name: str, n: int, sample: Callable[[Generator, int], Array]) -> Law:
+def _noise_law(name: str, n: int, sample: Callable[[Generator, int], Array]) -> Law:
     return Law(name, n, sample, is_noise=True)
 
 
 TRIAL = (
-    _noise("mixed small", 60, _mixed_small),
-    _noise("Poisson counts", 200, lambda rng, n: 1.0 * rng.poisson(_parameters(1).uniform(0.4, 6, 30), (n, 30))),
-    _noise("rare bits", 400, lambda rng, n: 1.0 * (rng.uniform(size=(n, 24)) < _parameters(2).uniform(0.08, 0.5, 24))),
-    _noise("lognormal", 150, lambda rng, n: np.exp(rng.normal(size=(n, 200)) * _parameters(3).uniform(0.3, 1.1, 200))),
-    _noise("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10))),
-    _noise("mixed marginals", 800, _mixed_marginals),
-    _noise("Pareto 2.5, 3", 300, lambda rng, n: rng.pareto(2.5, (n, 3))),
-    _noise("two modes each", 2000, _two_modes),
-    _labeled("gene programs", 400, _programs),
+    _noise_law("mixed small", 60, _mixed_small),
+    _noise_law("Poisson counts", 200, lambda rng, n: 1.0 * rng.poisson(_parameters(1).uniform(0.4, 6, 30), (n, 30))),
+    _noise_law(
+        "rare bits", 400, lambda rng, n: 1.0 * (rng.uniform(size=(n, 24)) < _parameters(2).uniform(0.08, 0.5, 24))
+    ),
+    _noise_law(
+        "lognormal", 150, lambda rng, n: np.exp(rng.normal(size=(n, 200)) * _parameters(3).uniform(0.3, 1.1, 200))
+    ),
+    _noise_law("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10))),
+    _noise_law("mixed marginals", 800, _mixed_marginals),
+    _noise_law("Pareto 2.5, 3", 300, lambda rng, n: rng.pareto(2.5, (n, 3))),
+    _noise_law("two modes each", 2000, _two_modes),
+    _labeled_law("gene programs", 400, _programs),
     Law("warped curves", 200, _warped_curves),
     Law("rotating object", 300, _rotating_object),
     Law("torus", 600, _torus),
     Law("figure eight", 250, _figure_eight),
-    _labeled("tree", 500, _tree),
-    _labeled("nested clusters", 450, _nested_clusters),
-    _labeled("overlapping clusters", 160, _overlapping_clusters),
-    _labeled("sheet and blob", 800, _sheet_and_blob),
+    _labeled_law("tree", 500, _tree),
+    _labeled_law("nested clusters", 450, _nested_clusters),
+    _labeled_law("overlapping clusters", 160, _overlapping_clusters),
+    _labeled_law("sheet and blob", 800, _sheet_and_blob),
     Law("autoregressive features", 350, _autoregressive),
-    _labeled("topics", 600, _topics),
+    _labeled_law("topics", 600, _topics),
     Law("sensors", 400, _sensors),
     Law("noisy helix", 2000, _helix),
     Law("4-ball", 700, _ball),
     Law("low rank and sparse", 500, _low_rank_and_sparse),
     Law("wide spectra", 60, _spectra),
     Law("diabetes", 220, _diabetes, is_finite=True),
-    _labeled("patches", 800, _patches, is_finite=True),
+    _labeled_law("patches", 800, _patches, is_finite=True),
 )
