@@ -91,7 +91,7 @@ def kneighbors(
         Unless k < n.
 
     """
-    if n_neighbors >= len(X):  # compiled code would write beyond its arrays
+    if n_neighbors >= len(X):
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
             remedy=f"Use n_neighbors <= {len(X) - 1}.",
@@ -109,7 +109,7 @@ def kneighbors(
 def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
+    """Return the k < n nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
     return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg.dense import readable
 from glle_engine.linalg.nearest import distance_kernels as kernels
@@ -102,7 +103,19 @@ def nearest_rows(
     Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, which leaves out
     only rows whose distance is proved to be greater; few are compared with all rows. `on_progress` is called with
     (points done, m, "neighbors").
+
+    Raises
+    ------
+    InvalidParameterError
+        Unless 1 <= k <= n, and k < n if rows are left out.
+
     """
+    most = len(data) - int((own >= 0).any())
+    if not 1 <= k <= most:  # compiled code would write beyond its arrays, or leave indices undefined
+        raise InvalidParameterError(
+            f"n_neighbors={k} is not from 1 to {most}, the number of other points.",
+            remedy="Give another n_neighbors, or more points.",
+        )
     unit = unit_of(data)
     if unit != 1.0:
         scaled = data / unit

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.graph.connectivity import bridge
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to, search_cost
+from glle_engine.graph.neighbors import kneighbors, kneighbors_of, kneighbors_to, search_cost
 from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest import leaves
@@ -116,6 +117,22 @@ def test_each_point_is_placed_by_itself(d: int) -> None:
         indices, distances = kneighbors_to(data, points[i : i + 1], 7)
         np.testing.assert_array_equal(indices[0], together[0][i])
         np.testing.assert_array_equal(distances[0], together[1][i])
+
+
+@pytest.mark.parametrize("n", [20, 100])
+def test_impossible_numbers_of_neighbors_are_refused(n: int) -> None:
+    """Compiled code would write beyond its arrays, or return indices that no row has."""
+    X = np.random.default_rng(0).standard_normal((n, 3))
+    searches = (
+        lambda k: kneighbors_to(X, X + 1, k),
+        lambda k: kneighbors_of(X, np.arange(n), k),
+        lambda k: kneighbors(X, k),
+    )
+    for search, most in zip(searches, (n, n - 1, n - 1), strict=True):
+        for k in (0, most + 1):
+            with pytest.raises((InvalidParameterError, TooFewPointsError), match="neighbors"):
+                search(k)
+        assert all(len(set(row)) == most for row in search(most)[0].tolist())
 
 
 @pytest.mark.parametrize("d", [3, 30])
