@@ -53,7 +53,7 @@ from glle_engine.audit.sources import (
     source_of_method,
     source_of_posterior,
 )
-from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
@@ -92,6 +92,7 @@ LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random place
 HIGH, MODERATE = 0.85, 0.6  # expected rank correlation, of the words on the ranking
 UNSTABLE = 2.5  # spread of halves over that of eight tenths: 2 if the embedding is a smooth function of the sample
 DIMENSION_NEIGHBORS = 10
+LEAST_ROWS = 5  # a fifth of the rows are the most neighbors that are compared
 FEW = 60  # points: audits of fewer were not measured
 KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
 SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
@@ -119,6 +120,7 @@ def audits(
     _require_picture(embedding, k)
     classes = None if labels is None else _labels(labels, len(embedding))
     copies = find_copies(source.data, seed)
+    _require_rows(len(copies) - int(copies.sum()))
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     beyond = None if relations is None else relations > 0 and kept - by_chance >= LEAST_KEPT
@@ -232,6 +234,16 @@ def _require_picture(embedding: NDArray[np.float64], k: int) -> None:
         raise InvalidParameterError(
             "All points have the same coordinates: there is no picture to audit.",
             remedy="Give the coordinates of a picture in which points differ.",
+        )
+
+
+def _require_rows(count: int) -> None:
+    """Raise `TooFewPointsError` for so few different rows that a fifth of them is no neighbor to compare."""
+    if count < LEAST_ROWS:
+        raise TooFewPointsError(
+            f"An audit needs at least {LEAST_ROWS} different rows, not {count}.",
+            remedy="Give more points; some hundred show what a picture keeps.",
+            details={"rows": count, "least": LEAST_ROWS},
         )
 
 

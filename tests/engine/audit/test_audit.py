@@ -12,7 +12,13 @@ from glle_engine import fit, manifolds
 from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.chance import Chance, discoveries, find_copies, find_relations
 from glle_engine.audit.result import Groups, verdict
-from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError, NotFiniteError
+from glle_engine.base.errors import (
+    GlleError,
+    InvalidParameterError,
+    InvalidShapeError,
+    NotFiniteError,
+    TooFewPointsError,
+)
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.methods import METHODS
 from glle_engine.reliability.resamples import QUARTERS, SEPARATE, FunctionEmbedder, draw_sample
@@ -298,3 +304,10 @@ def test_errors_name_the_remedy(Y: object, options: dict[str, object], error: ty
     with pytest.raises(error, match=text) as caught:
         audit(NOISE, Y, **options)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("X", [NOISE[:4], NOISE[:4].repeat(5, axis=0)], ids=["points", "copies"])
+def test_few_different_rows_are_refused(X: NDArray[np.float64]) -> None:
+    """Of four rows a fifth is none, and the search of no neighbors would write beyond its arrays."""
+    with pytest.raises(TooFewPointsError, match="at least 5 different rows, not 4"):
+        audit(X, method="pca", n_neighbors=2)
