@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
 from glle_engine.linalg.compiled import compiled
@@ -25,7 +25,19 @@ CANDIDATES = 32  # of the medoid: 496 pairs, fewer rotations than the rounds for
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
-    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms."""
+    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms.
+
+    Raises
+    ------
+    InvalidShapeError
+        For embeddings of different shapes, or without columns.
+
+    """
+    if Y.shape != reference.shape or Y.ndim != 2 or not Y.shape[1]:  # compiled code would read beyond its arrays
+        raise InvalidShapeError(
+            f"The embeddings have shapes {Y.shape} and {reference.shape}.",
+            remedy="Give two embeddings of the same points, with as many coordinates.",
+        )
     turn = np.empty((Y.shape[1], Y.shape[1]))
     overlap, *squares = _decompose(dense.readable(Y), dense.readable(reference), turn)
     if not np.isfinite(overlap):
@@ -41,6 +53,8 @@ def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) 
 
     Raises
     ------
+    InvalidShapeError
+        For embeddings of different shapes.
     numpy.linalg.LinAlgError
         If an entry is not finite.
 
@@ -53,6 +67,12 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 
     :math:`1 - (\sum_i s_i)^2`, s the singular values of :math:`Y^T Y_0` after centering and scaling to unit Frobenius
     norm: the squared distance left after translation, scaling, rotation and reflection. Not all points may be equal.
+
+    Raises
+    ------
+    InvalidShapeError
+        For embeddings of different shapes.
+
     """
     _, overlap, (a, b) = _rotation(Y - Y.mean(axis=0), reference - reference.mean(axis=0))
     share = overlap / (np.sqrt(a) * np.sqrt(b))
@@ -95,6 +115,8 @@ def generalized_procrustes(
     ------
     InvalidParameterError
         For fewer than two embeddings.
+    InvalidShapeError
+        For a reference of another shape.
 
     """
     if len(embeddings) < 2:

@@ -10,10 +10,12 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, random_array
 
+from glle_engine.base.errors import InvalidShapeError
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import (
     MAX_ROUNDS,
     TOLERANCE,
+    disparity,
     generalized_procrustes,
     medoid,
     moments,
@@ -238,3 +240,14 @@ def test_a_matrix_without_a_pivot_is_refused(entry: float) -> None:
     matrix.data[2] = entry
     with pytest.raises(FloatingPointError):
         lu_of(matrix, 0.1)
+
+
+@pytest.mark.parametrize("shape", [(1000, 2), (10, 3), (10, 1), (9, 2)])
+def test_embeddings_of_different_shapes_are_not_aligned(shape: tuple[int, int]) -> None:
+    """Compiled code would read beyond the smaller one, and report a disparity of what is there."""
+    Y, reference = np.random.default_rng(0).standard_normal(shape), np.eye(10, 2)
+    for align in (disparity, procrustes_rotation, lambda a, b: generalized_procrustes(np.stack([a, a]), b)):
+        with pytest.raises(InvalidShapeError, match="have shapes"):
+            align(Y, reference)
+    with pytest.raises(InvalidShapeError, match="have shapes"):
+        disparity(Y[:, :0], Y[:, :0])
