@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched.elimination import column_counts, elimination_tree, postorder, symmetric
 from glle_engine.eigen.batched.structure import Structure, analyse
 from glle_engine.eigen.dissection import nested_dissection
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DISSECTION = 300_000  # floating-point operations that take as long as dissection, for each point
+MAX_ENTRIES = 2**31 - 1
 _DISSECTIONS = 3
 _MAX_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
 
@@ -131,10 +133,24 @@ class Pattern:
     order : (n,) int32
         Position j of the factored matrix is point order[j].
 
+    Raises
+    ------
+    InvalidParameterError
+        For more entries of B than an int32 counts, by which compiled code finds its weights.
+
     """
 
     neighbors: NDArray[np.int32]
     order: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        n, k = self.neighbors.shape
+        if n * (k + 1) > MAX_ENTRIES:
+            raise InvalidParameterError(
+                f"{n:,} points with {k} neighbors each are more than one factorization can hold.",
+                remedy=f"Give n_neighbors of at most {MAX_ENTRIES // n - 1}, or fewer points or landmarks.",
+                details={"n_points": n, "n_neighbors": k},
+            )
 
     @classmethod
     def of(cls, neighbors: NDArray[np.int32]) -> Self:

@@ -7,11 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 from glle_engine import fit
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen import pattern
 from glle_engine.eigen.batched.elimination import symmetric
 from glle_engine.eigen.dissection import SEPARATOR, Graph, nested_dissection, separator
 from glle_engine.eigen.minimum_degree import minimum_degree
-from glle_engine.eigen.pattern import cheapest_order, distinct, predicted_cost
+from glle_engine.eigen.pattern import Pattern, cheapest_order, distinct, predicted_cost
 
 Adjacency = tuple["NDArray[np.int64]", "NDArray[np.int32]"]
 
@@ -147,3 +148,12 @@ def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> Non
     assert (elimination["flops"], elimination["bytes"]) == predicted_cost(start, adjacent, posterior.order)
     structure = posterior.eigenproblem.pattern.structure  # supernodes store some zeros
     assert 1 <= 8 * (structure.lower_size + structure.upper_size) / elimination["bytes"] <= 1.5
+
+
+def test_patterns_of_more_entries_than_an_int32_counts_are_refused() -> None:
+    """Compiled code finds the weights of a factorization by int32, which would be negative beyond."""
+    least = np.broadcast_to(np.int32(0), (2**20, 2**11 - 1))  # without memory
+    with pytest.raises(InvalidParameterError, match="2047 neighbors") as caught:
+        Pattern.of(least)
+    assert caught.value.remedy.startswith("Give n_neighbors of at most 2046")
+    assert Pattern.of(least[:, :-1]).neighbors.shape == (2**20, 2046)
