@@ -1,5 +1,7 @@
 """Neighbors are exact, whatever the route."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -123,11 +125,7 @@ def test_each_point_is_placed_by_itself(d: int) -> None:
 def test_impossible_numbers_of_neighbors_are_refused(n: int) -> None:
     """Compiled code would write beyond its arrays, or return indices that no row has."""
     X = np.random.default_rng(0).standard_normal((n, 3))
-    searches = (
-        lambda k: kneighbors_to(X, X + 1, k),
-        lambda k: kneighbors_of(X, np.arange(n), k),
-        lambda k: kneighbors(X, k),
-    )
+    searches = partial(kneighbors_to, X, X + 1), partial(kneighbors_of, X, np.arange(n)), partial(kneighbors, X)
     for search, most in zip(searches, (n, n - 1, n - 1), strict=True):
         for k in (0, most + 1):
             with pytest.raises((InvalidParameterError, TooFewPointsError), match="neighbors"):
