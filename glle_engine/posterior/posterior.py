@@ -16,7 +16,7 @@ from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix, is_sparse, require_enough_points, require_training_data
 from glle_engine.base.version import __version__
-from glle_engine.eigen.eigenproblem import Eigenproblem
+from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.graph.relations import Distances
@@ -436,6 +436,7 @@ def _require_graph(posterior: Posterior) -> None:
     """Raise `StorageError` unless neighbors, order and pins are those of one graph."""
     graph, kept, m = posterior.neighbors, posterior.law.kept, len(posterior.order)
     require_enough_points(m, posterior.spec)
+    require_pairs(m, posterior.spec.n_components)
     if kept is not None and not kept.any(axis=1).all():
         raise npz.inconsistent("a point has no kept neighbors")
     if posterior.landmarks is not None:

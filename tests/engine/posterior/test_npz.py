@@ -149,6 +149,18 @@ def test_other_heads_are_refused(change: Any, tmp_path: Path) -> None:
         glle_engine.load(path)
 
 
+def test_more_components_than_a_fit_computes_are_refused(tmp_path: Path) -> None:
+    """The lanes have too few steps for them, so that each draw would be computed by one solver after the other."""
+    posterior = fit(X)
+    columns = np.random.default_rng(0).standard_normal((150, 60))
+    Y = np.linalg.qr(columns - columns.mean(axis=0))[0] * np.sqrt(150)
+    head = posterior.head()
+    head["spec"]["n_components"] = 60
+    npz.save(tmp_path / "forged.npz", head, {**posterior.arrays(), "embedding": Y, "eigenvalues": np.arange(61.0)})
+    with pytest.raises(StorageError, match="n_components=60 is more than the 59 eigenvectors"):
+        glle_engine.load(tmp_path / "forged.npz")
+
+
 def test_random_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """A changed byte anywhere is refused by the checksum of its member, or by the format."""
     posterior, path = fit(X), tmp_path / "kept.npz"
