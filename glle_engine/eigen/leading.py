@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import LinAlgError, eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from glle_engine.eigen.eigenpairs import start_vector
@@ -46,9 +46,13 @@ def eigenpairs_between(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return eigenpairs `first` to `last`, inclusive, of a dense symmetric matrix (m, m), ascending.
 
-    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue; a full decomposition follows then.
+    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue, or fail; a full decomposition
+    follows then.
     """
-    values, vectors = eigh(matrix, subset_by_index=(first, last))
+    try:
+        values, vectors = eigh(matrix, subset_by_index=(first, last))
+    except LinAlgError:
+        values, vectors = np.empty(0), np.empty((0, 0))
     if len(values) <= last - first:
         values, vectors = (part[..., first : last + 1] for part in eigh(matrix))
     return values, vectors

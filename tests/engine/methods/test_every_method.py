@@ -99,7 +99,12 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         values, vectors = partial(matrix, **options)
         return (values[:0], vectors[:, :0]) if "subset_by_index" in options else (values, vectors)
 
-    for solver in (partial, fewer):
+    def failing(matrix: Any, **options: Any) -> Any:
+        if "subset_by_index" in options:
+            raise scipy.linalg.LinAlgError("Internal Error.")
+        return partial(matrix, **options)
+
+    for solver in (partial, fewer, failing):
         monkeypatch.setattr(leading, "eigh", solver)
         values, vectors = leading.leading_eigenpairs(matrix, 3, silent)
         np.testing.assert_allclose(values, 0.5)
