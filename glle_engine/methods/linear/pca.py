@@ -312,8 +312,11 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     varying = np.ptp(X, axis=0) > 0
     used = X[:, varying]
     centered = used - used.mean(axis=0)
+    exponents = np.frexp(np.abs(centered).max(axis=0))[1]
+    centered = np.ldexp(centered, -exponents)  # exact, and no square underflows
     unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors are the same in any unit of a feature
     centered /= unit
+    unit = np.ldexp(unit, exponents)
     spec.require_noise_dimension(n, used.shape[1], "Factor analysis of the features that vary")
     axes = principal_axes(centered, spec.n_components, on_progress)
     loadings = axes.directions * np.sqrt(axes.values)

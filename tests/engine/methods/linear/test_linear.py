@@ -83,6 +83,13 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     assert residual.max() / 300 < 1e-3
 
 
+def test_the_factors_are_the_same_in_any_unit_of_a_feature() -> None:
+    """Features of 1e-200 beside one of 1e100, whose squares are not numbers, have the factors of their own units."""
+    X = np.random.default_rng(0).standard_normal((60, 5)) + np.random.default_rng(1).standard_normal((60, 1))
+    found = embed("factor-analysis", X * [1e-200, 1.0, 1e100, 1e-300, 1e-160], n_components=1)
+    np.testing.assert_allclose(found.Y, embed("factor-analysis", X, n_components=1).Y, atol=1e-9)
+
+
 def test_factor_analysis_says_what_is_doubtful() -> None:
     """Too few steps, constant features, too many factors and a feature without noise are notes."""
     X = factor_data(80, 6)
