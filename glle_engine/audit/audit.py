@@ -92,7 +92,7 @@ LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random place
 HIGH, MODERATE = 0.85, 0.6  # expected rank correlation, of the words on the ranking
 UNSTABLE = 2.5  # spread of halves over that of eight tenths: 2 if the embedding is a smooth function of the sample
 DIMENSION_NEIGHBORS = 10
-LEAST_ROWS = 5  # a fifth of the rows are the most neighbors that are compared
+LEAST = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 FEW = 60  # points: audits of fewer were not measured
 KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
 SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
@@ -115,12 +115,15 @@ def audits(
     The first one has no p-values, no dimension and no ranking, and believes no picture. Parameters and errors
     are those of `audit`.
     """
-    k = check_integer("n_neighbors", n_neighbors, 2)
+    k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
     source, embedding = _source(X, Y, method, parameters or {})
+    copies = find_copies(source.data, seed)
+    if (distinct := int((~copies).sum())) < LEAST:
+        raise TooFewPointsError(
+            f"An audit needs at least {LEAST} distinct points, not {distinct}.", remedy="Give more points."
+        )
     _require_picture(embedding, k)
     classes = None if labels is None else _labels(labels, len(embedding))
-    copies = find_copies(source.data, seed)
-    _require_rows(len(copies) - int(copies.sum()))
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     beyond = None if relations is None else relations > 0 and kept - by_chance >= LEAST_KEPT
@@ -234,16 +237,6 @@ def _require_picture(embedding: NDArray[np.float64], k: int) -> None:
         raise InvalidParameterError(
             "All points have the same coordinates: there is no picture to audit.",
             remedy="Give the coordinates of a picture in which points differ.",
-        )
-
-
-def _require_rows(count: int) -> None:
-    """Raise `TooFewPointsError` for so few different rows that a fifth of them is no neighbor to compare."""
-    if count < LEAST_ROWS:
-        raise TooFewPointsError(
-            f"An audit needs at least {LEAST_ROWS} different rows, not {count}.",
-            remedy="Give more points; some hundred show what a picture keeps.",
-            details={"rows": count, "least": LEAST_ROWS},
         )
 
 

@@ -126,7 +126,7 @@ def source_of_coordinates(X: ArrayLike, p: int) -> Source:
     name = next(name for name in STRONG if all(map(find_spec, registry.method(name).libraries)))
     method = registry.method(name)
     data = checked_matrix(X)
-    perplexity = min(30.0, (len(data) - 2) / 3)  # t-SNE's limit for few points
+    perplexity = min(30.0, max(len(data) - 2, 4) / 3)  # t-SNE's limit; fewer than 6 points are refused
     spec = method.spec(n_components=p, perplexity=perplexity)
     again = partial(_method_again, method=method, spec=spec, n=len(data))
     return Source(name, data, np.asarray, again, notes=_scale_notes(data))

@@ -88,13 +88,13 @@ def kneighbors(
     Raises
     ------
     TooFewPointsError
-        Unless k < n.
+        Unless 1 <= k < n.
 
     """
-    if n_neighbors >= len(X):
+    if not 1 <= n_neighbors < len(X):  # compiled code would write beyond its arrays
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
-            remedy=f"Use n_neighbors <= {len(X) - 1}.",
+            remedy=f"Use n_neighbors from 1 to {len(X) - 1}." if len(X) > 1 else "Give more points.",
             details={"n_points": len(X), "n_neighbors": n_neighbors},
         )
     if isinstance(X, Distances):

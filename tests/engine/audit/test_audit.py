@@ -281,11 +281,21 @@ def test_the_level_of_the_test_holds() -> None:
     assert sum(relations is not None and relations > 0 for relations in found) <= 4
 
 
+def test_few_points_are_refused() -> None:
+    """No neighbor would be compared: at most a fifth of the points are, of distinct ones for the relations."""
+    for X in (NOISE[:4], NOISE[:5], np.repeat(NOISE[:4], 10, axis=0)):
+        for Y, options in ((X[:, :2], {}), (None, {"method": "pca", "parameters": {"n_components": 1}})):
+            with pytest.raises(TooFewPointsError, match="at least 6 distinct points"):
+                audit(X, Y, n_neighbors=2, **options)
+    assert audit(NOISE[:6], NOISE[:6, :2], n_neighbors=2).verdict
+
+
 @pytest.mark.parametrize(
     ("Y", "options", "error", "text"),
     [
         (None, {}, InvalidParameterError, "no embedding to audit"),
         (NOISE[:5, :2], {}, InvalidShapeError, "200 points"),
+        *((None, {"method": "pca", "seed": seed}, InvalidParameterError, "seed=") for seed in (-1, 1.5, 2**64)),
         (NOISE[:, 0], {}, InvalidShapeError, "no coordinates"),
         (None, {"method": "lle", "parameters": {"k": 3}}, InvalidParameterError, "Unknown parameters: k"),
         (None, {"method": "no-such"}, GlleError, "no-such"),

@@ -18,6 +18,13 @@ from glle_engine.linalg.nearest.leaves import Leaves
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
+@pytest.mark.parametrize("k", [-1, 0, 12, 13])
+def test_other_numbers_of_neighbors_are_refused(k: int) -> None:
+    """Compiled code would write beyond its arrays."""
+    with pytest.raises(TooFewPointsError, match="from 1 to 11"):
+        kneighbors(np.random.default_rng(0).standard_normal((12, 2)), k)
+
+
 @pytest.mark.parametrize("d", [1, 3, 4, 22])
 def test_distances_are_summed_in_the_documented_order(d: int) -> None:
     """Every bit is that of numpy's single operations, which round alike on every processor."""
