@@ -30,7 +30,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError, NotFiniteE
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
-from glle_engine.base.validation import Missing, is_sparse, require_array, require_unmasked, resolve_missing
+from glle_engine.base.validation import Missing, is_sparse, require_array, require_unmasked, resolve_missing, rows_of_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -253,14 +253,16 @@ def _array_points(data: Any, missing: Missing | None) -> DataPoints:
 
 
 def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
-    gaps = np.isnan(data.data) if data.dtype.kind == "f" and hasattr(data, "data") else np.zeros(0, bool)
+    if data.ndim != 2 or data.dtype.kind != "f":
+        return DataPoints(data)
+    rows = rows_of_sparse(data)
+    gaps = np.isnan(rows.data)
     if not gaps.any():
         return DataPoints(data)
     if missing != "drop":
         raise NotFiniteError(
             f"{gaps.sum():,} entries of the sparse data are NaN.", remedy="Drop their rows by ?missing=drop."
         )
-    rows = data.tocsr()
     kept = np.ones(rows.shape[0], bool)
     kept[np.repeat(np.arange(len(kept)), np.diff(rows.indptr))[np.isnan(rows.data)]] = False
     note = f"{(~kept).sum():,} of {len(kept):,} rows have missing values and were dropped."

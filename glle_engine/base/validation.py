@@ -183,6 +183,21 @@ def is_sparse(X: object) -> bool:
     return hasattr(X, "toarray") and hasattr(X, "tocsr")
 
 
+def rows_of_sparse(X: Any) -> Any:
+    """Return a sparse matrix in rows; raise `InvalidShapeError` for wrong indices, which compiled code would trust."""
+    try:
+        if X.format in {"csr", "csc", "bsr"}:
+            X.check_format(full_check=True)
+        elif X.format == "coo":
+            X = type(X)((X.data, (X.row, X.col)), shape=X.shape)
+    except ValueError as error:
+        raise InvalidShapeError(
+            f"The sparse matrix is broken: {str(error).rstrip('.')}.",
+            remedy="Make it again from rows, columns and values, as by scipy.sparse.coo_array.",
+        ) from error
+    return X.tocsr()
+
+
 def finite_data(X: ArrayLike) -> NDArray[np.float64] | csr_array:
     """Return `finite_matrix` of dense data, and of sparse data a canonical copy in rows, without stored zeros."""
     if not is_sparse(X):
@@ -191,7 +206,7 @@ def finite_data(X: ArrayLike) -> NDArray[np.float64] | csr_array:
 
     given: Any = X
     _require_matrix(given)
-    rows = csr_array(given, dtype=np.float64, copy=True)
+    rows = csr_array(rows_of_sparse(given), dtype=np.float64, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
     wrong = np.flatnonzero(~np.isfinite(rows.data))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.validation import require_unmasked
+from glle_engine.base.validation import require_unmasked, rows_of_sparse
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
@@ -113,7 +113,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
             f"The graph of neighbors has shape {graph.shape}; the data have {n} points.",
             remedy=f"Give a graph of shape ({n}, {n}).",
         )
-    rows = graph.tocsr()
+    rows = rows_of_sparse(graph)
     counts = np.diff(rows.indptr)
     if counts.min() != counts.max():
         raise InvalidShapeError(
@@ -126,7 +126,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
     """Return indices alone, or those of a pair with distances."""
-    pair = neighbors if isinstance(neighbors, tuple) else (neighbors,)
+    pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for part in pair:
         require_unmasked(part, "the neighbors")
     parts = [np.asarray(part) for part in pair]

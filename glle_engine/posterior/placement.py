@@ -28,6 +28,7 @@ from glle_engine.base.validation import (
     require_training_data,
     require_unmasked,
     restore_distances,
+    rows_of_sparse,
     too_far,
 )
 from glle_engine.graph.adaptive import kept_of_new
@@ -130,7 +131,7 @@ def extend(
         return _among_sparse(X, new, spec, n_points, data_sha256)
     given: Any = new
     data = np.ascontiguousarray(X, np.float64)
-    points = np.ascontiguousarray(given.toarray() if is_sparse(new) else new, np.float64)
+    points = np.ascontiguousarray(rows_of_sparse(given).toarray() if is_sparse(new) else new, np.float64)
     if data.ndim != 2 or len(data) != n_points:
         raise InvalidShapeError(
             f"The training data have shape {data.shape}; the posterior was fitted to {n_points} points.",
@@ -165,7 +166,7 @@ def extend(
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
     """Attach new points to sparse training data."""
-    data, points = finite_data(X), finite_data(csr_array(new))
+    data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(new))
     assert not isinstance(data, np.ndarray)
     assert not isinstance(points, np.ndarray)
     if data.shape[0] != n_points or points.shape[1] != data.shape[1]:

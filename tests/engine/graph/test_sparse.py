@@ -194,6 +194,22 @@ def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
     assert fit(csr_array(zero), disconnected="bridge").n_points == 250
 
 
+@pytest.mark.parametrize("kind", [csr_array, csc_matrix, coo_array])
+@pytest.mark.parametrize("index", [-1, 150])
+def test_broken_matrices_are_refused(matrix: NDArray[np.float64], kind: Any, index: int) -> None:
+    """An index beyond the matrix, which its constructor does not see: scipy would write beyond its arrays."""
+    posterior, broken = fit(csr_array(matrix)), kind(matrix[:100].T if kind is csc_matrix else matrix[:100])
+    (broken.col if kind is coo_array else broken.indices)[3] = index
+    calls: list[Any] = [
+        lambda: fit(broken),
+        lambda: posterior.transform(csr_array(matrix), broken),
+        lambda: fit(matrix).transform(matrix, broken),
+    ]
+    for call in calls:
+        with pytest.raises(GlleError, match="sparse matrix is broken"):
+            call()
+
+
 def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
     """Other entries, other columns, and the dense form, which has another digest."""
     rows = csr_array(matrix)
