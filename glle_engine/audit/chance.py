@@ -40,6 +40,7 @@ from scipy.special import stdtrit
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import power_of_two
 from glle_engine.reliability.alignment import doubled_centred_ranks
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"
-    variance = points.var(axis=0)
+    variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
     share = float(variance.max() / (variance.sum() or 1.0))
     if share >= DOMINANT:
         return (

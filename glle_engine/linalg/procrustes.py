@@ -66,7 +66,8 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     r"""Return the Procrustes disparity of two embeddings (n, p), in [0, 1]; symmetric.
 
     :math:`1 - (\sum_i s_i)^2`, s the singular values of :math:`Y^T Y_0` after centering and scaling to unit Frobenius
-    norm: the squared distance left after translation, scaling, rotation and reflection. Not all points may be equal.
+    norm: the squared distance left after translation, scaling, rotation and reflection; 1 if all points of one are
+    equal.
 
     Raises
     ------
@@ -75,6 +76,8 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 
     """
     _, overlap, (a, b) = _rotation(Y - Y.mean(axis=0), reference - reference.mean(axis=0))
+    if not (a and b):
+        return 1.0
     share = overlap / (np.sqrt(a) * np.sqrt(b))
     return float(max(0.0, 1 - share * share))
 

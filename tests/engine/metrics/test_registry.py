@@ -270,6 +270,7 @@ def test_disparity_is_scipys() -> None:
     assert disparity(b, a) == pytest.approx(disparity(a, b), abs=1e-12)
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     assert disparity(a, 3 * a @ turn + 5) == pytest.approx(0, abs=1e-12)
+    assert disparity(a, np.ones((50, 3))) == disparity(np.ones((50, 3)), np.ones((50, 3))) == 1
 
 
 def test_impossible_questions() -> None:
