@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.parameters import check_choice
 from glle_engine.base.pictures.points import PointTable, align_rows, require_rows, texts_of_labels
 
 if TYPE_CHECKING:
@@ -91,7 +93,8 @@ class PointColors:
             turbo = [colormaps["turbo"](0.04 + 0.92 * i / max(1, count - 1)) for i in range(count)]
             shades: list[Any] = list(CLASSES[:count]) if count <= len(CLASSES) else turbo
             return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
-        low, high = float(np.nanmin(self.values)), float(np.nanmax(self.values))
+        known = self.values[np.isfinite(self.values)]
+        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
         scale = ListedColormap(colormaps[SEQUENCE](np.linspace(_DARKEST[theme], 1, 256)))
         return {"c": self.values, "cmap": scale, "vmin": low, "vmax": high if high > low else low + 1}
 
@@ -119,6 +122,11 @@ class Panel:
     def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
         """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
         points = PointTable.of(shown)
+        if not (len(points.places) and np.isfinite(points.places).all()):
+            raise InvalidShapeError(
+                f"The {len(points.places)} points have no finite coordinates to draw.",
+                remedy="Give at least one point, and leave out those with NaN or infinity.",
+            )
         if colors is None and points.labels is not None:
             colors = _colors(points.labels, len(points.places))
         elif colors is None:
@@ -187,13 +195,16 @@ def plot(
         from matplotlib import pyplot as plt  # noqa: PLC0415 # optional
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
+    check_choice("by", by, ("opacity", "size"))
     points = PointTable.of(shown)
     labels = points.labels if labels is None else align_rows(labels, points.index)
     panel = Panel.of(points, None if labels is None else _colors(labels, len(points.places)))
     distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
-        relative = _relative(distances)
+        if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
+            raise InvalidShapeError("The spread is not of finite numbers.", remedy="Give one number for each point.")
+        relative = _relative(distances.astype(np.float64))
         is_size = by == "size"
         sizes = np.interp(relative, (0, 1), _SIZES) if is_size else None
         opacities = None if is_size else np.interp(1 - relative, (0, 1), _OPACITIES)
