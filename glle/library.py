@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Self
@@ -342,17 +342,21 @@ def compare(
     Raises
     ------
     ValueError
-        If two methods have one label.
+        If two methods have one label, or one is neither a name nor a dictionary with it.
 
     """
     found = read_points(X, table_options(options, _keywords(compare))[0])
     X, truth, labels = found.X, found.rows(truth), found.classes(labels)
     points = np.shape(X)[0] if np.ndim(X) else 0
     given = {"nothing", *(name for name, value in (("labels", labels), ("truth", truth)) if value is not None)}
+    if isinstance(scores, str) or not isinstance(scores, Iterable | None):
+        raise InvalidParameterError(
+            f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+        )
     if scores is None:
         scores = [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
     of_scores: Any = {
-        "n_neighbors": n_neighbors or max(1, min(10, (points - 1) // 2)),
+        "n_neighbors": max(1, min(10, (points - 1) // 2)) if n_neighbors is None else n_neighbors,
         "labels": labels,
         "truth": truth,
     }
@@ -379,8 +383,10 @@ def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[st
     """Return the methods by label; raise ValueError if two have the same one."""
     if isinstance(methods, Mapping):
         return dict(methods)
-    several = [methods] if isinstance(methods, str) else methods
+    several = [methods] if isinstance(methods, str) or not isinstance(methods, Iterable) else [*methods]
     items = [{"method": item} if isinstance(item, str) else item for item in several]
+    for item in items:
+        _require_name(item)
     by_label = {item.get("label", item["method"]): item for item in items}
     if len(by_label) < len(items):
         raise ValueError("Two of the methods have the same label: give each a `label`.")
@@ -392,9 +398,24 @@ def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDA
     if not isinstance(item, (str, Mapping)):
         return coordinates(item), ()
     wanted: Any = {"method": item} if isinstance(item, str) else item
+    _require_name(wanted)
     classes = labels if method_of(wanted["method"]).labels else None
     found = embed(X, wanted["method"], labels=classes, **wanted.get("parameters", {}))
     return found.Y, found.notes
+
+
+def _require_name(item: Any) -> None:
+    """Raise `InvalidParameterError` unless a method to compare is a dictionary with its name and named parameters."""
+    if not (
+        isinstance(item, Mapping)
+        and isinstance(item.get("method"), str)
+        and isinstance(item.get("parameters", {}), Mapping)
+    ):
+        raise InvalidParameterError(
+            f"{item!r:.60} is no method.",
+            remedy='Give a name such as "umap", or {"method": "umap", "parameters": {"n_neighbors": 10}}; coordinates '
+            "as a value of a dictionary by label.",
+        )
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:

@@ -30,7 +30,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError, NotFiniteE
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
-from glle_engine.base.validation import Missing, is_sparse, require_array, require_unmasked, resolve_missing, rows_of_sparse
+from glle_engine.base.validation import Missing, array_of, is_sparse, require_unmasked, resolve_missing, rows_of_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -243,9 +243,8 @@ def _array_points(data: Any, missing: Missing | None) -> DataPoints:
     """Return the points of an array or a sparse matrix."""
     if is_sparse(data):
         return _sparse_points(data, missing)
-    require_array(data)
     require_unmasked(data, "the data")
-    values = np.asarray(data)
+    values = array_of(data)
     if values.ndim != 2 or values.dtype.kind != "f" or not np.isnan(values).any():
         return DataPoints(data)
     values, kept, notes = _resolve(values, missing, None)
@@ -413,7 +412,7 @@ def _frame_column(column: Any) -> _Column:
     """Return the column of a pandas series."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)
     if kind in "fiub":
-        is_large = kind in "iu" and column.notna().any() and max(column.max(), -column.min()) > _EXACT
+        is_large = kind in "iu" and column.notna().any() and (column.max() > _EXACT or column.min() < -_EXACT)
         integers = _objects(_with_none(column)) if is_large else None
         return _Column("number", column.to_numpy(np.float64, na_value=np.nan), name, integers)
     if kind == "M" and column.dtype.type is not date:  # days without a time are objects, as those of Arrow

@@ -57,7 +57,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
     InvalidParameterError
 
     """
-    if name not in _SHEETS:
+    if name not in NAMES:
         raise InvalidParameterError(f"name={name!r} is not a sheet.", remedy=f"Choose one of {', '.join(NAMES)}.")
     n, seed = check_integer("n", n, 1), check_integer("seed", seed, 0)
     noise = check_positive("noise", noise, zero=True)

@@ -288,7 +288,15 @@ def _source(
     X: ArrayLike, Y: Any, method: str | Function | Transformer | None, parameters: dict[str, Any]
 ) -> tuple[Source, NDArray[np.float64]]:
     Y = getattr(Y, "posterior_", Y)  # of an estimator
+    if parameters and not isinstance(method, str):
+        raise InvalidParameterError(
+            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
+        )
     if isinstance(Y, Posterior):
+        if method is not None:
+            raise InvalidParameterError(
+                "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
+            )
         return source_of_posterior(X, Y), Y.embedding
     if isinstance(method, str):
         source, found = source_of_method(X, method, parameters)

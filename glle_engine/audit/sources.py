@@ -109,6 +109,10 @@ def source_of_function(
     X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None
 ) -> tuple[Source, NDArray[np.float64]]:
     """Return the source of a function from points to an embedding, or of an estimator, and the data's embedding."""
+    if not (callable(function) or hasattr(function, "fit_transform")):
+        raise InvalidParameterError(
+            f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
+        )
     data = checked_matrix(X)
 
     def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:

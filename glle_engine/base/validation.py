@@ -222,24 +222,29 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
         raise InvalidShapeError(
             f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
         )
-    require_array(X)
     require_unmasked(X, "the data")
-    raw = np.asarray(X)
+    raw = array_of(X)
     _require_matrix(raw)
-    data = np.ascontiguousarray(raw, np.float64)
+    data = float64_of(raw)
     require_finite(data, "X")
     return data
 
 
-def require_array(X: object) -> None:
-    """Raise `InvalidShapeError` for an object with a length that is no sequence and no array, such as an AnnData.
+def array_of(X: Any) -> NDArray[Any]:
+    """Return X as an array of any type, or raise `InvalidShapeError`.
 
-    numpy would take it for a sequence and read it item by item, without an end in sight.
+    Refused are rows of different lengths, and an object with a length that is no sequence and no array, such as an
+    AnnData: numpy would take it for a sequence and read it item by item, without an end in sight.
     """
-    if isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__"):
-        return
     try:
-        memoryview(X)  # type: ignore[arg-type] # a TypeError
+        if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
+            memoryview(X)  # a TypeError
+        return np.asarray(X)
+    except ValueError as error:
+        raise InvalidShapeError(
+            "The rows of the data have different lengths.",
+            remedy="Give a matrix, one point a row, one feature a column.",
+        ) from error
     except TypeError:
         kind = f"{type(X).__module__}.{type(X).__qualname__}"
         remedy = f"Give {'pandas.DataFrame(X)' if isinstance(X, Mapping) else 'an array of numbers, such as X.X'}."
@@ -304,12 +309,30 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     )
 
 
-def _require_matrix(raw: Any) -> None:
-    """Raise `InvalidShapeError` unless an array is a matrix of real numbers."""
+def numbers_of(values: Any, name: str) -> NDArray[np.float64]:
+    """Return real numbers of any shape as a C-contiguous array, or raise `InvalidShapeError`."""
+    raw = array_of(values)
+    _require_real(raw, name)
+    return float64_of(raw)
+
+
+def float64_of(raw: NDArray[Any]) -> NDArray[np.float64]:
+    """Return real numbers in float64; larger ones of other types are infinite."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(raw, np.float64)
+
+
+def _require_real(raw: Any, name: str) -> None:
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(
-            f"The data are of type {raw.dtype}, not numbers.", remedy="Give real numbers, such as float64."
+            f"{name[0].upper()}{name[1:]} are of type {raw.dtype}, not numbers.",
+            remedy="Give real numbers, such as float64.",
         )
+
+
+def _require_matrix(raw: Any) -> None:
+    """Raise `InvalidShapeError` unless an array is a matrix of real numbers."""
+    _require_real(raw, "the data")
     if raw.ndim != 2 or 0 in raw.shape:
         raise InvalidShapeError(
             f"The data have shape {raw.shape}.",

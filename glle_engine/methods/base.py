@@ -19,9 +19,11 @@ from glle_engine.base.results import Note, PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
 from glle_engine.base.validation import (
     DENSE,
+    array_of,
     checked_matrix,
     finite_data,
     finite_matrix,
+    float64_of,
     is_sparse,
     require_finite,
     require_range,
@@ -298,13 +300,13 @@ class Method(Generic[S]):
                 f"Both initialization={word!r} and initial coordinates are given.", remedy="Give one of them."
             )
         require_unmasked(init, "init")
-        raw = np.asarray(init)
+        raw = array_of(init)
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
             raise InvalidShapeError(
                 f"init has shape {raw.shape} and type {raw.dtype}.",
                 remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start to the parameters.",
             )
-        Y = raw.astype(np.float64)
+        Y = float64_of(raw)
         require_finite(Y, "init")
         Y = Y / (np.abs(Y).max() or 1.0)
         Y = Y - Y.mean(axis=0)

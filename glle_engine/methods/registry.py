@@ -110,7 +110,7 @@ def suggestion(name: str) -> str:
 
 def method(name: str) -> Method[Any]:
     """Return a method by its name in any usual spelling, or raise `InvalidParameterError` with the known names."""
-    known = METHODS.get(canonical(name))
+    known = METHODS.get(canonical(name := str(name)))
     if known is None:
         raise InvalidParameterError(
             f"method={name[:_LONGEST]!r} is not known.",

@@ -353,6 +353,10 @@ def reference_embedding(
 
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
+    if not isinstance(spec, FitSpec | None):
+        raise InvalidParameterError(
+            f"spec={spec!r:.60} is no FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
+        )
     require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # with the word "auto"
     return replace(spec or FitSpec(), **values)

@@ -23,7 +23,9 @@ from glle_engine.base.space import Space
 from glle_engine.base.validation import (
     Unit,
     finite_data,
+    finite_matrix,
     is_sparse,
+    numbers_of,
     require_finite,
     require_training_data,
     require_unmasked,
@@ -130,8 +132,8 @@ def extend(
     if is_sparse(X):
         return _among_sparse(X, new, spec, n_points, data_sha256)
     given: Any = new
-    data = np.ascontiguousarray(X, np.float64)
-    points = np.ascontiguousarray(rows_of_sparse(given).toarray() if is_sparse(new) else new, np.float64)
+    data = numbers_of(X, "the training data")
+    points = numbers_of(rows_of_sparse(given).toarray() if is_sparse(new) else new, "the new points")
     if data.ndim != 2 or len(data) != n_points:
         raise InvalidShapeError(
             f"The training data have shape {data.shape}; the posterior was fitted to {n_points} points.",
@@ -166,7 +168,7 @@ def extend(
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
     """Attach new points to sparse training data."""
-    data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(new))
+    data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(finite_matrix(new)))
     assert not isinstance(data, np.ndarray)
     assert not isinstance(points, np.ndarray)
     if data.shape[0] != n_points or points.shape[1] != data.shape[1]:

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError, StorageError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, StorageError
 from glle_engine.base.parameters import check_integer, check_positive
 from glle_engine.base.results import Diagnostics, PointResult
 from glle_engine.base.space import Space, require_restorable
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import finite_matrix, is_sparse, require_enough_points, require_training_data
+from glle_engine.base.validation import (
+    finite_matrix,
+    is_sparse,
+    numbers_of,
+    require_enough_points,
+    require_training_data,
+)
 from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs
 from glle_engine.eigen.pattern import Pattern
@@ -311,7 +317,12 @@ class Posterior(PointResult):
                 "range(0, n * k + 1, k)), shape=(n, n)) @ X.",
             )
         require_training_data(X, self.data_sha256)
-        data = np.asarray(X, np.float64)
+        data, weights = finite_matrix(X), numbers_of(weights, "the weights")
+        if (len(data), *weights.shape) != (self.n_points, *self.mean.shape):
+            raise InvalidShapeError(
+                f"The data are {len(data)} points, the weights have shape {weights.shape}.",
+                remedy=f"Give the data of the fit, and weights of shape {self.mean.shape}, as of `Posterior.weights`.",
+            )
         if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
             return reconstruct(data, self.neighbors, weights)
         space = Space.of(data, self.spec)

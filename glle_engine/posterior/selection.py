@@ -155,7 +155,12 @@ def advise(
         As `glle_engine.posterior.fit` does, and if no k of the range is below n.
 
     """
+    if not hasattr(n_neighbors, "__iter__") or isinstance(n_neighbors, str):
+        raise InvalidParameterError(
+            f"n_neighbors={n_neighbors!r:.60} is no range.", remedy="Give several numbers, such as [8, 10, 15]."
+        )
     ks = sorted({check_integer("n_neighbors", k, 2) for k in n_neighbors})
+    max_components = check_integer("max_components", max_components, 1)
     spec = FitSpec(
         n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg, standardize=standardize, metric=metric
     )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 mpl.use("Agg")
 N = 150
+THREE: Any = 3  # an argument of no known type
 SHEET = glle.datasets.make("swiss_roll", N, seed=0)
 X = SHEET.X
 CLASSES = np.array(["low", "high"])[(SHEET.coordinates[:, 1] > 10).astype(int)]
@@ -109,6 +110,40 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         glle.compare(X, ["pca", {"method": "pca"}])
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: glle.compare(X, [THREE]), "3 is no method"),
+        (lambda: glle.compare(X, THREE), "3 is no method"),
+        (lambda: glle.compare(X, [{"name": "pca"}]), "is no method"),
+        (lambda: glle.compare(X, "pca", scores="trustworthiness"), "no list of names"),
+        (lambda: glle.audit(X, method=THREE), "method=3 is no method"),
+        (lambda: glle.audit(X, X[:, :2], parameters={"n_neighbors": 3}), "Only a method by name has parameters"),
+        (lambda: glle.audit(X, glle.fit(X), method="pca"), "Both a posterior and a method"),
+        (lambda: glle.advise(X, n_neighbors=10), r"such as \[8, 10, 15\]"),
+        (lambda: glle.advise(X, max_components=2.5), "max_components=2.5"),
+        (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
+        (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
+        (lambda: glle.embed(X, THREE), "method='3' is not known"),
+        (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
+        (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
+        (lambda: glle.fit(X).transform(X, X * 1j), "new points are of type complex"),
+        (lambda: glle.fit(X).reconstruct(X, np.ones((N, 3))), r"weights of shape \(150, 10\)"),
+        (lambda: glle.fit(X).extend(X, X[:3]).spread(glle.fit(X).draws(4), X[:9, :2]), "embeddings have shapes"),
+    ],
+)
+def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
+    """With the remedy, and before compiled code sees them."""
+    with pytest.raises(glle_engine.GlleError, match=message):
+        call()
+
+
+def test_arguments_are_not_read_as_others() -> None:
+    """No neighbors are not the default, and masked coordinates are not those below the mask."""
+    assert "n_neighbors=0" in str(glle.compare(X, "pca", n_neighbors=0).problems["pca"][0])
+    assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
+
+
 @pytest.mark.parametrize("kind", ["posterior", "draw", "embedding", "array", "client", "estimator", "line"])
 def test_plot_draws_the_coordinates(posterior: Any, axes: Any, kind: str) -> None:
     """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
@@ -166,11 +201,16 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
     for wrong, message in (
         ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
+        ({"spread": np.full(N, np.nan)}, "spread is not of finite numbers"),
+        ({"by": "opaque"}, "by='opaque' is not one of opacity, size"),
     ):
         with pytest.raises(ValueError, match=message):
             glle.plot(posterior, ax=axes, **wrong)
     with pytest.raises(ValueError, match="str has no coordinates"):
         glle.plot("post_1", ax=axes)
+    for places in (X[:0], np.where(X > 0, np.inf, X)):
+        with pytest.raises(ValueError, match="no finite coordinates to draw"):
+            glle.plot(places, ax=axes)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         glle.plot(posterior)

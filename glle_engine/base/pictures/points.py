@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.validation import array_of, float64_of, require_unmasked
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -94,13 +95,14 @@ def coordinates(shown: Any) -> NDArray[np.float64]:
     found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # an id is none
     if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         found = shown.arrays()["embedding"]
-    places = np.asarray(found)
+    require_unmasked(found, "the coordinates")
+    places = array_of(found)
     if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
             remedy="Give an array (n, p), or an object with one.",
         )
-    return places.astype(np.float64)
+    return float64_of(places)
 
 
 def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
