@@ -24,6 +24,7 @@ from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
+from glle_engine.posterior.npz import inconsistent
 from glle_engine.posterior.selection import Advice
 from glle_engine.posterior.selection import advise as engine_advise
 from glle_engine.reliability.calibration import Calibration, calibrate
@@ -125,7 +126,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the posterior of `head` and `arrays`; one of the engine has no table."""
         beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
-        return replace(super().from_parts(head, arrays), **beside, **head.get("table", {}))
+        table = {"names": None, "options": {}, **head.get("table", {})}
+        if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
+            raise inconsistent("its table has no list of names or no options")
+        return replace(super().from_parts(head, arrays), **beside, **table)
 
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
         """Return the `scale` at which draws spread as half-samples of the data X (n, d) of the fit do.

@@ -409,6 +409,8 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` unless the arrays have the types, the shapes and the ranges of the specification."""
     spec, law = posterior.spec, posterior.law
+    if not isinstance(posterior.data_sha256, str | None):
+        raise npz.inconsistent("data_sha256 is no text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if posterior.landmarks is None else posterior.landmarks.size
     d = 0 if posterior.center is None else posterior.center.size

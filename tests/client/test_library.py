@@ -17,6 +17,7 @@ import glle_engine
 from glle.resources.results import Result
 from glle_engine.methods import method
 from glle_engine.metrics.registry import score
+from glle_engine.posterior.npz import save
 from glle_engine.reliability.calibration import calibrate
 from tests.client.answers import Service
 
@@ -55,6 +56,10 @@ def test_fit_has_the_bits_of_the_engine(posterior: Any, tmp_path: Path) -> None:
     for same in (posterior, glle.load(tmp_path / "post.npz")):
         assert same.draw(3).embedding.tobytes() == expected.draw(3).embedding.tobytes()
     assert repr(posterior) == repr(expected)
+    for table in ({"names": 3}, {"options": None}, {"other": 3}, 3):
+        save(tmp_path / "post.npz", posterior.head() | {"table": table}, posterior.arrays())
+        with pytest.raises(glle_engine.GlleError, match="damaged"):
+            glle.load(tmp_path / "post.npz")
 
 
 def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
