@@ -350,7 +350,8 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
     raw = np.asarray(labels)
     if raw.shape == (n, 1):
         raw = raw[:, 0]
-    if raw.shape != (n,) or raw.dtype.kind not in "iubf" or not np.array_equal(raw, np.round(raw)):
+    is_integer = raw.dtype.kind in "iubf" and bool(((raw == np.round(raw)) & (np.abs(raw) < 2.0**63)).all())
+    if raw.shape != (n,) or not is_integer:
         raise InvalidShapeError(
             f"The labels have shape {raw.shape} and type {raw.dtype}.",
             remedy=f"Give {n} integers, the class of each point.",

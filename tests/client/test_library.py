@@ -129,6 +129,7 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.advise(X, max_components=2.5), "max_components=2.5"),
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
+        (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
         (lambda: glle.embed(X, THREE), "method='3' is not known"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),

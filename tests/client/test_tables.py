@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
-from scipy.sparse import csr_array, save_npz
+from scipy.sparse import csr_array, lil_array, save_npz
 
 import glle
 import glle_engine
@@ -399,6 +399,13 @@ def test_categories_of_numbers_are_noted() -> None:
     )
     assert "label='k'" in read_points(numbers, {}).notes[0].message
     assert read_points(digits.astype({"k": "category"}), {}).labels is not None
+
+
+def test_unsigned_integers_and_lists_of_rows_are_numbers() -> None:
+    """Neither has a negative, or an array of its entries."""
+    unsigned = pd.DataFrame(np.abs(X * 10).astype(np.uint64))
+    assert read_points(unsigned, {}).X.tobytes() == read_points(unsigned.astype(float), {}).X.tobytes()
+    assert glle.fit(lil_array(X)).n_points == N
 
 
 MIXED = TABLE.assign(kind=["u", "v", "w", "u"] * 10)

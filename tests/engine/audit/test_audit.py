@@ -202,7 +202,7 @@ def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes
     assert reason in " ".join(note.message for note in found.notes)
     expected = [*codes, "chance-unknown", "unseen-structure", "groups-of-one-point"]
     assert [note.code for note in found.notes] == expected
-    assert "one feature has 99%" in str(unknown_reason(X[:, :2] * [1e300, 1e299], 1))  # no square is a number
+    assert "one feature has 99%" in str(unknown_reason(NOISE[:, :2] * [1e300, 1e299], 1))  # no square is a number
 
 
 def test_copies_of_rows_are_no_structure() -> None:
