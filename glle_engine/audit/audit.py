@@ -57,6 +57,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPoin
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
+from glle_engine.base.validation import require_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity, root_trace
@@ -118,11 +119,7 @@ def audits(
     k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
     source, embedding = _source(X, Y, method, parameters or {})
     copies = find_copies(source.data, seed)
-    if (distinct := int((~copies).sum())) < LEAST:
-        raise TooFewPointsError(
-            f"An audit needs at least {LEAST} distinct points, not {distinct}.", remedy="Give more points."
-        )
-    _require_picture(embedding, k)
+    _require_picture(embedding, k, distinct=int((~copies).sum()))
     classes = None if labels is None else _labels(labels, len(embedding))
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
@@ -226,13 +223,13 @@ class _Found:
     hidden: int | None = None  # the same if the points fill it and the picture does not show it
 
 
-def _require_picture(embedding: NDArray[np.float64], k: int) -> None:
-    """Raise `InvalidParameterError` for coordinates without k neighbors in another sample, or of one place."""
-    n = len(embedding)
-    if k > n - 2:
-        raise InvalidParameterError(
-            f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
+def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
+    """Raise `TooFewPointsError` or `InvalidParameterError` for a picture with nothing to compare."""
+    if distinct < LEAST:
+        raise TooFewPointsError(
+            f"An audit needs at least {LEAST} distinct points, not {distinct}.", remedy="Give more points."
         )
+    require_neighbors(k, len(embedding))
     if not np.ptp(embedding, axis=0).any():
         raise InvalidParameterError(
             "All points have the same coordinates: there is no picture to audit.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from glle_engine.base.errors import (
     DataMismatchError,
+    InvalidParameterError,
     InvalidShapeError,
     NotFiniteError,
     OutOfRangeError,
@@ -402,6 +403,16 @@ class OfNeighbors(Protocol):
     @property
     def n_components(self) -> int:
         """The dimension of the embedding, p."""
+
+
+def require_neighbors(n_neighbors: int, n: int) -> None:
+    """Raise `InvalidParameterError` unless each of n points has so many neighbors, and another point."""
+    if n_neighbors > n - 2:
+        raise InvalidParameterError(
+            f"n_neighbors={n_neighbors} is too many for {n:,} points.",
+            remedy=f"Use n_neighbors <= {n - 2}.",
+            details={"n_points": n, "n_neighbors": n_neighbors},
+        )
 
 
 def require_enough_points(n: int, spec: OfNeighbors) -> None:

@@ -29,6 +29,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, brief
+from glle_engine.base.validation import require_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
@@ -208,10 +209,7 @@ def movement(
     """
     n, problems = len(reference), samples.problems
     k = check_integer("n_neighbors", n_neighbors, 1)
-    if k > n - 2:
-        raise InvalidParameterError(
-            f"n_neighbors={k} is too many for {n} points.", remedy=f"Give n_neighbors of at most {n - 2}."
-        )
+    require_neighbors(k, n)
     whole, center, size = normalize(reference)
     classes = _classes(whole, labels)
     refitted = normalize_all(samples.embeddings)

@@ -11,7 +11,7 @@ from glle_engine import FitSpec
 from glle_engine.audit.sources import STRONG
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
-from glle_engine.base.validation import require_enough_points
+from glle_engine.base.validation import require_enough_points, require_neighbors
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
@@ -33,7 +33,6 @@ from service.submission.validation import (
     require_calibratable,
     require_data,
     require_drawable,
-    require_neighbors,
     require_not_all_equal,
     require_posterior,
     require_sample,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError
+from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import no_map
 from glle_engine.reliability.refits import require_resamplable
@@ -40,7 +41,7 @@ from service.submission.planning import (
     require_affordable_spread,
     spread_cost,
 )
-from service.submission.validation import new_points, require_neighbors, require_not_all_equal
+from service.submission.validation import new_points, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.resamples import PART, SpreadSpec

@@ -107,16 +107,6 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
         raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
 
 
-def require_neighbors(n_neighbors: int, n: int) -> None:
-    """Raise a problem unless each of n points has so many neighbors, and another point."""
-    if n_neighbors > n - 2:
-        raise InvalidParameterError(
-            f"n_neighbors={n_neighbors} is too many for {n:,} points.",
-            remedy=f"Use n_neighbors <= {n - 2}.",
-            details={"n_points": n, "n_neighbors": n_neighbors},
-        )
-
-
 def require_within(name: str, value: int) -> None:
     """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
     if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
