@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
+LAST_TURNS = 16  # of the event loop, each accepts a connection that waits: the kernel resets those left at the close
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
 TICKS = 10  # of uvicorn, in a second
@@ -109,6 +110,8 @@ class ApiServer(uvicorn.Server):
         shutdown = self._app.state.shutdown
         shutdown.draining.set()
         await self._serve_on(self._settings.drain)
+        for _ in range(LAST_TURNS):
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
         await self._serve_on(SETTLE_SECONDS, lambda: not self.server_state.connections)
