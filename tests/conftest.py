@@ -26,16 +26,8 @@ if TYPE_CHECKING:
 
 # Fixtures whose tests run in one process, because each start of a service takes seconds.
 SERVICES = ("up", "limited_up")
-# umap-learn compiles itself in each process, for 15 seconds.
-UMAP = frozenset(
-    (
-        "tests/engine/methods/linear/test_linear.py",
-        "tests/engine/methods/neighbor_embedding/test_starts.py",
-        "tests/engine/methods/neighbor_embedding/test_umap_pacmap.py",
-        "tests/engine/reliability/test_resamples.py",
-        "tests/engine/methods/test_every_method.py",
-    )
-)
+# Libraries that compile themselves in each process, for half a minute; tests are named after them.
+COMPILED = ("umap", "densmap", "pacmap")
 WAIT_SECONDS = 60.0
 
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
@@ -98,10 +90,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests of a service, of umap-learn, and of each other file, for `--dist loadgroup`."""
+    """Group the tests of a service, of libraries that compile, and of each other file, for `--dist loadgroup`."""
     for item in items:
         file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
-        group = next((name for name in SERVICES if name in fixtures), "umap-learn" if file in UMAP else file)
+        of_file = "compiled" if any(name in item.name for name in COMPILED) else file
+        group = next((name for name in SERVICES if name in fixtures), of_file)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

@@ -1,5 +1,6 @@
 """Data of the tests of the methods, and comparisons with what is expected."""
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from glle_engine.methods import Embedding, method
+
+LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}  # by method
+
+
+def import_or_skip(library: str) -> Any:
+    """Import a library, or skip; umap warns that tensorflow is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(library)
 
 
 def embed(name: str, X: NDArray[np.float64], labels: Any = None, **options: Any) -> Embedding:
@@ -28,8 +38,8 @@ def codes_of(found: Embedding) -> list[str]:
 
 
 def with_slow_ones(names: Iterable[str]) -> list[Any]:
-    """Return methods as parameters of a test, slow where the library compiles itself for seconds in each process."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (method(name).first_seconds > 1)) for name in names]
+    """Return methods as parameters of a test, slow where a library compiles itself for half a minute."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in LIBRARIES)) for name in names]
 
 
 def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tolerance: float) -> None:

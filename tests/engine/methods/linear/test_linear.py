@@ -256,7 +256,7 @@ CASES: list[tuple[str, dict[str, object]]] = [
     ("kernel-pca", {"kernel": "linear"}),
     ("kernel-pca", {"kernel": "polynomial", "gamma": 0.5, "degree": 2, "offset": 2.0}),
 ]
-STORED = [*CASES, ("lle", {}), ("lle", {"metric": "cosine"}), ("isomap", {}), ("t-sne", {}), ("umap", {})]
+STORED = [*CASES, ("lle", {}), ("lle", {"metric": "cosine"}), ("isomap", {}), ("t-sne", {})]
 DATA = {
     "sheet": manifolds.make("s_curve", 150, seed=1).X,
     "tall": factor_data(120, 6),
@@ -278,7 +278,7 @@ def test_training_points_get_their_places(name: str, options: dict[str, object],
     np.testing.assert_allclose(found.transform(X[7:8]), found.Y[7:8], rtol=0, atol=1e-8 * extent)
 
 
-@pytest.mark.parametrize(("name", "options"), STORED, ids=[f"{name} {options}" for name, options in STORED])
+@pytest.mark.parametrize(("name", "options"), [*STORED, pytest.param("umap", {}, marks=pytest.mark.slow)], ids=str)
 def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
     """The arrays of a map, with data and embedding, give the map again."""
     X, new = DATA["tall"], factor_data(9, 6) + 0.1
@@ -366,7 +366,7 @@ def test_bad_new_points_are_refused(points: np.ndarray[Any, Any], error: type[Gl
         ("isomap", {}),
         ("isomap", {"n_landmarks": 20}),
         ("t-sne", {"perplexity": 8.0, "early_iter": 20, "n_iter": 50}),
-        ("umap", {"n_epochs": 20}),
+        pytest.param("umap", {"n_epochs": 20}, marks=pytest.mark.slow),
     ],
 )
 def test_methods_on_neighbors_place_new_points(name: str, options: dict[str, object]) -> None:

@@ -10,8 +10,7 @@ from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParam
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import affinities
 from glle_engine.methods.neighbor_embedding.affinities import NOISE, noisy
-from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, import_or_skip
-from tests.engine.methods.reference import with_slow_ones
+from tests.engine.methods.reference import LIBRARIES, import_or_skip, with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
 SHEET = manifolds.make("s_curve", 90, seed=3).X

@@ -9,8 +9,7 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.neighbor_embedding.libraries import LIBRARIES, import_or_skip
-from tests.engine.methods.reference import embed, with_slow_ones
+from tests.engine.methods.reference import LIBRARIES, embed, import_or_skip, with_slow_ones
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=5)
@@ -44,6 +43,7 @@ def test_density_is_kept_by_densmap() -> None:
     assert ratios["densmap"] > 1.5 * ratios["umap"]
 
 
+@pytest.mark.slow
 def test_pacmap_is_pacmaps() -> None:
     """The data in another unit, and the library's defaults, give the library's embedding."""
     library = import_or_skip("pacmap")
