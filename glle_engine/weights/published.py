@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.errors import OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightLaw
@@ -181,8 +182,16 @@ def full_law(
         for rows in rows_of:
             omega[rows] = m_step(X[neighbors[rows]].transpose(0, 2, 1), scatter, second)
         iterations += 1
-        change = np.linalg.norm(omega - before, axis=(1, 2))
-        converged = spec.tol > 0 and bool(np.all(change <= spec.tol * np.linalg.norm(omega, axis=(1, 2))))
+        with np.errstate(over="ignore"):
+            change, size = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (omega - before, omega))
+        if not np.isfinite(size).all():
+            raise OutOfRangeError(
+                f"The published em with covariance={spec.covariance!r} diverges on these data: after {iterations} "
+                "iterations a covariance is beyond the range of float64.",
+                remedy="Use covariance='full-corrected' or 'spherical', or fewer iterations (max_iter).",
+                details={"iterations": iterations},
+            )
+        converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))
         on_progress(iterations, spec.max_iter, "posterior")
     facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
     if corrected:

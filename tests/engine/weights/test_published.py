@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glle_engine import FitSpec, Posterior, fit, manifolds
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, OutOfRangeError
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.published import (
     _condition,
@@ -382,3 +382,12 @@ def test_no_tolerance_asks_for_every_round(wide: NDArray[np.float64], options: d
     if "corrected" in options.get("covariance", ""):
         assert not fitted.covariance_factor.any()
         assert fit(wide, variant="published", **options).diagnostics.figures["iterations"] == 2
+
+
+def test_an_iteration_that_diverges_is_refused() -> None:
+    """On collinear points the published zero grows without end; the corrected maximiser does not."""
+    X = np.random.default_rng(0).standard_normal((40, 1)) @ [[1.0, 2.0, 3.0]]
+    options: dict[str, Any] = {"variant": "published", "method": "em", "n_neighbors": 6, "max_iter": 500}
+    with pytest.raises(OutOfRangeError, match=r"diverges.*full-corrected"):
+        fit(X, covariance="full", **options)
+    assert np.isfinite(fit(X, covariance="full-corrected", **options).embedding).all()
