@@ -198,9 +198,16 @@ def tangent_frames(
     """Return orthonormal bases (n, min(p, d), d) of the points' tangent spaces; only their spans are determined.
 
     A frame is fitted to 3 k neighbors and the point, or to all points of X (n, d) if there are fewer. `on_progress` is
-    called with (points done, n, "frames").
+    called with (points done, n, "frames"). Raises `InvalidParameterError` for more directions than neighbors.
     """
-    nearest, _ = kneighbors(X, pooled_neighbors(len(X), n_neighbors), search=search)
+    pooled = pooled_neighbors(len(X), n_neighbors)
+    if min(n_components, X.shape[1]) > pooled:
+        raise InvalidParameterError(
+            f"n_components={n_components} tangent directions need as many neighbors; n_neighbors={n_neighbors} gives "
+            f"{pooled}.",
+            remedy=f"Use n_components <= {pooled}, more neighbors, or noise='isotropic'.",
+        )
+    nearest, _ = kneighbors(X, pooled, search=search)
     return frames_at(X, X, nearest, n_components, on_progress)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from glle_engine import FitSpec, GlleError, fit
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
 from glle_engine.weights.constrained import constrained_law, residual_dimension, residuals
@@ -168,3 +169,11 @@ def test_ranks_of_true_weights_are_uniform(k: int, d: int, ridge: float, dropped
     for statistic in ranks.T:
         counts = np.bincount(statistic * BINS // (DRAWS + 1), minlength=BINS)
         assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(UNLIKELY, BINS - 1)
+
+
+def test_more_tangent_directions_than_neighbors_are_refused() -> None:
+    """Three neighbors give clouds of nine, in which there are no ten directions."""
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    with pytest.raises(InvalidParameterError, match=r"n_components=10 tangent directions.*n_components <= 9"):
+        fit(X, n_neighbors=3, n_components=10, noise="tangent")
+    assert fit(X, n_neighbors=3, n_components=9, noise="tangent").embedding.shape == (60, 9)
