@@ -48,6 +48,11 @@ def refusal(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **optio
     return problem
 
 
+def texts(table: Table) -> tuple[Any, ...]:
+    """Return names, labels, color and ids as lists."""
+    return table.names, *(None if each is None else each.tolist() for each in (table.labels, table.color, table.ids))
+
+
 def npy(array: Any, *, allow_pickle: bool = False) -> bytes:
     """Return the npy file of an array."""
     buffer = io.BytesIO()

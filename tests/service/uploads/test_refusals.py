@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.uploads import row_texts
 from service.uploads.formats import arrow_table
 from service.uploads.limits import Limits
 from service.uploads.registry import format_of
@@ -29,7 +28,6 @@ from tests.service.uploads.bodies import (
     npy,
     npz,
     parquet_file,
-    read,
     refusal,
     stream,
 )
@@ -272,14 +270,6 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
     assert kind == ARROW or len(body) < 2**23 / 100
     narrow = npz(data=np.zeros((1000, 100), np.uint8))  # a stored byte becomes a float64
     assert refusal(narrow, NPZ, Limits(10**6, 10**4, 2**19)).details["bytes"] == 800_000
-
-
-def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each label takes the space of the longest one."""
-    monkeypatch.setattr(row_texts, "MAX_TEXTS", 30)
-    body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
-    assert refusal(body.replace("bbbbbb", "bbbbbbb"), CSV, label="kind").details == {"allowed": 6}
-    assert read(body, CSV, label="kind").labels is not None
 
 
 @pytest.mark.parametrize("role", ["label", "features", "id", "ignore", "one_hot"])

@@ -27,8 +27,8 @@ from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
 from tests.conftest import until
-from tests.service.uploads.bodies import ARROW, CSV, JSON, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file, stream
-from tests.service.uploads.readers import descendants, kill_reader
+from tests.service.uploads.bodies import ARROW, CSV, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file
+from tests.service.uploads.readers import descendants
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -49,15 +49,9 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def ends() -> list[ReaderExit]:
-    """The outcomes of the readers."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) -> Iterator[ReaderProcesses]:
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcesses]:
     """Readers with little memory."""
-    readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers")), ends.append, ReaderBudget(2, 2**27))
+    readers = ReaderProcesses(settings(tmp_path_factory.mktemp("readers")), budget=ReaderBudget(2, 2**27))
     yield readers
     readers.close()
 
@@ -107,7 +101,6 @@ def pid(processes: ReaderProcesses) -> int:
 CELLS = zip(X.tolist(), LABELS, strict=True)
 ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
 BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
-    "npy": (NPY, npy(X), {}),
     "npy, Fortran, big-endian": (NPY, npy(np.asfortranarray(X.astype(">f4"))), {}),
     "npy, one row": (NPY, npy(X[:1]), {}),
     "npz": (
@@ -115,11 +108,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
         npz(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
         {},
     ),
-    "npz, float32, Fortran": (NPZ, npz(X=np.asfortranarray(X.astype("f4"))), {}),
-    "npz, labels of numbers": (NPZ, npz(X=X, l=np.arange(6)), {"label": "l"}),
     "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"label": "l", "color": "c"}),
-    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', {}),
-    "arrow": (ARROW, stream(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
     "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
 }
 
@@ -148,30 +137,14 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
     assert refusal(processes, CSV, body) == caught.value.problem
 
 
-def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[ReaderExit]) -> None:
-    """The reader ends, the fork server continues, and the next body is read."""
-    before = pid(processes)
-    killer = threading.Thread(target=kill_reader, args=(os.getpid(), signal.SIGABRT))
-    killer.start()
-    problem = refusal(processes, CSV, b"1,2\n" * 2_000_000)
-    killer.join()
-    assert (problem.code, problem.status) == ("reader-crashed", 422)
-    assert problem.details["signal"] == "SIGABRT"
-    assert "npy" in problem.remedy
-    assert ends[-1].code == -signal.SIGABRT
-    read(processes, *BODIES["parquet"])
-    assert pid(processes) == before
-
-
 @pytest.mark.parametrize(
     ("kind", "bomb"),
     [
         (ARROW, arrow_schema_bomb(10, 6, 2**20)),
         (PARQUET, parquet_footer_bomb(200_000)),
-        (PARQUET, parquet_footer_bomb(1_000_000)),
         (NPZ, npz_labels_bomb(40_000)),
     ],
-    ids=["schema", "footer", "large footer", "labels"],
+    ids=["schema", "footer", "labels"],
 )
 def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
     """The library reports it, raises, or ends the process; the next body is read."""
@@ -183,16 +156,6 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
     read(processes, *BODIES["npz"])
 
 
-def test_quotes_of_a_schema_are_bounded(tmp_path: Path) -> None:
-    """A schema with megabytes of text is refused in a few sentences."""
-    readers = ReaderProcesses(settings(tmp_path))
-    problem = refusal(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
-    assert problem.code == "unsupported-column"
-    assert problem.details["truncated"] is True
-    assert len(str(problem.to_dict())) < 10_000
-    readers.close()
-
-
 def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two million rows of text in a tenth of a second."""
     monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
@@ -201,27 +164,20 @@ def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monke
     assert "fewer rows" in problem.remedy
 
 
-@pytest.mark.parametrize(
-    ("work", "seconds", "ended"),
-    [
-        ("while True: pass", 1, -signal.SIGXCPU),
-        ("bytearray(2**28)", 60, forkserver.NO_MEMORY),
-        ("bytearray(2**20)", 60, 0),
-    ],
-)
-def test_limits_hold(work: str, seconds: int, ended: int) -> None:
-    """A process beyond its processor time is killed; one beyond its memory gets a MemoryError."""
-    limits = f"from service.uploads.sandbox.forkserver import restrict\nrestrict(2**27, {seconds}, 60)\n"
-    program = f"import sys\n{limits}try:\n    {work}\n"
-    program += f"except MemoryError:\n    sys.exit({forkserver.NO_MEMORY})\n"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
+def test_limits_hold() -> None:
+    """A process beyond its memory gets a MemoryError; one beyond its processor time is killed."""
+    program = (
+        "import time\nfrom service.uploads.sandbox.forkserver import restrict\n"
+        "restrict(2**27, int(time.process_time()) + 2, 60)\nbytearray(2**20)\n"
+        "try:\n    bytearray(2**28)\nexcept MemoryError:\n    while True: pass\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGXCPU
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (OSError(errno.ENOSPC, "full"), forkserver.NO_SPACE),
-        (OSError(errno.EDQUOT, "full"), forkserver.NO_SPACE),
         (OSError(errno.ENOMEM, "none"), forkserver.NO_MEMORY),
         (MemoryError(), forkserver.NO_MEMORY),
         (OSError(errno.EIO, "broken"), forkserver.FAILED),
@@ -247,7 +203,6 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
-        (ReaderExit(-signal.SIGSEGV), "reader-crashed"),
         (ReaderExit(-signal.SIGABRT), "reader-crashed"),
         (ReaderExit(1), "reader-crashed"),
         (ReaderExit(0), "reader-crashed"),
@@ -311,7 +266,7 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
     read(processes, *BODIES["parquet"])
     second = pid(processes)
     assert second != first
-    body = b"x,y\n" + b"1,2\n" * 300_000
+    body = b"x,y\n" + b"1,2\n" * 150_000
     tables: list[Table] = []
     thread = threading.Thread(target=lambda: tables.append(read(processes, CSV, body)))
     thread.start()
@@ -324,20 +279,9 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
     until(is_reading)
     os.kill(second, signal.SIGKILL)
     thread.join()
-    assert tables[0].values.shape == (300_000, 2)
+    assert tables[0].values.shape == (150_000, 2)
     until(lambda: not any(is_running(reader) for reader in readers))
     assert pid(processes) not in {first, second}
-
-
-def test_a_failed_start_of_the_fork_server_is_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service is at fault, and a retry may succeed."""
-    broken = ReaderProcesses(settings(tmp_path))
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    problem = refusal(broken, CSV, b"1,2\n")
-    assert (problem.code, problem.status) == ("readers-unavailable", 503)
-    monkeypatch.undo()
-    read(broken, CSV, b"1,2\n")
-    broken.close()
 
 
 def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
@@ -345,12 +289,17 @@ def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
 ) -> None:
     """After `close` no process remains, and a body starts one: without settings, with its own descriptors, one thread.
 
+    If that fails, the service is at fault, and a retry may succeed.
     It does not load pandas: pyarrow would import it, which takes half a second and 30 MB in each fork server.
     """
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://:secret@127.0.0.1")
     former = Path(f"/proc/{pid(processes)}")
     processes.close()
     assert not former.exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/bin/false")
+        problem = refusal(processes, CSV, b"1,2\n")
+        assert (problem.code, problem.status) == ("readers-unavailable", 503)
     read(processes, *BODIES["parquet"])
     server = Path(f"/proc/{pid(processes)}")
     assert "GLLE_" not in (server / "environ").read_text()
@@ -360,23 +309,6 @@ def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
     assert len(targets) == 3  # and nowhere to write, and what the API logs to
     loaded = (server / "maps").read_text()
     assert ("/pyarrow/" in loaded, "/pandas/" in loaded) == (True, False)
-
-
-def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
-    """After any end of the API the socket closes, which ends the fork server."""
-    (tmp_path / "incoming").mkdir()
-    program = (
-        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\n"
-        "from worker.base.settings import Settings\n"
-        f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
-        "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as api:
-        assert api.stdout is not None
-        server = api.stdout.readline().strip()
-        until(lambda: b"forkserver" in Path(f"/proc/{server}/cmdline").read_bytes())
-        api.kill()
-    until(lambda: not is_running(server))
 
 
 def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
