@@ -143,11 +143,8 @@ def test_livez_answers_while_every_thread_is_busy(stores: Stores) -> None:
     with serving(app) as client, ThreadPoolExecutor(60) as pool:
         requests = [pool.submit(client.get, "/blocked", timeout=60) for _ in range(60)]
         try:
-            assert entered.acquire(timeout=30)
-            running = 1
-            while entered.acquire(timeout=0.3):
-                running += 1
-            assert running < 60, "every thread is busy, and requests wait for one"
+            for _ in range(40):  # threads of the pool; the other requests wait for one
+                assert entered.acquire(timeout=30)
             assert client.get("/livez").status_code == 200
             assert not entered.acquire(blocking=False)
         finally:

@@ -145,7 +145,7 @@ def test_long_heads_are_431(port: int) -> None:
     status, problem = drip(port, head)
     assert (status, problem["type"]) == (431, "urn:glle:problem:head-too-large")
     rows = b"1,2\n" * HEAD_BYTES
-    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows, headers=CSV).status_code == 201
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows, headers=CSV, timeout=30).status_code == 201
 
 
 def test_trailers_are_ignored(port: int) -> None:
