@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from service.cli.data_folder import connect_stores, lock_data_folder, publish_addresses
+from service.cli.data_folder import connect_stores, publish_addresses
 from service.cli.main import _check_access, main
-from service.cli.options import StartError
 from tests.conftest import stored_files
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError
@@ -138,17 +136,6 @@ def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytes
         assert again.client.get("glle:one")
 
 
-def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
-    """A second tree, and a restore during a start, are refused; a URL without its counterpart is, too."""
-    with lock_data_folder(tmp_path), pytest.raises(StartError, match="uses"), lock_data_folder(tmp_path):
-        pass
-    with (
-        pytest.raises(StartError, match="Set both"),
-        connect_stores(replace(Settings(), redis_url="redis://127.0.0.1:1")),
-    ):
-        pass
-
-
 def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The backup of a misspelled folder is refused."""
     assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
@@ -240,15 +227,6 @@ def test_invalid_commands_have_a_remedy(
         assert ended.code == code  # noqa: PT017 # argparse ends some, the command others
     assert output in capsys.readouterr().err
     assert store.all() == []
-
-
-def test_keys_of_a_stopped_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a running service the command starts its server, where the key stays."""
-    where = ["--data-dir", str(tmp_path / "data")]
-    assert main(["keys", "create", "--tenant", "alice", *where]) == 0
-    token = capsys.readouterr().out.strip()
-    assert main(["keys", "list", *where]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:2] == [token.split("_")[1], "alice"]
 
 
 def test_a_reachable_service_logs_how_to_create_a_key(capsys: pytest.CaptureFixture[str]) -> None:

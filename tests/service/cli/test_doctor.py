@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,36 +149,13 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert takers == ["warning", "problem"], "no worker runs long tasks"
 
 
-@contextmanager
-def foreign_server() -> Iterator[int]:
-    """Serve another program than glle; yield its port."""
-
-    class ForeignHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_error(404)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the server's name for it
-            """Say nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), ForeignHandler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_url_without_a_glle_service(client: httpx.Client) -> None:
     """No URL, no server, another program: one problem each, with a remedy."""
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         free = occupied.getsockname()[1]
-    with foreign_server() as other:
-        for url in ("nowhere", f"http://127.0.0.1:{free}", f"http://127.0.0.1:{other}"):
-            assert checks_by_name(doctor.service(url)).keys() == {"service"}
-            assert checks_by_name(doctor.service(url))["service"].state == "problem"
+    for url in ("nowhere", f"http://127.0.0.1:{free}", f"{client.base_url}/nowhere"):
+        checks = checks_by_name(doctor.service(url))
+        assert {name: check.state for name, check in checks.items()} == {"service": "problem"}
 
 
 def test_service_without_workers_is_reported_with_its_remedy(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_the_compiler_s_switch_is_an_error_without_a_traceback() -> None:
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "worker", "keys list", "scrub"])
+@pytest.mark.parametrize("command", ["serve", "worker", "scrub"])
 def test_a_wrong_password_is_reported_at_once(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -140,6 +140,7 @@ def test_the_address_of_the_socket_decides_about_keys(monkeypatch: pytest.Monkey
         ({}, ["api", "--port", "0"], "GLLE_REDIS_URL is not set"),
         ({"GLLE_REDIS_URL": "redis://x"}, ["api", "--port", "0"], "GLLE_CACHE_URL is not set"),
         ({"GLLE_REDIS_URL": "redis://x"}, ["up", "--port", "0"], "Set both"),
+        ({"GLLE_REDIS_URL": "redis://127.0.0.1:1"}, ["keys", "list"], "Set both"),
         ({"GLLE_REDIS_URL": "ftp://x", "GLLE_CACHE_URL": "redis://x"}, ["api"], "not a Redis URL"),
         ({}, ["up", "--host", "198.51.100.1"], "Set GLLE_HOST to an address of this machine."),
         (AWAY, ["keys", "list"], "The server of GLLE_REDIS_URL and GLLE_CACHE_URL does not answer as it should: Error"),

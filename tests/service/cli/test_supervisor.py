@@ -36,9 +36,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def run_serve(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run `glle serve` with two API processes; yield the head and the URL."""
+    """Run `glle serve`; yield the head and the URL."""
     log = folder / f"serve-{Path(settings.alive_file).name}.log"
-    environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT), "GLLE_API_PROCESSES": "2"}
+    environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT)}
     port = settings.port if settings.share_port == "on" else 0
     command = [sys.executable, "-m", "service.cli", "serve", f"--port={port}", "--data-dir", str(folder / "data")]
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
@@ -64,7 +64,7 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
     After SIGTERM the address still answers for GLLE_DRAIN seconds, and is not ready.
     """
     with (
-        run_serve(replace(settings, drain=3.0), tmp_path) as (head, url),
+        run_serve(replace(settings, drain=3.0, api_processes=2), tmp_path) as (head, url),
         httpx.Client(base_url=url, headers={"Connection": "close"}, timeout=30) as client,  # any process answers
     ):
         until(lambda: len(children(head.pid)) == 2)
