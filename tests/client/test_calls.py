@@ -136,13 +136,6 @@ def test_repeated_post_has_the_same_key(clock: Clock) -> None:
     assert json.loads(service.requests[1].content) == {"dataset": "ds_1", "n_neighbors": 5}
 
 
-def test_repeated_upload_is_complete(clock: Clock) -> None:
-    """A data set is named by its content, so its upload is repeatable; the body starts again."""
-    service = Service(httpx.ReadError("gone"), httpx.Response(201, json=DATASET))
-    assert service.client().dataset([[1, 2], [3, 4], [5, 6]]).id == "ds_1"
-    assert service.requests[0].content == service.requests[1].content == npy(np.array([[1, 2], [3, 4], [5, 6]]))
-
-
 def test_repeated_delete_accepts_404(clock: Clock) -> None:
     """404 confirms a repeated DELETE; for a first one it is an error."""
     service = Service(httpx.Response(200, json=DATASET), httpx.ReadError("gone"), problem(404), problem(404))
@@ -300,15 +293,6 @@ def test_a_sheet_of_draws_has_its_scale() -> None:
         service = Service(done, httpx.Response(200, json={"scale": 0.25}), httpx.Response(200, content=b"\x89PNG"))
         posterior(service.client()).picture(of, scale="auto")
         assert str(service.requests[-1].url) == f"{URL}/v1/posteriors/post_1/{found}"
-
-
-def test_an_export_is_written_to_its_path(tmp_path: Path) -> None:
-    """The file replaces the path when it is complete, and nothing else stays in the folder."""
-    service = Service(job("queued"), job("succeeded"), httpx.Response(200, content=b"PK.."))
-    path = posterior(service.client()).export(tmp_path / "kept.npz")
-    assert (path, path.read_bytes(), list(tmp_path.iterdir())) == (tmp_path / "kept.npz", b"PK..", [path])
-    assert service.requests[2].url.path == "/v1/posteriors/post_1/export"
-    assert service.requests[2].headers["accept"] == "application/zip"
 
 
 def test_an_import_sends_the_file(tmp_path: Path, clock: Clock) -> None:

@@ -18,10 +18,10 @@ from scipy.sparse import csr_array, load_npz
 
 import glle
 from glle import Retries, UnavailableError
-from glle.inputs import DataOptions, data_options, upload_of
+from glle.inputs import data_options, upload_of
 from glle.transport.calls import Body, Call
 from glle.transport.errors import flag, in_words, keyword
-from glle_engine.base.errors import GlleError, InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import finite_matrix
 from glle_engine.methods import METHODS
 from tests.client.answers import Service, npy, posterior
@@ -198,20 +198,11 @@ def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any
     assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "color": [1, 2, 3]}
     for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
         assert members(upload_body(X, labels=labels)) == {"data": X.tolist(), "labels": expected}
-    large = np.arange(400_000.0).reshape(-1, 4)
+    large = np.arange(150_000.0).reshape(-1, 4)
     pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
+    assert len(pieces) > 1
     assert max(map(len, pieces)) <= 2**20
     assert members(b"".join(pieces))["data"] == large.tolist()
-
-
-def test_files_go_as_they_are(tmp_path: Path) -> None:
-    """The suffix gives the type; the file is read while it is sent."""
-    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
-    upload = upload_of(tmp_path / "a.csv", {"label": "y"})
-    assert (upload.body.media, upload.body.length, upload.query) == ("text/csv", 8, {"label": "y"})
-    assert b"".join(upload.body.pieces()) == b"x,y\n1,2\n"
-    with pytest.raises(FileNotFoundError, match=r"no file .*b\.csv"):
-        upload_of(tmp_path / "b.csv")
 
 
 @pytest.mark.parametrize(
@@ -220,10 +211,9 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
         np.arange(600.0).reshape(10, 30, 2),
         np.ones((0, 2)),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        np.int64(3),
         np.zeros(2**21 + 1),
     ],
-    ids=["draws", "empty", "fortran", "scalar", "on disk"],
+    ids=["draws", "empty", "fortran", "on disk"],
 )
 def test_npy_is_received_in_pieces(array: Any) -> None:
     """The array has the type and the values of the body."""
@@ -313,20 +303,6 @@ def test_numpy_values_are_json() -> None:
         Body.of_json({"method": lambda X: X})
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: glle.compare(np.eye(20, 3), ["pca"], n_neighbours=3),  # type: ignore[call-arg] # what is tested
-        lambda: glle.audit(np.eye(20, 3), method="pca", n_neighbours=3),
-        lambda: glle.advise(np.eye(20, 3), neighbours=3),
-    ],
-)
-def test_misspelt_options_are_refused_here(call: Callable[[], object]) -> None:
-    """With the closest name."""
-    with pytest.raises(GlleError, match="Did you mean n_neighbors"):
-        call()
-
-
 def test_misspelt_options_are_refused_before_an_upload() -> None:
     """No parameter of a method is as similar to an option of the data."""
     with pytest.raises(ValueError, match=r"no option lable=\. Did you mean label="):
@@ -335,13 +311,6 @@ def test_misspelt_options_are_refused_before_an_upload() -> None:
         glle.Client("http://127.0.0.1:9").fit(TABLE, n_neighbours=5)  # type: ignore[call-arg] # what is tested
     for method in METHODS.values():
         assert data_options(dict.fromkeys(method.spec.parameters()))[0] == {}
-
-
-def test_no_method_has_a_parameter_with_the_name_of_an_option() -> None:
-    """`embed` and `estimate` tell both apart by their names."""
-    parameters = {name for method in METHODS.values() for name in method.spec.schema()["properties"]}
-    assert parameters
-    assert not parameters & set(DataOptions.__annotations__)
 
 
 def test_a_column_is_an_array() -> None:

@@ -40,6 +40,12 @@ def posterior() -> Any:
     return glle.fit(X, n_neighbors=8)
 
 
+@pytest.fixture(scope="module")
+def audit() -> Any:
+    """Return an audit of a method, with labels."""
+    return glle.audit(X, method="pca", labels=CLASSES)
+
+
 @pytest.fixture
 def axes() -> Iterator[Any]:
     """Return axes, and close their figure."""
@@ -83,8 +89,6 @@ def test_embed_takes_any_method_by_name() -> None:
     assert glle.embed(X, "symmetric-sne", init=started, max_iter=5).Y.shape == (N, 2)
     np.testing.assert_array_equal(glle.embed(X, method="isomap", n_neighbors=8).Y, expected)
     assert repr(glle.compare(X, "pca")) == repr(glle.compare(X, ["pca"]))
-    with pytest.raises(glle_engine.GlleError, match="Did you mean n_neighbors"):
-        glle.embed(X, "isomap", n_neighbours=8)
 
 
 def test_compare_has_scores_of_names_and_of_finished_embeddings(posterior: Any) -> None:
@@ -132,6 +136,10 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
         (lambda: glle.embed(X, THREE), "method='3' is not known"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
+        (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
+        (lambda: glle.audit(X, method="pca", n_neighbours=3), "Did you mean n_neighbors"),
+        (lambda: glle.advise(X, neighbours=3), "Did you mean n_neighbors"),
+        (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
         (lambda: glle.fit(X).transform(X, X * 1j), "new points are of type complex"),
         (lambda: glle.fit(X).reconstruct(X, np.ones((N, 3))), r"weights of shape \(150, 10\)"),
@@ -150,32 +158,23 @@ def test_arguments_are_not_read_as_others() -> None:
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
 
 
-@pytest.mark.parametrize("kind", ["posterior", "draw", "embedding", "array", "client", "estimator", "line"])
-def test_plot_draws_the_coordinates(posterior: Any, axes: Any, kind: str) -> None:
+def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
     """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
-    Y = posterior.embedding
-    mean = posterior.summary(40).consensus
-    shown: Any = {
-        "posterior": posterior,
-        "draw": posterior.draw(0, scale=0.0, align="procrustes"),
-        "embedding": glle.embed(X, "pca"),
-        "array": Y.tolist(),
-        "line": Y[:, :1],
-    }.get(kind)
-    if kind == "client":
-        array = {"dtype": "float64", "shape": [N, 2], "data": mean.tolist()}
-        answer = httpx.Response(200, json={"arrays": {"consensus": array}})
-        shown = Service(answer).client()._session.build("posterior", {"id": "post_1", "n": N})
-    if kind == "estimator":
-        shown = glle.GLLE(n_neighbors=8).fit(X)
-    assert glle.plot(shown, ax=axes) is axes
-    points = axes.collections[0]
-    expected: Any = {
-        **dict.fromkeys(("posterior", "client", "estimator"), mean),
-        "embedding": glle.embed(X, "pca").Y,
-        "line": np.c_[Y[:, 0], np.argsort(np.argsort(Y[:, 0]))],
-    }.get(kind, Y)
-    np.testing.assert_allclose(np.asarray(points.get_offsets()), expected, atol=1e-6)
+    Y, mean, pca = posterior.embedding, posterior.summary(40).consensus, glle.embed(X, "pca")
+    array = {"dtype": "float64", "shape": [N, 2], "data": mean.tolist()}
+    answer = httpx.Response(200, json={"arrays": {"consensus": array}})
+    for shown, expected in (
+        (posterior, mean),
+        (Service(answer).client()._session.build("posterior", {"id": "post_1", "n": N}), mean),
+        (glle.GLLE(n_neighbors=8).fit(X), mean),
+        (posterior.draw(0, scale=0.0, align="procrustes"), Y),
+        (pca, pca.Y),
+        (Y.tolist(), Y),
+        (Y[:, :1], np.c_[Y[:, 0], np.argsort(np.argsort(Y[:, 0]))]),
+    ):
+        axes.clear()
+        assert glle.plot(shown, ax=axes) is axes
+        np.testing.assert_allclose(np.asarray(axes.collections[0].get_offsets()), expected, atol=1e-6)
 
 
 def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
@@ -222,23 +221,20 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
         glle.plot(posterior)
 
 
-def test_an_audit_is_drawn_with_its_verdict(axes: Any) -> None:
+def test_an_audit_is_drawn_with_its_verdict(audit: Any, axes: Any) -> None:
     """The title is the verdict; points are opaque by stability; a result of the client has the same picture.
 
     Each group has its name, and from how many others it stays apart. Of coordinates alone the points that are not
     beyond chance are faint, and there are no regions.
     """
-    found = glle.audit(X, method="pca", labels=CLASSES)
-    found.plot(ax=axes)
-    assert axes.get_title().replace("\n", " ") == found.verdict
-    assert found.stability is not None
-    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * found.stability)
+    audit.plot(ax=axes)
+    assert axes.get_title().replace("\n", " ") == audit.verdict
+    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * audit.stability)
     assert len(axes.patches) == 2 * (len(axes.collections[1].get_offsets()))
     sizes = [patch.get_width() for patch in axes.patches]
-    assert found.groups is not None
     groups = [text.get_text() for text in axes.texts]
-    assert groups == [f"{name}: {int(found.groups.apart[0, 1] >= 0.9)}/1" for name in found.groups.names]
-    of_client = Result(found.arrays(), {**found.to_dict()})
+    assert groups == [f"{name}: {int(audit.groups.apart[0, 1] >= 0.9)}/1" for name in audit.groups.names]
+    of_client = Result(audit.arrays(), {**audit.to_dict()})
     axes.clear()
     glle.plot(of_client, CLASSES, ax=axes)
     assert [text.get_text() for text in axes.texts] == groups
@@ -260,45 +256,41 @@ def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) 
     assert {patch.get_facecolor()[3] for patch in axes.patches} == {0.1}
 
 
-def test_regions_hold_their_share_of_the_places() -> None:
+def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> None:
     """The ellipse of a level has the radius of the audit along the half-axes; a normal law those of a summary."""
     from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
 
-    found = glle.audit(X, method="pca")
-    points = PointTable.of(found)
+    points = PointTable.of(audit)
     assert points.covariance is not None
     np.testing.assert_allclose(
-        np.trace(points.covariance, axis1=1, axis2=2), (found.regions["mean"].half_axes ** 2).sum((1, 2))
+        np.trace(points.covariance, axis1=1, axis2=2), (audit.regions["mean"].half_axes ** 2).sum((1, 2))
     )
-    assert points.radii == dict(zip((0.5, 0.9), found.regions["mean"].radii, strict=True))
-    summary = PointTable.of(glle.fit(X, n_neighbors=8).summary(8))
+    assert points.radii == dict(zip((0.5, 0.9), audit.regions["mean"].radii, strict=True))
+    summary = PointTable.of(posterior.summary(8))
     drawn = np.random.default_rng(0).standard_normal((100_000, 2))
     for level, radius in summary.radii.items():
         assert np.mean(np.linalg.norm(drawn, axis=1) < radius) == pytest.approx(level, abs=0.01)
 
 
-def test_frames_have_a_row_for_each_point(posterior: Any) -> None:
+def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:
     """Of posteriors, embeddings and audits, also of a service; labels and ids come first."""
     frame = posterior.frame(CLASSES, ids=range(N))
     assert list(frame.columns) == ["id", "label", "y1", "y2", "spread", "stability"]
     np.testing.assert_array_equal(frame[["y1", "y2"]], posterior.summary(40).consensus)
     assert list(glle.embed(X, "pca").frame().columns) == ["y1", "y2"]
-    found = glle.audit(X, method="pca", labels=CLASSES)
-    of_client = Result(found.arrays(), found.to_dict())
-    assert glle.frame(of_client, CLASSES).equals(found.frame())
+    of_client = Result(audit.arrays(), audit.to_dict())
+    assert glle.frame(of_client, CLASSES).equals(audit.frame())
     with pytest.raises(ValueError, match="labels has shape"):
-        found.frame(CLASSES[:5])
+        audit.frame(CLASSES[:5])
 
 
-def test_notebooks_show_verdict_notes_and_picture(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_show_verdict_notes_and_picture(posterior: Any, audit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As HTML with the picture, and as PNG; without matplotlib the table alone. Names are text."""
-    found = glle.audit(X, method="pca")
-    for shown in (posterior, glle.embed(X, "pca"), found):
+    for shown, text in ((posterior, "<table>"), (glle.embed(X, "pca"), "<table>"), (audit, html_of(audit.verdict))):
         html = shown._repr_html_()
-        assert "<table>" in html
+        assert text in html
         assert "data:image/png;base64," in html
-        assert (shown._repr_png_() or b"").startswith(b"\x89PNG")
-    assert html_of(found.verdict) in found._repr_html_()
+    assert (audit._repr_png_() or b"").startswith(b"\x89PNG")
     monkeypatch.setattr("glle_engine.base.results.find_spec", lambda _: None)
     assert "<img" not in posterior._repr_html_()
     assert posterior._repr_png_() is None
