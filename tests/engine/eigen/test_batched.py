@@ -49,21 +49,19 @@ def solver_of(posterior: Posterior) -> LaneSolver:
     return posterior.lane_solver
 
 
-@pytest.mark.parametrize("width", [2, 4, 8])
-def test_the_stream_is_numpys(width: int) -> None:
+def test_the_stream_is_numpys() -> None:
     """Word for word Philox 4x64-10, and the normals of Box and Muller to rounding; in the lanes and alone."""
     n, k = 1000, 4
-    seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
-    indices = np.array([0, 1, 2**40, 5, 3, 2**64 - 1, 9, 11], np.uint64)[:width]
+    seeds, indices = np.array([[0, 7, 2**63, 2**64 - 1], [0, 2**64 - 1, 2**40, 5]], np.uint64)
     zero, identity = np.zeros((n, k)), np.ones((n, 1, 1)) * np.eye(k)
     alone = WeightLaw(zero, identity, 0.0, None, constrained=False, sigma=None).draw((0, 0), 1.0, "posterior")
-    got, law = empty_aligned(n * k * width), (readable(zero), readable(identity))
-    tag, order = (0,) * width, np.arange(n, dtype=np.int32)
-    sample(tag, order, 0, *law, seeds, indices, np.ones(width), empty_aligned(4 * k * width), got)
-    assert got[0::width].tobytes() == alone.tobytes()
-    for lane in range(width):
-        expected = normals_by_numpy(int(seeds[lane]), int(indices[lane]), n * k)
-        np.testing.assert_allclose(got.reshape(n * k, width)[:, lane], expected, rtol=1e-10, atol=1e-13)
+    got, law = empty_aligned(n * k * LANES), (readable(zero), readable(identity))
+    tag, order = (0,) * LANES, np.arange(n, dtype=np.int32)
+    sample(tag, order, 0, *law, seeds, indices, np.ones(LANES), empty_aligned(4 * k * LANES), got)
+    assert got[0::LANES].tobytes() == alone.tobytes()
+    for lane, (seed, index) in enumerate(zip(seeds.tolist(), indices.tolist(), strict=True)):
+        expected = normals_by_numpy(seed, index, n * k)
+        np.testing.assert_allclose(got.reshape(n * k, LANES)[:, lane], expected, rtol=1e-10, atol=1e-13)
 
 
 @cache
@@ -151,10 +149,9 @@ def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
         assert pairs.vectors.tobytes() == expected.vectors.tobytes()
 
 
-@pytest.mark.parametrize("landmarks", [None, 151])
-def test_threads_share_a_posterior(sheet: NDArray[np.float64], landmarks: int | None) -> None:
+def test_threads_share_a_posterior(sheet: NDArray[np.float64]) -> None:
     """Several threads at once draw the same bits, because each batch has its own memory."""
-    posterior = fit(sheet, landmarks=landmarks)
+    posterior = fit(sheet, landmarks=151)
     expected = [draw.embedding.tobytes() for draw in posterior.draws(24)]
     with ThreadPoolExecutor(4) as pool:
         got = list(pool.map(lambda index: posterior.draw(index).embedding.tobytes(), range(24)))
@@ -256,25 +253,18 @@ def test_no_error_goes_unseen_in_ten_thousand_draws(name: str, count: int) -> No
     """Every draw that is accepted has the span that SuperLU finds."""
     X = load_digits().data if name == "digits" else manifolds.make(name, 500).X
     posterior = fit(X)
-    worst, solvers = 0.0, dict[str, int]()
     for draw in posterior.draws(count, align="none"):
         referee = posterior.eigenproblem.solve(posterior.weights(draw.index), 2)
         if referee.diagnostics["pin"] > 1e-4:  # SuperLU's own error passes its test below
-            worst = max(worst, angle(draw.embedding, referee.vectors))
-        solver = draw.diagnostics["solver"]
-        solvers[solver] = solvers.get(solver, 0) + 1
-    print(name, count, f"worst angle {worst:.1e}", solvers)  # noqa: T201 -- a measured figure
-    assert worst < 1e-6
+            assert angle(draw.embedding, referee.vectors) < 1e-6
 
 
 def test_a_copied_posterior_draws_the_same() -> None:
     """A copied solver has separate arrays, so it has other addresses."""
     posterior = fit(manifolds.make("swiss_roll", 200).X)
-    (before,) = posterior.draws(1)
-    copied = copy.deepcopy(posterior)
+    before, copied = posterior.draw(0), copy.deepcopy(posterior)
     del posterior
-    (after,) = copied.draws(1)
-    assert np.array_equal(before.embedding, after.embedding)
+    assert np.array_equal(before.embedding, copied.draw(0).embedding)
 
 
 def drawn_neighbors(rng: np.random.Generator, n: int, k: int) -> NDArray[np.int32]:
@@ -306,7 +296,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(matrix.T @ single.solve(b), b, atol=1e-11)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(n=st.integers(6, 60), k=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
 def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -> None:
     """Whatever the pattern, its order, and the pins."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glle_engine import Posterior, fit, manifolds
@@ -97,18 +95,6 @@ def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adaptive_p
     covariance = noise * (inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / total)
     factor = adaptive_posterior.covariance_factor[point][own]
     np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9)
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(0, 2**32 - 1), exponent=st.floats(-3, 3))
-def test_shift_rotation_and_scale_change_nothing(seed: int, exponent: float) -> None:
-    """The same candidates are kept, and the same draw is drawn."""
-    rng = np.random.default_rng(seed)
-    X = manifolds.make("s_curve", 150, noise=0.02, seed=seed % 1000).X
-    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-    moved = 10.0**exponent * (X @ turn) + rng.standard_normal(3)
-    nearest = kneighbors(X, 12)[0]
-    np.testing.assert_array_equal(kept_candidates(moved, nearest, 2)[0], kept_candidates(X, nearest, 2)[0])
 
 
 def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Posteriors of distances, without coordinates."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -81,8 +79,6 @@ def test_distances_of_no_points_are_noted() -> None:
     assert 0.001 < figures["non_euclidean_share"] < 0.5
     (message,) = [n.message for n in posterior.diagnostics.notes if n.code == "non-euclidean-distances"]
     assert "try the roots" in message
-    roots = fit(np.sqrt(cdist(X, X, "cityblock")), metric="precomputed", disconnected="bridge")  # of points: L1 embeds
-    assert roots.diagnostics.figures["non_euclidean_neighborhoods"] == 0
 
 
 def test_the_nearest_gram_matrix_has_no_negative_eigenvalues() -> None:
@@ -102,21 +98,11 @@ def test_the_nearest_gram_matrix_has_no_negative_eigenvalues() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda D: D[:, :-1], "is square, not 30 x 29"),
-        (lambda D: np.where(np.arange(900).reshape(30, 30) == 31, 1.0, D), "is on the diagonal and not 0"),
-        (lambda D: np.where(np.arange(900).reshape(30, 30) == 5, 9.0, D), "differs from its mirror image"),
-        (lambda D: -D, "is negative"),
-        (lambda D: 0 * D, "are equal"),
-    ],
-)
-def test_other_matrices_are_refused(change: Any, words: str) -> None:
+@pytest.mark.parametrize(("factor", "words"), [(-1, "is negative"), (0, "are equal")])
+def test_other_matrices_are_refused(points: NDArray[np.float64], factor: int, words: str) -> None:
     """With the first wrong entry."""
-    X = np.random.default_rng(0).random((30, 3))
     with pytest.raises(GlleError, match=words):
-        fit(change(cdist(X, X)), metric="precomputed")
+        fit(factor * cdist(points, points), metric="precomputed")
 
 
 def test_parts_of_the_graph_are_bridged_by_distances() -> None:
@@ -126,5 +112,3 @@ def test_parts_of_the_graph_are_bridged_by_distances() -> None:
     a = fit(X, n_neighbors=6, disconnected="bridge")
     b = fit(cdist(X, X), n_neighbors=6, disconnected="bridge", metric="precomputed")
     assert a.diagnostics.figures["bridges"] == b.diagnostics.figures["bridges"]
-    with pytest.raises(GlleError, match="falls into 2 components"):
-        fit(cdist(X, X), n_neighbors=6, metric="precomputed", disconnected="error")

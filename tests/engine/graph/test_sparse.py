@@ -37,13 +37,11 @@ def matrix() -> NDArray[np.float64]:
 @pytest.mark.parametrize(
     "options", [{"metric": "cosine", "method": "direct", "variance": "ml"}, {}, {"metric": "correlation"}]
 )
-@pytest.mark.parametrize("block", [None, 1000])
 def test_the_posterior_is_that_of_dense_data(
-    matrix: NDArray[np.float64], options: dict[str, Any], block: int | None, monkeypatch: pytest.MonkeyPatch
+    matrix: NDArray[np.float64], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal neighbors in blocks of any size; weights, embeddings, draws, new points and calibrations to rounding."""
-    if block:
-        monkeypatch.setattr("glle_engine.graph.sparse._BLOCK_ENTRIES", block)
+    """Equal neighbors in small blocks; weights, embeddings, draws, new points and calibrations to rounding."""
+    monkeypatch.setattr("glle_engine.graph.sparse._BLOCK_ENTRIES", 1000)
     rows, spec = csr_array(matrix), FitSpec(n_neighbors=8, **options)
     sparse, dense = fit(rows, spec), fit(matrix, spec)
     np.testing.assert_array_equal(sparse.neighbors, dense.neighbors)
@@ -97,8 +95,6 @@ def test_each_format_gives_the_same_bits(matrix: NDArray[np.float64]) -> None:
         assert fit(form).embedding.tobytes() == expected
         np.testing.assert_array_equal(form.data, stored)
     assert fit(csr_array(matrix * 2.0**700)).embedding.tobytes() == expected
-    whole = counts(200, 60)
-    assert fit(csr_array(whole.astype(np.int8))).embedding.tobytes() == fit(csr_array(whole)).embedding.tobytes()
 
 
 def test_the_data_are_never_dense() -> None:
@@ -129,11 +125,9 @@ def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -
             fit(csr_array(apart), metric="cosine", n_neighbors=4, disconnected="error")
 
 
-@pytest.mark.parametrize("name", ["lle", "isomap", "laplacian-eigenmaps", "glle", "t-sne"])
+@pytest.mark.parametrize("name", ["isomap", "laplacian-eigenmaps", "glle", "t-sne"])
 def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the embedding of dense data."""
-    if name == "t-sne":
-        pytest.importorskip("openTSNE")
     chosen = method(name)
     parameters = {"perplexity": 15, "early_iter": 0, "n_iter": 1} if name == "t-sne" else {}
     spec = chosen.spec(metric="cosine", **parameters)
@@ -158,8 +152,7 @@ def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str
         ({"metric": "hamming"}, "metric='hamming' takes no sparse data.*column of 0 and 1"),
         ({"metric": "precomputed"}, "neighbors=graph"),
         ({"variant": "published"}, r"variant='published' takes no sparse data.*TruncatedSVD"),
-        ({"noise": "tangent"}, r"toarray\(\)"),
-        ({"neighborhoods": "adaptive"}, r"toarray\(\)"),
+        ({"noise": "auto"}, r"noise='auto' takes no sparse data.*toarray\(\)"),
         ({"search": "approximate"}, r"search='approximate' takes no sparse data.*toarray\(\)"),
         ({"landmarks": 60}, r"landmarks=60 takes no sparse data.*toarray\(\)"),
     ],
@@ -194,8 +187,7 @@ def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
     assert fit(csr_array(zero), disconnected="bridge").n_points == 250
 
 
-@pytest.mark.parametrize("kind", [csr_array, csc_matrix, coo_array])
-@pytest.mark.parametrize("index", [-1, 150])
+@pytest.mark.parametrize(("kind", "index"), [(csr_array, -1), (csc_matrix, 150), (coo_array, -1)])
 def test_broken_matrices_are_refused(matrix: NDArray[np.float64], kind: Any, index: int) -> None:
     """An index beyond the matrix, which its constructor does not see: scipy would write beyond its arrays."""
     posterior, broken = fit(csr_array(matrix)), kind(matrix[:100].T if kind is csc_matrix else matrix[:100])

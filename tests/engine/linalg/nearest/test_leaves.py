@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_boxes, leaf_order, node_boxes
+from glle_engine.linalg.nearest.leaves import Leaves
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
@@ -58,8 +57,8 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]]
     "clusters": clusters,
     "offset": lambda rng, n, d: 1e8 + 1e-4 * rng.standard_normal((n, d)),
     "offset grid": lambda rng, n, d: 2.0**40 + rng.integers(0, 4, (n, d)) / 4,
-    "tiny": lambda rng, n, d: 1e-85 * rng.standard_normal((n, d)),
-    "huge": lambda rng, n, d: 1e85 * rng.standard_normal((n, d)),
+    "tiny": lambda rng, n, d: 1e-138 * rng.standard_normal((n, d)),
+    "huge": lambda rng, n, d: 1e138 * rng.standard_normal((n, d)),
     "mixed": lambda rng, n, d: rng.standard_normal((n, d)) * 10.0 ** rng.integers(-70, 70, (n, 1)),
     "outlier": lambda rng, n, d: np.where(np.arange(n)[:, None] == 5, 1e60, rng.integers(0, 3, (n, d)) * 1.0),
     "curve": lambda rng, n, d: np.sin(rng.random((n, 1)) * np.arange(1, d + 1)),
@@ -67,7 +66,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(20, 700),
@@ -86,12 +85,11 @@ def test_the_result_is_the_smallest_pairs(kind: str, seed: int, n: int, d: int, 
 
 
 @pytest.mark.parametrize("d", [3, 30])
-@pytest.mark.parametrize("far", [1e10, 1e40, 1e140])
-def test_points_far_outside_the_data(d: int, far: float) -> None:
+def test_points_far_outside_the_data(d: int) -> None:
     """Points whose products would overflow in float32 get their neighbors, beside points within the data."""
     rng = np.random.default_rng(0)
     data, points = rng.standard_normal((500, d)), rng.standard_normal((60, d))
-    points[::3] *= far
+    points[:30] *= np.repeat([1e10, 1e40, 1e140], 10)[:, None]
     assert_exact(data, points, np.full(60, -1), 9)
 
 
@@ -108,26 +106,6 @@ def test_structure_and_copies_leave_out_most_pairs() -> None:
     assert 0.9 < shares[2] <= 1.0
 
 
-@settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 300), d=st.integers(1, 40), kind=st.sampled_from(sorted(KINDS)))
-def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) -> None:
-    """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""
-    data = KINDS[kind](np.random.default_rng(seed), n, d)
-    size = 16
-    places, tolerance = PrincipalAxes.of(data).places(data)
-    order = leaf_order(places, size)
-    np.testing.assert_array_equal(np.sort(order), np.arange(n))
-    boxes = leaf_boxes(places[order], tolerance[order], size)
-    gap = np.maximum(boxes[:, None, 0] - boxes[:, 1], boxes[:, 0] - boxes[:, None, 1]).clip(0.0)
-    leaf = np.arange(n) // size
-    everyone = np.broadcast_to(order, (n, n))
-    apart = distances_between(data[order], data, everyone)
-    assert (np.linalg.norm(gap, axis=2)[leaf[:, None], leaf] <= apart * (1 + 1e-9)).all()
-    nodes = node_boxes(boxes)
-    assert (nodes[0, 0] == boxes[:, 0].min(axis=0)).all()
-    assert (nodes[0, 1] == boxes[:, 1].max(axis=0)).all()
-
-
 @pytest.mark.parametrize("shape", [(1000,), (32, 31), (10, 10, 10), (6, 6, 6, 5)])
 def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
     """The k-th neighbor is tied with points in other leaves, whose boxes are exactly as far."""
@@ -138,7 +116,7 @@ def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
     own = np.arange(len(data))
     for rows in (data, turned):
         indices, distances = nearest_by_sorting(rows, rows, own, 130)
-        for k in (1, 2, 4, 6, 8, 12, 26, 130):
+        for k in (1, 4, 8, 26, 130):
             result = search_leaves(rows, rows, own, k)
             np.testing.assert_array_equal(result[0], indices[:, :k])
             np.testing.assert_array_equal(result[1], distances[:, :k])
