@@ -42,11 +42,15 @@ def wide() -> NDArray[np.float64]:
     return np.asarray(np.sin(coordinates @ directions) + 0.01 * np.random.default_rng(7).standard_normal((300, 25)))
 
 
+def reference_data(name: str) -> Any:
+    """Return the content of a file of reference numbers, or skip the test without it."""
+    if not (ORACLES / name).exists():
+        pytest.skip(f"{name} is not beside the repository")
+    return np.load(ORACLES / name, allow_pickle=False)
+
+
 @pytest.fixture(params=["scurve", "digits"])
 def oracle(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return one of the two files of reference numbers, as a dictionary."""
-    path = ORACLES / f"oracle_{request.param}.npz"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here")
-    with np.load(path, allow_pickle=False) as file:
+    with reference_data(f"oracle_{request.param}.npz") as file:
         return {name: file[name] for name in file.files}

@@ -19,7 +19,7 @@ from glle_engine.base.errors import (
 )
 from glle_engine.metrics import gplvm
 from glle_engine.metrics.gplvm import Kernel, fit_likelihood, log_likelihood, standardize
-from tests.engine.conftest import ORACLES
+from tests.engine.conftest import reference_data
 
 KERNEL = Kernel(variance=0.7, inverse_width=1.3, bias=0.2, white=0.05)
 
@@ -125,10 +125,7 @@ def test_refuses_with_a_remedy(
 )
 def test_known_figures_of_the_two_real_sets(name: str, k: int, isomap: float, lle: float) -> None:
     """The reference scores come out, to the unit."""
-    path = ORACLES / f"{name}.npy"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here")
-    X = np.load(path)
+    X = reference_data(f"{name}.npy")
     assert fit_likelihood(X, Isomap(n_neighbors=k).fit_transform(X)).log_likelihood == pytest.approx(isomap, abs=1)
     other = LocallyLinearEmbedding(n_neighbors=k, eigen_solver="dense")
     assert fit_likelihood(X, other.fit_transform(X)).log_likelihood == pytest.approx(lle, abs=1)

@@ -15,7 +15,6 @@ from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 
 from glle_engine import manifolds
-from glle_engine.base import errors
 from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
@@ -125,15 +124,6 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
     assert sampled == pytest.approx(exact, abs=0.05)
 
 
-def test_affine_r2_of_hessian_lle() -> None:
-    """A roll laid flat with unit covariance is an affine image of the truth, far from it by Procrustes."""
-    roll = manifolds.make("swiss_roll", 1000, seed=0)
-    found = embed("hessian-lle", roll.X, n_neighbors=10).Y
-    scores = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
-    assert scores["affine_r2"] > 0.999
-    assert scores["procrustes"] == pytest.approx(0.272, abs=0.01)
-
-
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 4))
 def test_affine_r2_is_that_of_a_linear_regression(seed: int, p: int, q: int) -> None:
@@ -163,14 +153,12 @@ BIG = np.arange(4002.0).reshape(2001, 2)
         (SHEET.X, SHEET.coordinates, ["procrustes"], {}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["trustworthiness"], {"n_neighbors": N // 2}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["residual_variance"], {"n_neighbors": N}, InvalidParameterError),
-        (SHEET.X, SHEET.coordinates, ["residual_variance"], {"n_neighbors": 0}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS[:-1]}, InvalidShapeError),
         (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS * 0.5}, InvalidShapeError),
         (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": SHEET.coordinates[:-1]}, InvalidShapeError),
         (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": np.full((N, 2), np.nan)}, NotFiniteError),
         (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": np.ones((N, 2))}, DegenerateDataError),
         (SHEET.X, SHEET.coordinates[1:], ["continuity"], {}, InvalidShapeError),
-        (SHEET.X, SHEET.coordinates[1:], ["residual_variance"], {}, InvalidShapeError),
         (SHEET.X, np.ones((N, 2)), ["continuity"], {}, DegenerateDataError),
         (BIG, BIG, ["gplvm"], {}, InvalidParameterError),
         (APART, APART, ["residual_variance"], {"n_neighbors": 8}, DisconnectedGraphError),
@@ -184,8 +172,7 @@ def test_refuses_with_a_remedy(X: Any, Y: Any, names: list[str], options: Any, e
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("d", "few"), [(3, 0), (3, 300), (40, 300)])
-@pytest.mark.parametrize("k", [1, 5, 12])
+@pytest.mark.parametrize(("d", "few", "k"), [(3, 0, 12), (3, 300, 1), (40, 300, 5)])
 def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both routes, tree and blocks, agree with scikit-learn, for good embeddings and for noise."""
     monkeypatch.setattr(ranks, "_FEW_POINTS", few)
@@ -199,41 +186,14 @@ def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch:
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
-    d=st.sampled_from([2, 15, 16, 30]),
-    k=st.integers(1, 12),
-    exponent=st.integers(-400, 400),
-    shift=st.integers(-(2**30), 2**30),
-    few=st.sampled_from([0, 60]),
-)
-def test_ranks_do_not_depend_on_origin_unit_or_order(
-    seed: int, d: int, k: int, exponent: int, shift: int, few: int
-) -> None:
-    """An exact shift, a unit of a power of 2 and a permutation of features change no rank, by either route."""
-    rng = np.random.default_rng(seed)
-    X = np.round(rng.standard_normal((60, d)) * 4) / 4
-    Y = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
-    unit, order = 2.0**exponent, rng.permutation(60)
-    apart = X + rng.standard_normal(X.shape) * 2.0**-30  # without ties an order of points changes no neighbor
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "_FEW_POINTS", few)
-        expected = local_trustworthiness(X, Y, k)
-        for other in (X + shift, X * unit, X[:, ::-1], np.repeat(X, 4, axis=1)):  # sums are exact on this grid
-            np.testing.assert_array_equal(local_trustworthiness(other, Y, k), expected)
-        np.testing.assert_array_equal(local_trustworthiness(X, Y * unit, k), expected)
-        moved = Y + 1e-6 * apart[:, :2]
-        permuted = local_trustworthiness(apart[order], moved[order], k)
-        np.testing.assert_array_equal(permuted, local_trustworthiness(apart, moved, k)[order])
-
-
-@settings(max_examples=40)
-@given(
-    seed=st.integers(0, 10**6),
     route=st.sampled_from([(3, 0), (3, 40), (16, 40), (40, 40)]),
     k=st.integers(1, 9),
+    shift=st.integers(-(2**30), 2**30),
+    exponent=st.integers(-400, 400),
 )
-def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int) -> None:
-    """On an integer grid the ranks are those counted from all exact squared distances."""
-    d, few = route
+def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, shift: int, exponent: int) -> None:
+    """On an integer grid, wherever and in any unit, ranks are those counted from all exact squared distances."""
+    (d, few), unit = route, 2.0**exponent
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (40, d)).astype(np.float64)
     Y = rng.standard_normal((40, 2))
@@ -244,14 +204,13 @@ def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int) -
     excess = np.maximum(rank - k, 0).sum(axis=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "_FEW_POINTS", few)
-        local = local_trustworthiness(X, Y, k)
+        local = local_trustworthiness((X + shift) * unit, Y * unit, k)
     np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))
 
 
-@pytest.mark.parametrize("d", [3, 40])
-def test_local_trust_averages_to_trust_and_finds_the_misplaced(d: int) -> None:
+def test_local_trust_averages_to_trust_and_finds_the_misplaced() -> None:
     """The mean over points, or over halves of them, is the score; a point that was moved far away has a low one."""
-    X = np.random.default_rng(3).standard_normal((200, d))
+    X = np.random.default_rng(3).standard_normal((200, 3))
     Y = X[:, :2].copy()
     Y[17] = -3 * X[np.linalg.norm(X - X[17], axis=1).argmax(), :2]
     assert local_trustworthiness(X, X.copy(), 8).min() == 1
@@ -259,7 +218,9 @@ def test_local_trust_averages_to_trust_and_finds_the_misplaced(d: int) -> None:
     assert local.mean() == pytest.approx(reference(X, Y, n_neighbors=8), abs=1e-12)
     halves = [trustworthiness(X, Y, 8, points=np.arange(start, 200, 2)) for start in (0, 1)]
     assert np.mean(halves) == pytest.approx(local.mean(), abs=1e-12)
-    assert d > 3 or local[17] < np.median(local)
+    assert local[17] < np.median(local)
+    with pytest.raises(InvalidParameterError, match="at most 99"):
+        trustworthiness(X, Y, 100)
 
 
 def test_disparity_is_scipys() -> None:
@@ -271,15 +232,6 @@ def test_disparity_is_scipys() -> None:
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     assert disparity(a, 3 * a @ turn + 5) == pytest.approx(0, abs=1e-12)
     assert disparity(a, np.ones((50, 3))) == disparity(np.ones((50, 3)), np.ones((50, 3))) == 1
-
-
-def test_impossible_questions() -> None:
-    """Too many neighbors and embeddings of other length are refused with the remedy."""
-    X = np.random.default_rng(0).random((20, 3))
-    with pytest.raises(errors.InvalidParameterError, match="at most 9"):
-        trustworthiness(X, X, 10)
-    with pytest.raises(errors.InvalidShapeError, match="one row"):
-        trustworthiness(X, X[:10], 3)
 
 
 @pytest.mark.parametrize("name", manifolds.NAMES)
@@ -294,18 +246,18 @@ def test_sheets_are_what_they_say(name: str) -> None:
     assert (noisy.X - sheet.X).std() == pytest.approx(0.01 * radius, rel=0.1)
     assert trustworthiness(sheet.X, sheet.coordinates / sheet.coordinates.std(axis=0), 5) > 0.98
     for wrong, noise, words in (("torus", 0, "swiss_roll_hole"), (name, -1, "noise")):
-        with pytest.raises(errors.InvalidParameterError, match=words):
+        with pytest.raises(InvalidParameterError, match=words):
             manifolds.make(wrong, 10, noise=noise)
 
 
 @pytest.mark.parametrize("name", ["s_curve", "swiss_roll", "swiss_roll_hole"])
 def test_coordinates_of_a_developable_sheet_are_lengths(name: str) -> None:
     """Between near points of the sheet its coordinates have the distance that space has; a hole has no points."""
-    sheet = manifolds.make(name, 20_000, seed=1)
+    sheet = manifolds.make(name, 10_000, seed=1)
     distance, index = cKDTree(sheet.coordinates).query(sheet.coordinates, 2)
     in_space = np.linalg.norm(sheet.X[index[:, 1]] - sheet.X, axis=1)
     near = distance[:, 1] > 0
-    np.testing.assert_allclose(in_space[near] / distance[near, 1], 1, atol=0.02)
+    np.testing.assert_allclose(in_space[near] / distance[near, 1], 1, atol=0.03)
     if name == "swiss_roll_hole":
         turns = np.hypot(sheet.X[:, 0], sheet.X[:, 2]) / (1.5 * np.pi)  # of the spiral r = t
         assert not ((np.abs(turns - 2) < 1 / 3 - 1e-9) & (np.abs(sheet.coordinates[:, 1] - 10.5) < 3.5 - 1e-9)).any()

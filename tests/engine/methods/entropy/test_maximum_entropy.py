@@ -17,8 +17,6 @@ from glle_engine.methods.entropy.drill import regularize
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
 from glle_engine.methods.entropy.meu import Unfolding, unfold
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.conftest import ORACLES
 from tests.engine.methods.reference import cloud, codes_of, embed, values_of
 
 
@@ -54,7 +52,7 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
     assert (expected[~held] <= observed[~held] + 1e-6).all()
 
 
-@pytest.mark.parametrize("exponent", [-460, -30, 400])
+@pytest.mark.parametrize("exponent", [-460, 400])
 def test_unfolding_in_any_unit(exponent: int) -> None:
     """A unit of a power of 2 scales embedding, eigenvalues and gamma exactly, and shifts the log density."""
     X, unit = manifolds.make("s_curve", 60, seed=1).X, 2.0**exponent
@@ -149,29 +147,6 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
     assert np.allclose(found.K, K, atol=1e-4)
 
 
-@pytest.mark.parametrize("neighbors", ["all", 6])
-def test_a_larger_penalty_leaves_fewer_edges(neighbors: int | str) -> None:
-    """Among all points, and among given neighbors."""
-    X = cloud(30, 40)
-    edges = [embed("drill", X, n_neighbors=neighbors, l1=l1).figures["edges"] for l1 in (0.02, 0.2, 0.6)]
-    assert edges[0] > edges[1] > edges[2]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
-)
-def test_real_data_unfold(name: str, data: str, k: int) -> None:
-    """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
-    path = ORACLES / f"{data}.npy"
-    if not path.exists():
-        pytest.skip(f"{path.name} is not here")
-    X = np.load(path)
-    found = embed(name, X, n_neighbors=k)
-    # The strengths of the robot's signals have one unit and unequal scales, of which `embed` tells.
-    assert set(codes_of(found)) <= {"unequal-feature-scales"}
-    assert trustworthiness(X, found.Y) > 0.95
-
-
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
 def test_what_did_not_converge_says_so(name: str) -> None:
     """In a note with the remedy, and in the figures."""
@@ -195,11 +170,3 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
     Y, _ = principal_coordinates((K.value + K.value.T) / 2, 2)
     assert own.figures["trace"] == pytest.approx(float(K.value.trace()), rel=1e-3)
     assert np.abs(own.Y - Y).max() < 1e-2 * np.abs(Y).max()
-
-
-def test_a_sheet_unrolls_with_its_distances() -> None:
-    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
-    found = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
-    assert found.figures["kept"] > 0.98
-    assert found.figures["mean_squared_distance_error"] < 5e-3
-    assert 0 <= found.figures["duality_gap"] <= 1e-3

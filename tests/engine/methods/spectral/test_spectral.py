@@ -24,56 +24,19 @@ from tests.engine.methods.reference import codes_of, embed, patches_of, same_col
 
 
 @pytest.fixture(scope="module")
-def roll() -> manifolds.Manifold:
-    """Return 800 points of the Swiss roll."""
-    return manifolds.make("swiss_roll", 800, seed=3)
-
-
-@pytest.fixture(scope="module")
-def small() -> NDArray[np.float64]:
+def few() -> NDArray[np.float64]:
     """Return 400 points of an S-curve: more than are solved densely."""
     return manifolds.make("s_curve", 400, seed=1).X
 
 
-@pytest.mark.parametrize("name", ["modified-lle", "hessian-lle", "ltsa"])
-def test_unrolls_the_swiss_roll_up_to_the_scale_of_its_axes(name: str, roll: manifolds.Manifold) -> None:
-    """These find the coordinates themselves, each scaled to variance 1."""
-    white = (roll.coordinates - roll.coordinates.mean(axis=0)) / roll.coordinates.std(axis=0)
-    found = embed(name, roll.X)
-    assert disparity(found.Y, white) < 0.005
-    assert trustworthiness(roll.X, found.Y) > 0.985
-    np.testing.assert_allclose(found.Y.T @ found.Y / len(roll.X), np.eye(2), atol=1e-8)
-    np.testing.assert_allclose(found.Y.mean(axis=0), 0, atol=1e-7)
-
-
-@pytest.mark.parametrize("landmarks", [0, 60])
-def test_isomap_unrolls_the_swiss_roll_in_its_own_units(landmarks: int, roll: manifolds.Manifold) -> None:
-    """Distances along the sheet are kept; from landmarks hardly less well than from all points."""
-    found = embed("isomap", roll.X, n_landmarks=landmarks)
+def test_isomap_unrolls_the_swiss_roll_from_landmarks() -> None:
+    """Distances along the sheet are kept, hardly less well than from all points, in their own units."""
+    roll = manifolds.make("swiss_roll", 800, seed=3)
+    found = embed("isomap", roll.X, n_landmarks=60)
     assert disparity(found.Y, roll.coordinates) < 0.005
     assert trustworthiness(roll.X, found.Y) > 0.995
     assert found.figures["residual_variance"] < 0.005
     assert np.ptp(found.Y[:, 0]) == pytest.approx(np.ptp(roll.coordinates[:, 0]), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("laplacian-eigenmaps", {}),
-        ("laplacian-eigenmaps", {"weights": "simple", "normalized": False}),
-        ("diffusion-maps", {"n_neighbors": 16}),
-        ("diffusion-maps", {"epsilon": 3.0}),
-    ],
-)
-def test_the_first_eigenfunction_of_the_roll_is_the_cosine_of_its_length(
-    name: str, options: dict[str, Any], roll: manifolds.Manifold
-) -> None:
-    """The Laplacian of a strip has cos(pi s / L) first: what LE and diffusion maps show is not the sheet itself."""
-    s = roll.coordinates[:, 0]
-    cosine = np.cos(np.pi * (s - s.min()) / np.ptp(s))
-    found = embed(name, roll.X, **options)
-    assert abs(np.corrcoef(cosine, found.Y[:, 0])[0, 1]) > 0.97
-    assert trustworthiness(roll.X, found.Y) > 0.85
 
 
 def test_lle_finds_as_many_components_as_its_solver_has_steps() -> None:
@@ -84,7 +47,7 @@ def test_lle_finds_as_many_components_as_its_solver_has_steps() -> None:
         fit(X, n_components=60)
 
 
-def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
+def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
     """No embedding is shown that no solver found."""
 
     def failing(*_args: object, **_options: object) -> None:
@@ -92,36 +55,25 @@ def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(laplacian, "eigsh", failing)
     with pytest.raises(ConvergenceError, match="The eigensolver found no embedding"):
-        embed("laplacian-eigenmaps", small)
+        embed("laplacian-eigenmaps", few)
 
 
 @pytest.mark.parametrize(("dense_up_to", "n_landmarks"), [(500, 0), (100, 0), (500, 400)])
 def test_isomap_against_dense_scaling(
-    small: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, dense_up_to: int, n_landmarks: int
+    few: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, dense_up_to: int, n_landmarks: int
 ) -> None:
     """Floyd and Warshall's paths, scaled densely, give the same; also by Lanczos, and with all points as landmarks."""
-    distances = shortest_path(symmetric_graph(*kneighbors(small, 8)), method="FW", directed=False)
-    J = np.eye(len(small)) - 1 / len(small)
+    distances = shortest_path(symmetric_graph(*kneighbors(few, 8)), method="FW", directed=False)
+    J = np.eye(len(few)) - 1 / len(few)
     values, vectors = scipy.linalg.eigh(-J @ distances**2 @ J / 2)
     expected = (vectors * np.sqrt(np.maximum(values, 0)))[:, :-3:-1]
     monkeypatch.setattr(leading, "DENSE_UP_TO", dense_up_to)
-    found = embed("isomap", small, n_neighbors=8, n_landmarks=n_landmarks)
+    found = embed("isomap", few, n_neighbors=8, n_landmarks=n_landmarks)
     same_columns(expected, found.Y, 1e-8)
-    pairs = np.triu_indices(len(small), 1)
+    pairs = np.triu_indices(len(few), 1)
     straight = np.linalg.norm(found.Y[:, None] - found.Y[None], axis=2)
     r = np.corrcoef(distances[pairs], straight[pairs])[0, 1]
     assert found.figures["residual_variance"] == pytest.approx(1 - r**2, abs=1e-9)
-
-
-@pytest.mark.parametrize("unit", [2.0**-460, 2.0**333, 2.0**490])
-@pytest.mark.parametrize("n_landmarks", [0, 20])
-def test_isomap_in_any_unit(small: NDArray[np.float64], unit: float, n_landmarks: int) -> None:
-    """A unit of a power of 2 scales the embedding exactly, and no figure is lost to overflow."""
-    found = embed("isomap", small, n_neighbors=8, n_landmarks=n_landmarks)
-    other = embed("isomap", unit * small, n_neighbors=8, n_landmarks=n_landmarks)
-    np.testing.assert_array_equal(other.Y, unit * found.Y)
-    assert other.figures["residual_variance"] == found.figures["residual_variance"]
-    assert other.figures["longest_path"] == unit * found.figures["longest_path"]
 
 
 def test_isomap_of_degenerate_data() -> None:
@@ -140,10 +92,10 @@ def test_isomap_of_degenerate_data() -> None:
 @pytest.mark.parametrize("weights", ["heat", "simple"])
 @pytest.mark.parametrize("n", [200, 400])
 def test_laplacian_eigenmaps_against_dense_algebra(
-    small: NDArray[np.float64], n: int, weights: str, *, normalized: bool
+    few: NDArray[np.float64], n: int, weights: str, *, normalized: bool
 ) -> None:
     """The generalised problem, solved as such by LAPACK; by either of the two solvers."""
-    X, t = small[:n], 0.05
+    X, t = few[:n], 0.05
     nearest = patches_of(X, 10)[:, 1:]
     W = np.zeros((n, n))
     W[np.arange(n)[:, None], nearest] = 1
@@ -160,28 +112,28 @@ def test_laplacian_eigenmaps_against_dense_algebra(
     same_columns(np.sqrt(scale) * vectors[:, 1:3], found.Y, 1e-6)
 
 
-def test_laplacian_eigenmaps_agree_with_scikit_learn(small: NDArray[np.float64]) -> None:
+def test_laplacian_eigenmaps_agree_with_scikit_learn(few: NDArray[np.float64]) -> None:
     """Simple weights, normalised: the spectral embedding of the same graph."""
-    ones = (symmetric_graph(*kneighbors(small, 10)).toarray() > 0).astype(float)
+    ones = (symmetric_graph(*kneighbors(few, 10)).toarray() > 0).astype(float)
     theirs = SpectralEmbedding(2, affinity="precomputed", random_state=0).fit_transform(ones)
-    found = embed("laplacian-eigenmaps", small, weights="simple").Y
+    found = embed("laplacian-eigenmaps", few, weights="simple").Y
     same_columns(found / np.linalg.norm(found, axis=0), theirs / np.linalg.norm(theirs, axis=0), 1e-5)
 
 
-def test_lle_spans_the_bottom_singular_vectors(small: NDArray[np.float64]) -> None:
+def test_lle_spans_the_bottom_singular_vectors(few: NDArray[np.float64]) -> None:
     """Of I - W by LAPACK, W by its definition; and scikit-learn's LLE is the same."""
-    n, k = len(small), 10
+    n, k = len(few), 10
     B = np.eye(n)
-    for i, patch in enumerate(patches_of(small, k)):
-        D = small[patch[1:]] - small[i]
+    for i, patch in enumerate(patches_of(few, k)):
+        D = few[patch[1:]] - few[i]
         gram = D @ D.T
         w = np.linalg.solve(gram + 1e-3 * np.trace(gram) * np.eye(k), np.ones(k))
         B[i, patch[1:]] -= w / w.sum()
     _, singular, right = np.linalg.svd(B)
-    found = embed("lle", small, reg=1e-3)
+    found = embed("lle", few, reg=1e-3)
     np.testing.assert_allclose(values_of(found), singular[-2:-4:-1] ** 2, rtol=1e-5)
     same_columns(np.sqrt(n) * right[-2:-4:-1].T, found.Y, 1e-5)
-    theirs, _ = locally_linear_embedding(small, n_neighbors=k, n_components=2, reg=1e-3, eigen_solver="dense")
+    theirs, _ = locally_linear_embedding(few, n_neighbors=k, n_components=2, reg=1e-3, eigen_solver="dense")
     same_columns(np.sqrt(n) * theirs, found.Y, 1e-5)
 
 
@@ -256,12 +208,6 @@ def test_delta_and_time_tell_how_many_coordinates_count(curve: NDArray[np.float6
     assert embed("diffusion-maps", curve, epsilon=0.3, t=chosen.figures["t"] - 1, delta=0.2).figures["dimension"] == 3
 
 
-def test_time_0_shows_the_eigenfunctions_themselves(curve: NDArray[np.float64]) -> None:
-    """Each has variance 1 by the stationary law, and time shrinks it by its eigenvalue."""
-    start, later = embed("diffusion-maps", curve, t=0), embed("diffusion-maps", curve, t=7)
-    np.testing.assert_allclose(later.Y, start.Y * values_of(start) ** 7, rtol=1e-9)
-
-
 def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64]) -> None:
     """Where the kernel has decayed at the last neighbor, leaving the rest out changes little."""
     whole, cut = (
@@ -271,12 +217,6 @@ def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64
     assert disparity(whole.Y, cut.Y) < 1e-3
     assert cut.figures["n_neighbors"] == 60
     assert whole.figures["n_neighbors"] is None
-
-
-@pytest.fixture(scope="module")
-def few() -> NDArray[np.float64]:
-    """Return 400 points of an S-curve: more than are solved densely."""
-    return manifolds.make("s_curve", 400, seed=1).X
 
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
@@ -304,16 +244,8 @@ def test_patches_against_least_squares_one_by_one(name: str, few: NDArray[np.flo
 
 def test_ltsa_agrees_with_scikit_learn(few: NDArray[np.float64]) -> None:
     """Its patches leave the point itself out: nearly the same. Its Hessian LLE is its LTSA, and so not a reference."""
-    theirs = {
-        name: manifold.locally_linear_embedding(few, n_neighbors=12, n_components=2, method=name, eigen_solver="dense")[
-            0
-        ]
-        for name in ("ltsa", "hessian")
-    }
-    ours = {name: embed(name, few, n_neighbors=12).Y for name in ("ltsa", "hessian-lle")}
-    assert disparity(theirs["ltsa"], ours["ltsa"]) < 0.001
-    assert disparity(theirs["hessian"], theirs["ltsa"]) < 1e-10
-    assert disparity(ours["hessian-lle"], ours["ltsa"]) > 1e-6
+    theirs, _ = locally_linear_embedding(few, n_neighbors=12, n_components=2, method="ltsa", eigen_solver="dense")
+    assert disparity(theirs, embed("ltsa", few, n_neighbors=12).Y) < 0.001
 
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
@@ -373,6 +305,7 @@ def test_modified_lle_by_arpack_is_the_dense_one(monkeypatch: pytest.MonkeyPatch
     found = embed("modified-lle", few[:250])
     assert (plain.figures["solver"], found.figures["solver"]) == ("dense", "arpack")
     same_columns(plain.Y, found.Y, 1e-5)
+    np.testing.assert_allclose(found.Y.T @ found.Y / 250, np.eye(2), atol=1e-8)
 
 
 def test_eigenpairs_that_are_none_are_reported(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
