@@ -25,6 +25,7 @@ from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.ensemble import combine
 from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 from tests.engine.reproducibility import eigenproblems
+from tests.engine.reproducibility.eigenproblems import digest
 
 FITS: dict[str, dict[str, Any]] = {
     "em": {},
@@ -36,14 +37,6 @@ FITS: dict[str, dict[str, Any]] = {
     "published-full": {"variant": "published", "covariance": "full", "max_iter": 3},
     "published-direct": {"variant": "published", "method": "direct"},
 }
-
-
-def digest(*arrays: NDArray[Any] | float) -> str:
-    """Return a short digest of all bits of numbers and arrays."""
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
 
 
 def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:

@@ -39,9 +39,9 @@ def weights_of(neighbors: NDArray[np.int32], key: int) -> NDArray[np.float64]:
     return np.asarray(raw / raw.sum(axis=1, keepdims=True), np.float64)
 
 
-def digest(*arrays: NDArray[Any]) -> str:
-    """Return a digest of all bits of arrays."""
-    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+def digest(*arrays: NDArray[Any] | float) -> str:
+    """Return a short digest of all bits of numbers and arrays."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
 
 
 def eigenproblem(

@@ -51,19 +51,11 @@ def test_em_by_the_equations_point_by_point() -> None:
     """Two iterations of Eq. 21-29, written out with loops and full pseudo-inverses, give the same sigma and law."""
     X = manifolds.make("s_curve", 120, seed=2).X
     fitted = fit(X, variant="published", n_neighbors=6, max_iter=2, tol=1e-300)
-    n, d, k = len(X), 3, 6
-    mu, sigma = X.mean(axis=0), np.ones(120)
+    sigma = np.ones(120)
     for _ in range(2):
-        S1, S2 = np.zeros((d, d)), np.zeros((k, k))
-        for i in range(n):
-            raw, omega = X[fitted.neighbors[i]].T, sigma[i] * np.eye(k)
-            gain = omega @ raw.T @ np.linalg.pinv(raw @ omega @ raw.T)
-            mean, second = gain @ (X[i] - mu), omega - gain @ raw @ omega
-            S1 += np.outer(X[i] - mu, X[i] - mu) - 2 * np.outer(raw @ mean, X[i] - mu) + raw @ second @ raw.T
-            S2 += second
-        sigma = np.array(
-            [(np.trace(np.linalg.pinv(X[j].T @ X[j]) @ S1 / n) + np.trace(S2) / n) / (d + k) for j in fitted.neighbors]
-        )
+        S1, S2, _, _ = scatters(X, fitted.neighbors, sigma[:, None, None] * np.eye(6), proper=False)
+        own = [np.trace(np.linalg.pinv(X[row].T @ X[row]) @ S1) for row in fitted.neighbors]
+        sigma = (np.array(own) + np.trace(S2)) / (3 + 6)
     assert fitted.sigma is not None
     np.testing.assert_allclose(fitted.sigma, sigma, rtol=1e-8)
 
