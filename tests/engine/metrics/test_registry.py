@@ -189,7 +189,7 @@ def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch:
     route=st.sampled_from([(3, 0), (3, 40), (16, 40), (40, 40)]),
     k=st.integers(1, 9),
     shift=st.integers(-(2**30), 2**30),
-    exponent=st.integers(-400, 400),
+    exponent=st.sampled_from([-520, 0, 490]),
 )
 def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, shift: int, exponent: int) -> None:
     """On an integer grid, wherever and in any unit, ranks are those counted from all exact squared distances."""

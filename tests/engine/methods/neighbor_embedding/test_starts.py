@@ -8,6 +8,8 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import METHODS, method
+from glle_engine.methods.neighbor_embedding import affinities
+from glle_engine.methods.neighbor_embedding.affinities import NOISE, noisy
 from tests.engine.methods.reference import LIBRARIES, import_or_skip, with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
@@ -49,6 +51,24 @@ def test_given_coordinates_replace_the_start(name: str) -> None:
     line = SHEET[:, :1]  # one feature has no two principal components, but coordinates can be given
     if name != "pacmap":
         assert np.isfinite(one.embed(line, spec, init=start).Y).all()
+
+
+def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Centered, the widest column of deviation one, with a little noise, and small."""
+    begun: list[np.ndarray[Any, Any]] = []
+    begin = affinities.begin
+
+    def begin_and_record(*args: Any) -> Any:
+        begun.append(begin(*args))
+        return begun[-1]
+
+    monkeypatch.setattr(affinities, "begin", begin_and_record)
+    start = np.random.default_rng(2).standard_normal((90, 2)) * [3.0, 1.0] + 7.0
+    one = method("symmetric-sne")
+    one.embed(SHEET, one.spec(seed=3, **QUICK["symmetric-sne"]), init=start)
+    centered = (start - start.mean(axis=0)) / start[:, 0].std()
+    np.testing.assert_allclose(begun[0], 1e-2 * noisy(centered, 3), rtol=1e-12)
+    assert abs(begun[0] / 1e-2 - centered).max() < 6 * NOISE
 
 
 @pytest.mark.parametrize(
