@@ -72,7 +72,7 @@ def hard(name: str) -> Posterior:
         return fit(manifolds.make(sheet, n, seed=seed).X, **options)
     rng = np.random.default_rng(8)
     if name == "digits":
-        return fit(load_digits().data[:450], variance="ml")
+        return fit(load_digits().data[:300], variance="ml")
     if name == "intrinsic dimension 5":
         return fit(np.sin(rng.uniform(-1, 1, (300, 5)) @ rng.standard_normal((5, 8))), n_neighbors=12)
     if name == "clusters that touch":
@@ -91,7 +91,7 @@ def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
     assert posterior.lane_solver is not None
     p = posterior.spec.n_components
     laned = 0
-    for draw in posterior.draws(6, scale=scale, align="none"):
+    for draw in posterior.draws(LANES, scale=scale, align="none"):
         weights = posterior.weights(draw.index, scale=scale)
         values, vectors = bottom(posterior.neighbors, weights, p, constrained=posterior.law.constrained)
         np.testing.assert_allclose(draw.eigenvalues, values, rtol=1e-5)

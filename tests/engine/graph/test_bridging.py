@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
@@ -41,6 +41,7 @@ def leads_to(graph: NDArray[np.int32], members: NDArray[np.intp]) -> NDArray[np.
     return reached
 
 
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.integers(1, 12),
@@ -71,6 +72,7 @@ def test_one_bridge_less_than_closed_classes(seed: int, count: int, d: int, k: i
         assert all(len(set(row)) == k for row in joined.tolist())
 
 
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(2, 8), width=st.sampled_from([4, 12, 64]))
 def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
     seed: int, count: int, width: int
