@@ -255,6 +255,17 @@ def upload(client: httpx.Client, values: Any = X) -> str:
     return id_
 
 
+def all_items(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the items of all pages of a list."""
+    url = httpx.URL(path).copy_merge_params({"limit": limit})
+    while True:
+        payload = client.get(url).raise_for_status().json()
+        yield from payload["items"]
+        if payload["next"] is None:
+            return
+        url = url.copy_merge_params({"cursor": payload["next"]})
+
+
 def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """Check that a response is this problem, and return it."""
     assert answer.status_code == status, answer.text

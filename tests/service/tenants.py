@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
-from tests.service.conftest import connected_app, serving, store_posterior
+from tests.service.conftest import connected_app, data_and_posterior, serving, store_posterior
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
 from worker.records.ids import posterior_id
@@ -25,11 +23,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from glle_engine import Posterior
     from worker.storage.api_keys import Scope
-
-X = np.random.default_rng(0).normal(size=(60, 3))
-
 
 # Bodies of the routes with an id.
 BODIES: dict[str, dict[str, Any]] = {
@@ -43,12 +37,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}": {"name": "mine"},
     "/v1/embeddings/{id}": {"name": "mine"},
 }
-
-
-@cache
-def posterior() -> Posterior:
-    """Return the posterior of the points."""
-    return glle_engine.fit(X)
 
 
 @contextmanager
@@ -77,26 +65,21 @@ class TenantResources:
 
     def path(self, template: str) -> str:
         """Return a path of the contract with its id filled in."""
-        ids = {
-            "datasets": self.dataset,
-            "posteriors": self.posterior,
-            "jobs": self.job,
-            "embeddings": self.embedding,
-        }
-        path = template.replace("{id}", ids[template.split("/")[2]])
+        resource = template.split("/")[2].removesuffix("s")
+        path = template.replace("{id}", str(getattr(self, resource, "")))
         return path.replace("{index}", "0").replace("{format}", "png")
 
 
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
-    resources = stores.of(tenant)
+    resources, (X, posterior) = stores.of(tenant), data_and_posterior()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec(n_neighbors=10).to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
-    store_posterior(stores, dataset.id, posterior(), 1, job=job.id, tenant=job.tenant)
+    store_posterior(stores, dataset.id, posterior, 1, job=job.id, tenant=job.tenant)
     stores.jobs.succeed(job.id)
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     resources.embeddings.note(recipe, recipe.cache_key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from base64 import b64encode
@@ -12,10 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from referencing import Registry
-from referencing.jsonschema import DRAFT202012
 
 from glle_engine import FitSpec
 from openapi import client_types, contract
@@ -23,7 +19,7 @@ from service.schemas import openapi
 from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
-from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body, errors_of
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +31,6 @@ def contract_text() -> str:
 def test_export_is_up_to_date(contract_text: str) -> None:
     """`make generate` writes openapi/openapi.json."""
     assert client_types.CONTRACT.read_text(encoding="utf-8") == contract_text
-
-
-def test_check_notices_a_difference(
-    tmp_path: Any, contract_text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The exported contract passes; another one fails with the remedy."""
-    monkeypatch.setattr(contract, "contract_text", lambda: contract_text)
-    assert contract.main(["--check"]) == 0
-    stale = tmp_path / "openapi.json"
-    stale.write_text("{}")
-    monkeypatch.setattr(contract, "CONTRACT", stale)
-    assert contract.main(["--check"]) == 1
-    assert "run `make generate`" in capsys.readouterr().err
 
 
 def test_every_route_is_documented() -> None:
@@ -77,34 +60,20 @@ def test_every_reference_leads_somewhere(contract_text: str) -> None:
 
 
 def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> None:
-    """The page has each path and model, and no external address; the served contract is the exported one."""
+    """The page has each path, and nothing that its policy refuses; the served contract is the exported one."""
     assert client.get("/openapi.json").json() == CONTRACT
     answer = client.get("/docs")
     assert answer.status_code == 200
     for path in CONTRACT["paths"]:
         assert f"<code>{path}</code>" in answer.text
-    assert "<script" not in answer.text
     assert re.findall(r"https?://", answer.text) == []
     assert answer.text == openapi.page(CONTRACT)
-
-
-def test_docs_page_has_a_policy_that_admits_its_style_alone(client: httpx.Client) -> None:
-    """The page has one style, whose hash is in the policy, and nothing that the policy refuses."""
-    answer = client.get("/docs")
     directives = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
     styles = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
     hashes = [b64encode(sha256(style.encode()).digest()).decode() for style in styles]
     assert [directives.pop("style-src")] == [f"'sha256-{each}'" for each in hashes]
     assert directives == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
     assert not re.search(r"<(script|img|link|iframe|form|base)|\sstyle=|\son\w+=", answer.text)
-
-
-def test_docs_page_marks_deprecated_operations() -> None:
-    """`deprecated: true` shows on the page; today no operation has it."""
-    assert "(deprecated)" not in openapi.page(CONTRACT)
-    marked = copy.deepcopy(CONTRACT)
-    marked["paths"]["/v1/info"]["get"]["deprecated"] = True
-    assert openapi.page(marked).count("(deprecated)") == 1
 
 
 def request_body(content: Any, media: str = "application/json") -> dict[str, Any]:
@@ -119,23 +88,17 @@ def request_body(content: Any, media: str = "application/json") -> dict[str, Any
         ("PUT", "/v1/datasets", {}, 405, "method-not-allowed"),
         ("GET", "/v1/datasets/ds_none", {}, 404, "dataset-not-found"),
         ("GET", "/v1/posteriors/post_none", {}, 404, "posterior-not-found"),
-        ("GET", "/v1/posteriors/x/summary?count=1", {}, 422, "invalid-request"),
         ("GET", "/v1/posteriors/x/summary?scale=inf", {}, 422, "invalid-request"),
         ("GET", "/v1/posteriors/x/summary", {"headers": {"accept": "application/x-npy"}}, 406, "not-acceptable"),
         ("GET", "/v1/jobs/job_none", {}, 404, "job-not-found"),
-        ("GET", "/v1/jobs?limit=0", {}, 422, "invalid-request"),
         ("GET", "/v1/jobs?cursor=%21", {}, 422, "invalid-cursor"),
         ("GET", "/v1/jobs?status=done", {}, 422, "invalid-request"),
         ("GET", "/v1/jobs/x?wait=nan", {}, 422, "invalid-request"),
         ("GET", "/v1/posteriors/x/draws/-1", {}, 422, "invalid-request"),
         ("GET", f"/v1/posteriors/x/draws/{2**64}", {}, 422, "invalid-request"),
-        ("GET", "/v1/posteriors/x/draws/0?scale=nan", {}, 422, "invalid-request"),
-        ("POST", "/v1/posteriors", {"json": {"dataset": "ds_none"}}, 404, "dataset-not-found"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "k": 3}}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x", "n_neighbors": "10"}}, 422, "invalid-request"),
-        ("POST", "/v1/posteriors", {"json": {"dataset": "x", "mean": "derived"}}, 422, "invalid-parameter"),
         ("POST", "/v1/posteriors", request_body(b"{"), 422, "invalid-request"),
-        ("POST", "/v1/posteriors", {}, 422, "invalid-request"),
         ("POST", "/v1/posteriors", request_body(b"{}", "text/plain"), 415, "unsupported-media-type"),
         ("POST", "/v1/posteriors", {"json": {"dataset": "x" * 70_000}}, 413, "body-too-large"),
         ("POST", "/v1/posteriors", request_body(b"x" * 9000 for _ in range(9)), 413, "body-too-large"),
@@ -181,22 +144,10 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
     """The alternatives of a value are in its message, and their names are no part of the place."""
     wrong: tuple[tuple[str, dict[str, Any], str, str], ...] = (
         ("/v1/posteriors", {"n_neighbors": 2.5}, "body.n_neighbors", "; or: Input should be 'auto'"),
-        ("/v1/posteriors", {"n_neighbors": {}}, "body.n_neighbors", "; or: Input should be 'auto'"),
         ("/v1/posteriors", {"reg": "x"}, "body.reg", "Input should be"),
-        (
-            "/v1/comparisons",
-            {"methods": [{"method": "pca"}, {"label": "a"}]},
-            "body.methods.1.method",
-            "Field required",
-        ),
+        ("/v1/comparisons", {"methods": [{"method": "pca"}, {}]}, "body.methods.1.method", "Field required"),
         ("/v1/posteriors?wait=x", {}, "query.wait", "Input should be"),
         ("/v1/audits", {}, "body", "give one of coordinates, "),
-        (
-            "/v1/comparisons",
-            {"methods": [{"method": "pca"}]},
-            "body.methods",
-            "List should have at least 2 items, not 1",
-        ),
     )
     for path, body, at, message in wrong:
         answer = client.post(path, json={"dataset": "ds_1", **body}).json()
@@ -209,13 +160,6 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
 
 
 BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}
-
-
-def validator(schema: dict[str, Any]) -> OAS31Validator:
-    """Return a validator with the contract's models."""
-    registry = Registry[Any]().with_resource("urn:contract", DRAFT202012.create_resource(CONTRACT))
-    text = json.dumps(schema).replace("#/components", "urn:contract#/components")
-    return OAS31Validator(json.loads(text), registry=registry)
 
 
 def test_contract_is_valid_openapi() -> None:
@@ -237,7 +181,7 @@ def test_bodies_have_an_example_that_is_valid() -> None:
         for media, body in operation.get("requestBody", {}).get("content", {}).items():
             if "json" in media or "text" in media:
                 assert body["example"], (name, media)
-                assert list(validator(body["schema"]).iter_errors(body["example"])) == [], name
+                assert errors_of(body["schema"], body["example"]) == [], name
 
 
 def test_bounds_of_integers_are_exact() -> None:
@@ -245,8 +189,8 @@ def test_bounds_of_integers_are_exact() -> None:
     seed = CONTRACT["components"]["schemas"]["SyntheticIn"]["properties"]["seed"]
     assert (seed["minimum"], seed["maximum"]) == (0, 2**64 - 1)
     assert isinstance(seed["maximum"], int)
-    assert list(validator(seed).iter_errors(2**64 - 1)) == []
-    assert list(validator(seed).iter_errors(2**64)) != []
+    assert errors_of(seed, 2**64 - 1) == []
+    assert errors_of(seed, 2**64) != []
 
 
 def test_links_lead_to_operations() -> None:
@@ -269,21 +213,13 @@ def test_examples_of_an_upload_work(client: httpx.Client, media: str) -> None:
 
 
 def test_every_body_has_a_schema() -> None:
-    """JSON is a named model or rows, a stream has events, a form has a file, text is a string, all else is binary."""
+    """JSON is a named model or rows; all other bodies have a type."""
     contents = [operation.get("requestBody", {}).get("content", {}) for _, _, operation in OPERATIONS]
     for _, _, operation in OPERATIONS:
         contents += [answer.get("content", {}) for status, answer in operation["responses"].items() if status < "3"]
     for media, schema in ((media, body["schema"]) for content in contents for media, body in content.items()):
-        if media.endswith("json"):
-            assert "$ref" in schema or [*schema["anyOf"][0]] == ["$ref"]
-        elif media == "text/event-stream":
-            assert schema["properties"].keys() == {"id", "event", "data"}
-        elif media == "multipart/form-data":
-            assert schema["properties"]["file"]["format"] == "binary"
-            assert all({"type", "enum"} & set(field) for field in schema["properties"].values())
-        else:
-            assert schema["type"] == "string"
-            assert media.startswith("text/") or schema["format"] == "binary"
+        is_model = "$ref" in schema or [*schema.get("anyOf", [{}])[0]] == ["$ref"]
+        assert is_model if media.endswith("json") else schema["type"] in {"string", "object"}, (media, schema)
 
 
 def test_forms_have_the_parameters_of_the_query() -> None:
@@ -296,17 +232,12 @@ def test_forms_have_the_parameters_of_the_query() -> None:
 
 
 def test_a_response_beyond_the_contract_is_found(client: httpx.Client) -> None:
-    """The check of all tests fails for another status, media type, member, and type."""
+    """The check of all tests fails for another status, another media type, and another member."""
     answer = client.get("/v1/info")
-    check_body(answer)
-    for changes in (
-        {"json": {**answer.json(), "more": 1}},
-        {"json": {**answer.json(), "name": 1}},
-        {"json": answer.json(), "status_code": 203},
-        {"text": "x", "headers": {"content-type": "text/plain"}},
-    ):
+    more = {**answer.json(), "more": 1}
+    for status, body in ((203, {"json": answer.json()}), (200, {"text": "x"}), (200, {"json": more})):
         with pytest.raises(AssertionError):
-            check_body(httpx.Response(**{"status_code": 200, "request": answer.request, **changes}))
+            check_body(httpx.Response(status, request=answer.request, **body))
 
 
 def test_405_names_every_method_of_the_path(client: httpx.Client) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import service
 from glle_engine import manifolds
 from service.submission import waiting
 from tests.conftest import until
-from tests.service.tenants import bearer
+from tests.service.tenants import bearer, serve_stores
 from tests.worker.execution.workers import worker
-from worker.execution import process_guard, tasks
+from worker.execution import process_guard
 from worker.jobs.draw_stream import DrawRequests
+from worker.records.draws import QUICK_SECONDS
 from worker.records.ids import text
 from worker.records.job import BATCH
 
@@ -51,15 +55,13 @@ def slow(client):
     while not client.exists("go"):
         time.sleep(0.01)
 """
-FIFTH = f"""{COUNTED}
+
+
+def busy(seconds: float) -> str:
+    """Return a program of workers whose slow draws take so much time of the processor."""
+    return f"""{COUNTED}
 def slow(client):
-    until = time.thread_time() + 0.2
-    while time.thread_time() < until:
-        sum(range(1000))
-"""
-BUSY = f"""{COUNTED}
-def slow(client):
-    until = time.thread_time() + 1.5
+    until = time.thread_time() + {seconds}
     while time.thread_time() < until:
         sum(range(1000))
 """
@@ -74,17 +76,11 @@ def workers(stores: Stores, count: int, before: str = "", **settings: Any) -> It
         yield
 
 
-def posterior_of(client: httpx.Client, X: NDArray[np.float64], headers: dict[str, str], **parameters: Any) -> str:
-    """Fit data; return the path of the posterior."""
-    dataset = client.post("/v1/datasets", json={"data": X.tolist()}, headers=headers)
-    body = {"dataset": dataset.json()["id"], **parameters}
-    job = client.post("/v1/posteriors", json=body, headers=headers).json()
-    return f"/v1/posteriors/{job['posterior']}"
-
-
 def fit_posterior(client: httpx.Client, headers: dict[str, str], X: NDArray[np.float64]) -> str:
     """Have a worker fit data; return the path of the posterior."""
-    path = posterior_of(client, X, headers)
+    dataset = client.post("/v1/datasets", json={"data": X.tolist()}, headers=headers).json()["id"]
+    job = client.post("/v1/posteriors", json={"dataset": dataset}, headers=headers).json()
+    path = f"/v1/posteriors/{job['posterior']}"
     until(lambda: client.get(path, headers=headers).status_code == 200)
     return path
 
@@ -101,23 +97,23 @@ def groups(stores: Stores, n: int) -> dict[str, int]:
 
 
 def test_a_draw_of_a_dense_posterior_is_a_job_at_once(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Points without structure in 20 dimensions have dense factors: a draw takes as long as their fit."""
-    X = np.random.default_rng(0).normal(size=(4000, 20))
-    path = posterior_of(client, X, {}, n_neighbors=15)
-    tasks.fit(client.get("/v1/jobs").json()["items"][0]["id"])
+    """Dense factors take longer than samplers may: a task of the process for long work makes the draw."""
+    record = stores.posteriors.fetch("post_1")
+    stores.posteriors.delete("post_1")
+    stores.posteriors.record(replace(record, draw_cost={**record.draw_cost, "seconds": QUICK_SECONDS + 0.1}))
     monkeypatch.setattr(DrawRequests, "send", lambda *_, **__: pytest.fail("no sampler should draw it"))
-    answer = client.get(f"{path}/draws/0", params={"wait": 1})
+    answer = client.get(f"{posterior}/draws/0", params={"wait": 1})
     assert answer.status_code == 202
-    assert stores.jobs.fetch(answer.json()["id"]).queue == BATCH, "a task of the process for long work"
+    assert stores.jobs.fetch(answer.json()["id"]).queue == BATCH
 
 
 def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded_client: httpx.Client, stores: Stores) -> None:
     """Many slow draws wait for one of two samplers; another tenant's draws are made meanwhile."""
     wait = {"wait": 60}  # the machine may be busy
     slow, other = bearer(stores, "slow"), bearer(stores, "other")
-    with workers(stores, 2, FIFTH), ThreadPoolExecutor(56) as pool:
+    with workers(stores, 2, busy(0.12)), ThreadPoolExecutor(56) as pool:
         path, quick = fit_posterior(guarded_client, slow, sheet(SLOW)), fit_posterior(guarded_client, other, sheet(150))
         until(lambda: stores.queue.live_workers() == 2)
         draws = [pool.submit(guarded_client.get, f"{path}/draws/{4 * i}", params=wait, headers=slow) for i in range(56)]
@@ -165,7 +161,7 @@ def test_a_draw_in_work_is_made_once(
 
 def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Client, stores: Stores) -> None:
     """What a sampler observed corrects the estimate: it draws the posterior no more."""
-    with workers(stores, 1, BUSY):
+    with workers(stores, 1, busy(1.1)):
         path = fit_posterior(client, {}, sheet(SLOW))
         assert client.get(f"{path}/draws/0").status_code == 200
         record = stores.posteriors.fetch(path.rpartition("/")[2])
@@ -186,3 +182,32 @@ def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Clie
             assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-much-memory")
             assert "GLLE_METHOD_BYTES" in answer.json()["remedy"]
         assert client.get(f"{quick}/draws/0").status_code == 200
+
+
+ROOMS = tuple(f"{Path(service.__file__).parents[1] / room}/" for room in ("service", "worker"))
+NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+FUNCTIONS, FILES = 64, 22  # without those of the connection (`service.middleware.slow_clients`)
+
+
+def test_an_uncached_draw_calls_few_functions(
+    stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several requests the one with the fewest counts: once a second a record is read again."""
+    called: set[tuple[str, str]] = set()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(ROOMS) and code.co_name not in NAMELESS:
+            called.add((code.co_filename, code.co_qualname))
+
+    monkeypatch.setattr(threading, "_profile_hook", note)
+    found: list[set[tuple[str, str]]] = []
+    with serve_stores(stores) as client, workers(stores, 1):
+        for seed in range(8):
+            called.clear()
+            path = f"{drawn_posterior}/draws/7?seed={seed}&wait=30"
+            client.get(path, headers={"Accept": "application/x-npy"}).raise_for_status()
+            found.append(set(called))
+    fewest = min(found[3:], key=len)
+    assert len(fewest) <= FUNCTIONS, sorted(fewest)
+    assert len({file for file, _ in fewest}) <= FILES, sorted(fewest)

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from glle_engine import manifolds
 from service.submission import idempotency
 from service.submission.idempotency import Answers, recall_or_create
-from tests.conftest import until
-from tests.service.conftest import upload
+from tests.service.conftest import check_problem, upload
 from tests.service.submission.conftest import CREATING, POST_1
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import dump_record
 from worker.execution import tasks
-from worker.records.ids import digest
 
 if TYPE_CHECKING:
     import httpx
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEY = {"idempotency-key": "of a test"}
+REUSED = 422, "idempotency-key-reused"
 WORDS = Answers[str](name=str, recall=str)
 POSTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *((path, body, {**body, "seed": 5}) for path, body in CREATING.values() if path.startswith(POST_1)),
@@ -33,11 +32,6 @@ POSTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("/v1/advice", {"n_neighbors": [5, 7]}, {"n_neighbors": [5]}),
     ("/v1/datasets/synthetic", {"name": "s_curve", "n": 50}, {"name": "s_curve", "n": 51}),
 ]
-
-
-def status_and_code(answer: httpx.Response) -> tuple[int, str]:
-    """Return the status and the problem of a response."""
-    return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 @pytest.mark.parametrize(("path", "body", "other"), POSTS, ids=[path.rpartition("/")[2] for path, _, _ in POSTS])
@@ -54,9 +48,9 @@ def test_every_creating_post_accepts_a_key(
     again = client.post(path, json=body, headers=KEY)
     assert first.status_code in {201, 202}
     assert (again.status_code, again.json()) == (first.status_code, first.json())
-    assert status_and_code(client.post(path, json=other, headers=KEY)) == (422, "idempotency-key-reused")
+    check_problem(client.post(path, json=other, headers=KEY), *REUSED)
     elsewhere = client.post("/v1/datasets/synthetic", json={"name": "swiss_roll", "n": 60}, headers=KEY)
-    assert status_and_code(elsewhere) == (422, "idempotency-key-reused")
+    check_problem(elsewhere, *REUSED)
     assert client.post(path, json=other, headers={"idempotency-key": "another"}).status_code in {201, 202}
 
 
@@ -68,17 +62,18 @@ def test_uploads_are_compared_by_their_bytes(client: httpx.Client) -> None:
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json() == again.json()
     for query, content in (("label=b", "a,b\n1,x\n2,z\n"), ("label=a", "a,b\n1,x\n2,y\n")):
-        answer = client.post(f"/v1/datasets?{query}", content=content, headers=headers)
-        assert status_and_code(answer) == (422, "idempotency-key-reused")
+        check_problem(client.post(f"/v1/datasets?{query}", content=content, headers=headers), *REUSED)
     assert len(client.get("/v1/datasets").json()["items"]) == 1
 
 
 def test_a_key_returns_the_cancelled_job(client: httpx.Client) -> None:
-    """Without the key a new job is created; with it the client gets the first one."""
+    """Without the key a new job is created; with it the client gets the first one, whose result is a 409, too."""
     body = {"dataset": upload(client), "n_neighbors": 5}
     first = client.post("/v1/posteriors", json=body, headers=KEY).json()
-    client.delete(first["links"]["self"])
-    assert status_and_code(client.post("/v1/posteriors", json=body, headers=KEY)) == (409, "job-cancelled")
+    for _ in range(2):
+        assert client.delete(first["links"]["self"]).json()["status"] == "cancelled"
+    check_problem(client.get(first["links"]["self"] + "/result"), 409, "job-cancelled")
+    check_problem(client.post("/v1/posteriors", json=body, headers=KEY), 409, "job-cancelled")
     assert client.post("/v1/posteriors", json=body).json()["id"] != first["id"]
 
 
@@ -90,8 +85,7 @@ def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, p
     stores.posteriors.record(replace(record, id=id_))
     assert client.post("/v1/posteriors", json=body, headers=KEY).status_code == 200
     assert client.post("/v1/posteriors", json=body, headers=KEY).json()["id"] == id_
-    other = client.post("/v1/posteriors", json={**body, "n_neighbors": 6}, headers=KEY)
-    assert status_and_code(other) == (422, "idempotency-key-reused")
+    check_problem(client.post("/v1/posteriors", json={**body, "n_neighbors": 6}, headers=KEY), *REUSED)
 
 
 @pytest.mark.parametrize("delete", ["the posterior", "its data set"])
@@ -114,43 +108,30 @@ def test_a_deleted_posterior_is_fitted_again(client: httpx.Client, stores: Store
     assert client.get(f"/v1/posteriors/{fitted.json()['id']}").status_code == 200
 
 
-def test_simultaneous_requests_create_one_resource(stores: Stores) -> None:
-    """During the first request others get 409; afterwards they get its response."""
-    begun, go = threading.Event(), threading.Event()
+def test_a_key_in_use_is_409_until_its_answer(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During the first request others get 409 with Retry-After; afterwards they get its response."""
+    begun, go, make = threading.Event(), threading.Event(), manifolds.make
+    body, path = {"name": "s_curve", "n": 50}, "/v1/datasets/synthetic"
 
-    def create() -> str:
+    def create(*arguments: Any, **options: Any) -> Any:
         (name,) = stores.client.scan_iter("glle:idempotency:*")
         assert 0 < stores.client.ttl(name) <= 10, "a killed process holds the key while its client still retries"
         begun.set()
         assert go.wait(10)
-        return "made"
+        return make(*arguments, **options)
 
+    monkeypatch.setattr(manifolds, "make", create)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(recall_or_create, stores, "k", ("r", 1), create, WORDS)
+        first = pool.submit(client.post, path, json=body, headers=KEY)
         assert begun.wait(10)
-        for _ in range(3):
-            with pytest.raises(ProblemError) as caught:
-                recall_or_create(stores, "k", ("r", 1), create, WORDS)
-            assert (caught.value.problem.code, caught.value.problem.status) == ("idempotency-key-in-use", 409)
-        with pytest.raises(ProblemError) as caught:
-            recall_or_create(stores, "k", ("r", 2), create, WORDS)
-        assert caught.value.problem.code == "idempotency-key-reused"
+        answer = client.post(path, json=body, headers=KEY)
+        check_problem(answer, 409, "idempotency-key-in-use")
+        assert int(answer.headers["retry-after"]) > 0
+        check_problem(client.post(path, json={**body, "n": 9}, headers=KEY), *REUSED)
         go.set()
-        assert first.result() == "made"
-    assert recall_or_create(stores, "k", ("r", 1), lambda: "never", WORDS) == "made"
-
-
-def test_a_key_in_use_has_retry_after(client: httpx.Client, stores: Stores) -> None:
-    """409 has Retry-After and the remedy."""
-    request_body = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
-    name = idempotency._name(stores, KEY["idempotency-key"])
-    claim = {"asked": digest("POST /v1/datasets/synthetic", request_body), "claim": "another's"}
-    stores.client.set(name, dump_record(claim), ex=1)
-    answer = client.post("/v1/datasets/synthetic", json=request_body, headers=KEY)
-    assert status_and_code(answer) == (409, "idempotency-key-in-use")
-    assert int(answer.headers["retry-after"]) > 0
-    until(lambda: not stores.client.exists(name))  # its process died
-    assert client.post("/v1/datasets/synthetic", json=request_body, headers=KEY).status_code == 201
+    assert client.post(path, json=body, headers=KEY).json() == first.result().json()
 
 
 def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,10 +143,11 @@ def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monk
         return client.post("/v1/datasets/synthetic", json={**body, "noise": noise}, headers={"idempotency-key": key})
 
     assert [post(key).status_code for key in "abb"] == [201, 200, 200]
-    assert client.post("/v1/datasets/synthetic", json={**body, "n": 0}, headers=KEY).status_code == 422
+    refused = client.post("/v1/datasets/synthetic", json={"name": "moebius"}, headers=KEY)
+    check_problem(refused, 422, "invalid-parameter")  # it keeps no key
     assert post("c").status_code == 200
     refused = post("d", 0.5)
-    assert status_and_code(refused) == (429, "quota-exceeded")
+    check_problem(refused, 429, "quota-exceeded")
     assert refused.json()["details"]["quota"] == "idempotency_keys"
     assert 86_000 < int(refused.headers["retry-after"]) <= 86_400
     assert len(client.get("/v1/datasets").json()["items"]) == 1  # nothing was created
@@ -181,19 +163,6 @@ def test_keys_of_a_tenant_are_limited(client: httpx.Client, stores: Stores, monk
     stores.client.zadd(idempotency._names(stores), {idempotency._name(stores, "a"): 1})
     assert client.get("/v1/usage").json()["quotas"]["idempotency_keys"]["used"] == 2
     assert post("d", 0.5).status_code == 201
-
-
-def test_a_failed_creation_frees_its_place(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused request keeps no key; that of a process that died expires with its claim."""
-    monkeypatch.setattr(idempotency, "MAX_IDEMPOTENCY_KEYS", 1)
-
-    def fail() -> str:
-        raise refuse("x", 422, "It fails.", "Nothing.")
-
-    for number in range(3):
-        with pytest.raises(ProblemError, match="It fails"):
-            recall_or_create(stores, f"k{number}", ("r", 1), fail, WORDS)
-    assert recall_or_create(stores, "last", ("r", 1), lambda: "made", WORDS) == "made"
 
 
 def test_racing_requests_create_once(stores: Stores) -> None:

@@ -6,16 +6,14 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import pytest
-
 from service.submission import pagination
 from tests.conftest import in_turn
-from tests.service.conftest import check_problem, upload
+from tests.service.conftest import all_items, check_problem, upload
 from tests.service.schemas.bodies import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import httpx
+    import pytest
 
     from worker.stores import Stores
 
@@ -33,13 +31,6 @@ def commands_of(client: httpx.Client, stores: Stores, path: str) -> dict[str, in
     return {name: count for name, count in calls.items() if name not in {"info", "config|resetstat", "subscribe"}}
 
 
-def create_jobs(stores: Stores, first: int, last: int) -> None:
-    """Create jobs without a recent heartbeat, which a list must not compare with the queue."""
-    for number in range(first, last):
-        job, _ = stores.jobs.create(kind="fit", claim=str(number), posterior="post_1", spec={}, total=1)
-        stores.client.hset(f"glle:job:{job.id}", "touched", 1)
-
-
 def test_a_filtered_page_reads_a_limited_number_of_jobs(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +42,9 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
     job, _ = stores.jobs.create(kind="draws", claim="ended", posterior="post_1", spec={}, total=1)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
-    create_jobs(stores, 0, 2 * STEP)
+    for number in range(2 * STEP):
+        waiting, _ = stores.jobs.create(kind="fit", claim=str(number), posterior="post_1", spec={}, total=1)
+        stores.client.hset(f"glle:job:{waiting.id}", "touched", 1)  # a list compares recent heartbeats with the queue
     for filtered in ("status=succeeded", "kind=draws", "status=succeeded&kind=draws"):
         path, items = f"/v1/jobs?{filtered}&limit=1", []
         for _ in range(3):
@@ -84,34 +77,6 @@ def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) 
         records = [item["id"] for item in all_items(client, f"/v1/jobs{filtered}", 4)]
         assert sorted(records) == sorted(expected)
         assert records == [id_ for id_ in everything if id_ in expected]
-
-
-def all_items(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield the items of all pages of a list."""
-    url = httpx.URL(path).copy_merge_params({"limit": limit})
-    while True:
-        payload = client.get(url).raise_for_status().json()
-        yield from payload["items"]
-        if payload["next"] is None:
-            return
-        url = url.copy_merge_params({"cursor": payload["next"]})
-
-
-def test_a_rare_filter_continues_by_its_cursor(
-    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page examines a bounded number of records; the next pages have the rest."""
-    monkeypatch.setattr(pagination, "MAX_LOOKED_AT", 4)
-    ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
-    for id_ in ids:
-        tags = ["all", "rare"] if id_ in {ids[0], ids[5]} else ["all"]
-        client.patch(f"/v1/datasets/{id_}", json={"tags": tags}).raise_for_status()
-    first = client.get("/v1/datasets?tag=all&tag=rare").json()
-    assert first["items"] == []
-    assert first["next"] is not None
-    assert [item["id"] for item in all_items(client, "/v1/datasets?tag=all&tag=rare", 20)] == [ids[5], ids[0]]
-    assert [item["id"] for item in client.get("/v1/datasets?tag=rare").json()["items"]] == [ids[5], ids[0]]
-    assert len(list(all_items(client, "/v1/datasets", 3))) == 11
 
 
 def test_a_list_of_posteriors_is_read_in_few_round_trips(
@@ -196,49 +161,45 @@ def url(path: str) -> str:
     return path.format_map(values)
 
 
-@pytest.mark.parametrize("path", ["/v1/posteriors/post_1/draws/7?scales=0.1", "/v1/posteriors/post_1/draws/7?Scale=1"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_misspelt_parameter_is_named_beside_the_near_one(client: httpx.Client, method: str, path: str) -> None:
+def send(client: httpx.Client, method: str, path: str, operation: dict[str, Any], query: str) -> httpx.Response:
+    """Send a request of an operation with a query."""
+    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
+    return client.request(method, f"{url(path)}?{query}", **body)  # type: ignore[arg-type] # of httpx
+
+
+def test_a_misspelt_parameter_is_named_beside_the_near_one(client: httpx.Client) -> None:
     """A draw at another scale than intended would be cached for a year."""
-    answer = client.request(method, path)
-    assert answer.status_code == 422
-    if method == "GET":
-        problem = answer.json()
-        assert problem["type"] == "urn:glle:problem:unknown-parameter"
-        assert problem["details"]["parameter"] in path
-        assert problem["details"]["suggestion"] == "scale"
-        assert problem["details"]["accepted"] == sorted(problem["details"]["accepted"])
+    for name in ("scales", "Scale"):
+        path = f"/v1/posteriors/post_1/draws/7?{name}=0.1"
+        assert client.head(path).status_code == 422
+        problem = check_problem(client.get(path), 422, "unknown-parameter")
+        assert (problem["details"]["parameter"], problem["details"]["suggestion"]) == (name, "scale")
         assert "Did you mean scale? This route takes align, dtype, points, scale," in problem["remedy"]
 
 
-@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
-def test_every_route_of_v1_refuses_what_it_does_not_document(
-    client: httpx.Client, method: str, path: str, operation: dict[str, Any]
-) -> None:
+def test_every_route_of_v1_refuses_what_it_does_not_document(client: httpx.Client) -> None:
     """The accepted names are those of the contract; pages and probes ignore a query."""
-    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
-    answer = client.request(method, url(path) + "?zzz=1&yyy=2", **body)  # type: ignore[arg-type] # of httpx
-    if not path.startswith("/v1/"):
-        assert answer.status_code != 422
-        return
-    assert answer.status_code == 422, answer.text
-    problem = answer.json()
-    assert problem["type"] == "urn:glle:problem:unknown-parameter"
-    assert problem["details"]["unknown"] == ["zzz", "yyy"]
-    assert problem["details"]["accepted"] == sorted(parameters(operation))
-    assert "422" in operation["responses"]
+    for method, path, operation in OPERATIONS:
+        answer = send(client, method, path, operation, "zzz=1&yyy=2")
+        if not path.startswith("/v1/"):
+            assert answer.status_code != 422
+            continue
+        details = check_problem(answer, 422, "unknown-parameter")["details"]
+        assert (details["unknown"], details["accepted"]) == (["zzz", "yyy"], sorted(parameters(operation)))
+        assert "422" in operation["responses"]
+    for path in ("/", "/docs", "/explorer/js/main.js"):
+        assert client.get(path + "?utm_source=x&v=3&v=4").status_code == 200, path
 
 
-@pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS])
-def test_only_arrays_may_be_repeated(client: httpx.Client, method: str, path: str, operation: dict[str, Any]) -> None:
+def test_only_arrays_may_be_repeated(client: httpx.Client) -> None:
     """Otherwise the service would use one value and drop the others."""
-    body = {"content": b"{}", "headers": {"content-type": "application/json"}} if "requestBody" in operation else {}
-    for name, parameter in parameters(operation).items():
-        answer = client.request(method, f"{url(path)}?{name}=1&{name}=2", **body)  # type: ignore[arg-type] # of httpx
-        is_refused = answer.json().get("type") == "urn:glle:problem:repeated-parameter"
-        assert is_refused is not is_array(parameter["schema"]), name
-        if is_refused:
-            assert (answer.status_code, answer.json()["details"]) == (422, {"parameter": name})
+    for method, path, operation in OPERATIONS:
+        for name, parameter in parameters(operation).items():
+            answer = send(client, method, path, operation, f"{name}=1&{name}=2")
+            is_refused = answer.json().get("type") == "urn:glle:problem:repeated-parameter"
+            assert is_refused is not is_array(parameter["schema"]), (method, path, name)
+            if is_refused:
+                assert (answer.status_code, answer.json()["details"]) == (422, {"parameter": name})
 
 
 def test_a_member_of_the_body_in_the_query_is_recognised(client: httpx.Client) -> None:
@@ -250,23 +211,13 @@ def test_a_member_of_the_body_in_the_query_is_recognised(client: httpx.Client) -
     assert answer.json()["details"]["suggestion"] == "wait"
 
 
-def test_pages_and_probes_ignore_a_query(client: httpx.Client) -> None:
-    """Links with tracking parameters, and files with a version, are the same."""
-    for path in ("/", "/docs", "/openapi.json", "/livez", "/explorer/js/main.js"):
-        assert client.get(path + "?utm_source=x&v=3&v=4").status_code == 200, path
-
-
-@pytest.mark.parametrize("query", ["name=%C3%A9&limit=1", "name=%F3%BE%87%88"])
-def test_any_text_is_a_value(client: httpx.Client, query: str) -> None:
-    """No value of a query is an internal error."""
-    assert client.get(f"/v1/datasets?{query}").status_code == 200
-
-
-@pytest.mark.parametrize("query", ["%ff=%fe&x=1", "a=%00&b=&c", "%C3%A9=1&%C3%A9=2", "=", "%00"])
-def test_any_bytes_are_refused_as_names(client: httpx.Client, query: str) -> None:
-    """No name of a query is an internal error, for cached responses and lists."""
-    for path in ("/v1/datasets", "/v1/posteriors/post_1/draws/0"):
-        check_problem(client.get(f"{path}?{query}"), 422, "unknown-parameter")
+def test_any_text_is_a_value_and_no_name(client: httpx.Client) -> None:
+    """No text of a query is an internal error, for cached responses and lists."""
+    for query in ("name=%C3%A9&limit=1", "name=%F3%BE%87%88"):
+        assert client.get(f"/v1/datasets?{query}").status_code == 200
+    for query in ("%ff=%fe&x=1", "a=%00&b=&c", "%C3%A9=1&%C3%A9=2", "=", "%00"):
+        for path in ("/v1/datasets", "/v1/posteriors/post_1/draws/0"):
+            check_problem(client.get(f"{path}?{query}"), 422, "unknown-parameter")
 
 
 def test_wait_means_the_same_everywhere() -> None:

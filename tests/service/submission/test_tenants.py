@@ -11,7 +11,6 @@ from service.middleware.access_policy import OPEN_PATHS
 from tests.service.schemas.bodies import CONTRACT, OPERATIONS
 from tests.service.tenants import BODIES, TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
-from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     import httpx
@@ -60,22 +59,6 @@ def test_lists_are_disjoint(
         assert [guarded_client.get(path, headers=headers).json()["items"] for path in LISTS] == [[], [], []]
 
 
-def test_the_same_data_have_other_ids_for_each_tenant(guarded_client: httpx.Client, stores: Stores) -> None:
-    """An upload is new to each tenant; only the default tenant's id begins with the digest."""
-    table = "x,y\n1,2\n3,4\n5,7\n"
-    payload = {}
-    for tenant in ("default", "alice", "bob"):
-        headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
-        first, again = (guarded_client.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
-        assert (first.status_code, again.status_code) == (201, 200)
-        payload[tenant] = first.json()
-        assert again.json()["id"] == payload[tenant]["id"]
-    assert len({upload["sha256"] for upload in payload.values()}) == 1
-    assert len({upload["id"] for upload in payload.values()}) == 3
-    begins = {tenant: upload["sha256"].startswith(upload["id"][3:]) for tenant, upload in payload.items()}
-    assert begins == {"default": True, "alice": False, "bob": False}
-
-
 def test_a_cached_response_is_private_to_its_tenant(
     guarded_client: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
@@ -96,7 +79,7 @@ def test_deletions_do_not_affect_other_tenants(
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))
-        stores.cache.put(spec.cache_key(had.posterior), *_entry())
+        stores.cache.put(spec.cache_key(had.posterior), {"scale": 2.0}, {"draw_spread": np.ones(60)})
     answer = guarded_client.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
     assert answer.status_code == 204
     assert [guarded_client.get(path, headers=alice.headers).json()["items"] for path in LISTS[:2]] == [[], []]
@@ -104,11 +87,6 @@ def test_deletions_do_not_affect_other_tenants(
     assert stores.posteriors.calibration(alice.posterior) is None
     assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
     assert stores.cache.contains([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
-
-
-def _entry() -> tuple[dict[str, Any], dict[str, Any]]:
-    entry = Entry({"scale": 2.0}, {"draw_spread": np.ones(60)})
-    return entry.meta, entry.arrays
 
 
 def test_a_body_does_not_reach_another_tenants_data(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -18,6 +18,7 @@ from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
+from worker.records import sharding
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
 
 if TYPE_CHECKING:
@@ -77,17 +78,17 @@ def wait(fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
 
 @pytest.mark.usefixtures("no_polls")
 def test_a_notification_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine hundred long polls look twice each, and leave nothing behind."""
-    monkeypatch.setattr(waiting, "MAX_WAITS", 900)
+    """Ninety long polls look twice each, and leave nothing behind."""
+    monkeypatch.setattr(waiting, "MAX_WAITS", 90)
 
     async def run() -> None:
         fake = FakeJob()
-        tasks = [asyncio.create_task(wait(fake)) for _ in range(900)]
+        tasks = [asyncio.create_task(wait(fake)) for _ in range(90)]
         await asyncio.sleep(0.05)
-        assert (fake.looks, len(fake.waiters)) == (900, 900)
+        assert (fake.looks, len(fake.waiters)) == (90, 90)
         fake.end()
         assert set(await asyncio.gather(*tasks)) == {False}
-        assert (fake.looks, len(fake.waiters), len(OF_TENANT)) == (1800, 0, 0)
+        assert (fake.looks, len(fake.waiters), len(OF_TENANT)) == (180, 0, 0)
 
     asyncio.run(run())
 
@@ -147,10 +148,13 @@ def test_a_timeout_returns_the_current_job(
 
 
 def test_a_posterior_and_its_arrays_wait_for_their_fit(client: httpx.Client, stores: Stores) -> None:
-    """Without `wait` they answer with the job; with it, once the fit has ended, also one of evicted arrays."""
+    """Without `wait` they answer with the job, and draws are refused; with it, once the fit has ended."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]
+    assert client.get(path).headers["location"] == job["links"]["self"]
+    refused = client.post(path + "/draws", json={"count": 1})
+    assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
     with ThreadPoolExecutor() as threads:
         for what in ("", "/arrays"):
             waiting_request = threads.submit(client.get, f"{path}{what}", params={"wait": 60})
@@ -199,43 +203,39 @@ def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: s
     assert client.post(path, json={"count": 8}).json()["deadline"] is None
 
 
-@pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e99", "soon"])
-def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str, deadline: str) -> None:
+def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str) -> None:
     """A deadline is a positive number of seconds, at most a year."""
-    check_problem(
-        client.post(posterior + "/draws", params={"deadline": deadline}, json={"count": 8}), 422, "invalid-request"
-    )
+    for deadline in ("0", "nan", "inf", "1e99"):
+        answer = client.post(f"{posterior}/draws?deadline={deadline}", json={"count": 8})
+        check_problem(answer, 422, "invalid-request")
 
 
-def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Single draws and small interactive requests precede batches."""
+def test_interactive_jobs_precede_batches(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Single draws and small interactive requests precede batches; a sheet of many draws is one."""
     batch = client.post(posterior + "/draws", json={"count": 8}).json()
+    with monkeypatch.context() as slow:
+        slow.setattr(sharding, "SHARD_SECONDS", 0.01)
+        sheet = client.get(posterior + "/draws.png?count=32&wait=0").json()
+        picture = client.get(posterior + "/draws/5.png?wait=0").json()
     single = client.get(posterior + "/draws/5?wait=0").json()
     few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
-    small = client.post("/v1/posteriors", json={"dataset": batch["dataset"] or upload(client)}).json()
+    small = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
     summary = client.get(posterior + "/summary?wait=0&scale=1").json()
     auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
-    jobs = (single, few, small, summary, batch, calibrated, auto)
-    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
+    jobs = (single, few, small, summary, picture, batch, sheet, calibrated, auto)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 5, *["batch"] * 4]
     queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
-    assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 3] == sorted(queues, key=QUEUES.index)
+    assert queues == [*[INTERACTIVE] * 5, *[BATCH] * 4] == sorted(queues, key=QUEUES.index)
+    same = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
+    assert (same["id"], same["priority"]) == (batch["id"], "interactive")
 
 
-def test_priority_does_not_change_the_draws(client: httpx.Client, posterior: str) -> None:
-    """An interactive request for the same draws shares the job of the batch."""
-    first = client.post(posterior + "/draws", json={"count": 8}).json()
-    second = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
-    assert (second["id"], second["priority"]) == (first["id"], "interactive")
-
-
-@pytest.mark.parametrize("body", [{"count": 800}, {"count": 8, "scale": "auto"}])
-def test_a_long_job_is_not_interactive(
-    client: httpx.Client, stores: Stores, posterior: str, body: dict[str, Any]
-) -> None:
+def test_a_long_job_is_not_interactive(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Draws that would delay other jobs cannot be interactive."""
-    record = stores.posteriors.fetch("post_1")
-    stores.client.delete("glle:posterior:post_1")
-    stores.posteriors.record(replace(record, draw_cost={**record.draw_cost, "each_seconds": 0.004}))
-    check_problem(client.post(posterior + "/draws", json={**body, "priority": "interactive"}), 422, "not-interactive")
+    for body in ({"count": 800}, {"count": 8, "scale": "auto"}):
+        answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
+        check_problem(answer, 422, "not-interactive")
     assert in_turn(stores) == []
