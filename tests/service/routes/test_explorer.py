@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 import glle_engine
 from service.explorer.routes import FOLDER, files
 from tests.service.conftest import check_problem
@@ -21,7 +19,6 @@ PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 FIRST_LOAD_BYTES = 400_000
 # A namespace, and what the libraries say in comments and in a message for browsers without WebGL.
 NAMED_ONLY = {"www.w3.org", "get.webgl.org", "github.com", "www.npmjs.com"}
-SCRIPTS = sorted(path for path in FOLDER.rglob("*.js") if path.parent.name != "vendor")
 
 
 def relative(path: Path) -> str:
@@ -29,9 +26,11 @@ def relative(path: Path) -> str:
     return path.relative_to(FOLDER).as_posix()
 
 
-def test_a_browser_gets_the_page(client: httpx.Client) -> None:
-    """The root path is the page, which browsers revalidate."""
-    answer = client.get("/", headers=PAGE)
+def test_a_browser_gets_the_page(guarded_client: httpx.Client) -> None:
+    """The root path is the page, which browsers revalidate, without a key; its API requests need one."""
+    assert guarded_client.get("/explorer/js/api.js").status_code == 200
+    assert guarded_client.get("/v1/info").status_code == 401
+    answer = guarded_client.get("/", headers=PAGE)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
@@ -55,9 +54,9 @@ def test_the_policy_allows_no_other_host_and_no_inline_script(client: httpx.Clie
     assert not re.search(r"<script(?![^>]* src=)|\son\w+=|style=", (FOLDER / "index.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("path", ["explorer.css", "js/main.js", "vendor/htm-preact-3.1.1.min.js"])
-def test_a_valid_copy_is_304(client: httpx.Client, path: str) -> None:
+def test_a_valid_copy_is_304(client: httpx.Client) -> None:
     """The ETag is strong and gives 304; the compressed file is equal."""
+    path = "js/main.js"
     answer = client.get(f"/explorer/{path}", headers={"Accept-Encoding": "gzip"})
     assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
     assert answer.content == (FOLDER / path).read_bytes()
@@ -76,76 +75,52 @@ def test_only_versioned_files_are_immutable(client: httpx.Client) -> None:
         assert not kept or re.search(r"-\d+\.\d+\.\d+\.", name), name
 
 
-def test_the_page_needs_no_key(guarded_client: httpx.Client) -> None:
-    """It loads without a key; its API requests need one."""
-    assert guarded_client.get("/", headers=PAGE).status_code == 200
-    assert guarded_client.get("/explorer/js/api.js").status_code == 200
-    assert guarded_client.get("/v1/info").status_code == 401
-
-
-@pytest.mark.parametrize("path", ["nothing.js", "../page.py", "%2e%2e/page.py", "README.md", ""])
-def test_other_files_are_404(client: httpx.Client, path: str) -> None:
+def test_other_files_are_404(client: httpx.Client) -> None:
     """A path outside of the page's files is a 404 problem."""
-    check_problem(client.get(f"/explorer/{path}"), 404, "no-such-route")
+    for path in ("nothing.js", "../page.py", "%2e%2e/page.py", "README.md", ""):
+        check_problem(client.get(f"/explorer/{path}"), 404, "no-such-route")
 
 
-def test_the_page_names_no_other_host() -> None:
-    """The page's files and libraries send no request to another host."""
+def test_the_page_is_small_and_names_no_other_host() -> None:
+    """All files together, compressed, have less than 400 kB, and send no request to another host."""
+    size = 0
     for path in FOLDER.rglob("*"):
         if path.suffix in {".html", ".css", ".js", ".svg"}:
+            size += len(gzip.compress(path.read_bytes(), 9))
             hosts = set(re.findall(r"(?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+)", path.read_text("utf-8")))
             own = {"www.w3.org"} if path.parent.name != "vendor" else NAMED_ONLY
             assert hosts <= own, path
+    assert size < FIRST_LOAD_BYTES
 
 
-def test_the_page_is_small() -> None:
-    """All files together, compressed, have less than 400 kB; the first load has less."""
-    sent = [path for path in FOLDER.rglob("*") if path.suffix in {".html", ".css", ".js", ".svg"}]
-    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in sent) < FIRST_LOAD_BYTES
-
-
-def test_every_library_has_its_licence() -> None:
-    """A vendored file has its licence text next to it."""
+def test_every_library_and_every_example_has_its_licence(client: httpx.Client) -> None:
+    """A vendored file has its licence text next to it; a README names author, DOI and licence of the examples."""
     libraries = list((FOLDER / "vendor").glob("*.min.js"))
     assert len(libraries) == 2
     for library in libraries:
         text = library.with_name(library.name.replace(".min.js", ".LICENSE.txt")).read_text("utf-8")
         assert "ermission" in text, library.name
-
-
-def test_every_example_has_its_source_and_licence(client: httpx.Client) -> None:
-    """The examples are served as CSV with a column of labels, and their README names author, DOI and licence."""
     text = (FOLDER / "examples" / "README.md").read_text("utf-8")
     assert "Creative Commons Attribution 4.0" in text
-    labels = {"digits": ("digit", 1797, 10), "wine": ("cultivar", 178, 3)}
-    assert {path.stem for path in (FOLDER / "examples").glob("*.csv")} == labels.keys()
-    for name, (label, n, classes) in labels.items():
-        answer = client.get(f"/explorer/examples/{name}.csv")
+    examples = list((FOLDER / "examples").glob("*.csv"))
+    assert len(examples) == 2
+    for path in examples:
+        assert re.search(rf"\| `{path.name}` .*doi:10.24432/", text)
+        answer = client.get(f"/explorer/examples/{path.name}")
         assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-        head, *rows = answer.text.splitlines()
-        assert (head.split(",")[0], len(rows)) == (label, n)
-        assert len({row.split(",")[0] for row in rows}) == classes
-        (line,) = [line for line in text.splitlines() if line.startswith(f"| `{name}.csv`")]
-        assert "doi:10.24432/" in line
 
 
-def test_named_files_exist() -> None:
-    """Every path in the page, its modules and its style sheet exists."""
+def test_every_named_file_exists_and_every_module_is_used() -> None:
+    """Every path in the page and its modules exists, and the imports of main.js reach every module."""
     named = re.findall(r'(?:href|src)="/explorer/([^"]+)"', (FOLDER / "index.html").read_text("utf-8"))
     assert len(named) >= 4
-    assert [name for name in named if name not in files()] == []
-    for script in SCRIPTS:
-        for target in re.findall(r"(?:from|import\()\s*'(\.[^']+)'", script.read_text("utf-8")):
-            assert relative((script.parent / target).resolve()) in files(), (relative(script), target)
-
-
-def test_every_module_is_used() -> None:
-    """The imports of main.js reach every module."""
-    modules, remaining = set(), [FOLDER / "js" / "main.js"]
+    reached, remaining = set(), [FOLDER / name for name in named]
     while remaining:
         script = remaining.pop()
-        if script not in modules:
-            modules.add(script)
+        assert relative(script) in files(), relative(script)
+        if script.suffix == ".js" and script.parent.name != "vendor" and script not in reached:
+            reached.add(script)
             targets = re.findall(r"(?:from|import\()\s*'(\.[^']+)'", script.read_text("utf-8"))
-            remaining += [target for t in targets if (target := (script.parent / t).resolve()).parent.name != "vendor"]
-    assert [relative(script) for script in SCRIPTS if script not in modules] == []
+            remaining += [(script.parent / target).resolve() for target in targets]
+    modules = {path for path in FOLDER.rglob("*.js") if path.parent.name != "vendor"}
+    assert reached == modules

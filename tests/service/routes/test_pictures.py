@@ -5,25 +5,18 @@ from __future__ import annotations
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from glle_engine import manifolds
-from tests.service.conftest import upload
+from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import fit_posterior
 from worker.analyses import pictures
 from worker.execution import tasks
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
 
 PNG, SVG = b"\x89PNG", b"<?xml"
-
-
-@pytest.fixture
-def posterior(client: httpx.Client) -> str:
-    """The path of a fitted posterior."""
-    return fit_posterior(client)
 
 
 def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response:
@@ -36,56 +29,47 @@ def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response
     return answer
 
 
-@pytest.mark.parametrize(
-    ("ending", "query", "media", "begins"),
-    [
-        ("/draws/7.png", {}, "image/png", PNG),
+def test_pictures_of_draws_and_summaries(client: httpx.Client) -> None:
+    """The picture has its media type, is immutable, and is 304 for a matching ETag."""
+    posterior = fit_posterior(client)
+    cases: list[tuple[str, dict[str, Any], str, bytes]] = [
         ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "color": "reference"}, "image/svg+xml", SVG),
         ("/draws.png", {"count": 2, "scales": [0.1, 10]}, "image/png", PNG),
         ("/summary.svg", {"count": 4, "scale": 1}, "image/svg+xml", SVG),
         ("/summary.svg", {"count": 4, "resamples": 4}, "image/svg+xml", SVG),
-    ],
-)
-def test_pictures_of_draws_and_summaries(
-    client: httpx.Client, posterior: str, ending: str, query: dict[str, Any], media: str, begins: bytes
-) -> None:
-    """The picture has its media type, is immutable, and is 304 for a matching ETag."""
-    path = posterior + ending
-    answer = get_picture(client, path, **query)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].partition(";")[0] == media
-    assert answer.content.startswith(begins)
-    assert "immutable" in answer.headers["cache-control"]
-    again = client.get(path, params=query, headers={"if-none-match": answer.headers["etag"]})
-    assert again.status_code == 304
-    (job,) = client.get("/v1/jobs?kind=picture").json()["items"]
-    assert client.get(f"/v1/jobs/{job['id']}/result").content == answer.content
+    ]
+    for ending, query, media, begins in cases:
+        path = posterior + ending
+        answer = get_picture(client, path, **query)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].partition(";")[0] == media
+        assert answer.content.startswith(begins)
+        assert "immutable" in answer.headers["cache-control"]
+        again = client.get(path, params=query, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+        job = client.get("/v1/jobs?kind=picture").json()["items"][0]
+        assert client.get(f"/v1/jobs/{job['id']}/result").content == answer.content
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "status", "type_"),
-    [
-        ("/draws/7.gif", {}, 422, "invalid-request"),
-        ("/draws/x.png", {}, 422, "invalid-request"),
-        ("/draws.png", {"count": 40, "scales": [1, 2]}, 422, "over-the-limit"),
-        ("/draws.png", {"source": "other"}, 422, "invalid-request"),
-        ("/draws/0.png", {"width": 50}, 422, "invalid-request"),
-        ("/summary.png", {"count": 1}, 422, "invalid-request"),
-        ("/summary.png", {"resamples": 4, "scale": 1}, 422, "invalid-parameter"),
-        ("/draws/0.png", {"color": "label"}, 422, "no-such-color"),
-        ("JOB", {}, 422, "no-picture"),
-    ],
-)
-def test_impossible_pictures_are_refused(
-    client: httpx.Client, posterior: str, path: str, query: dict[str, Any], status: int, type_: str
-) -> None:
-    """The problem names the remedy."""
-    if path == "JOB":
-        path = client.post(f"{posterior}/draws", json={"count": 2}).json()["links"]["self"] + "/result.png"
-    answer = get_picture(client, path if path.startswith("/v1/") else posterior + path, **query)
-    assert answer.status_code == status
-    assert answer.json()["type"].endswith(type_)
-    assert answer.json()["remedy"]
+def test_impossible_pictures_are_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problem names the remedy; without matplotlib that is the extra."""
+    posterior = fit_posterior(client)
+    job = client.post(f"{posterior}/draws", json={"count": 2}).json()["links"]["self"]
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        (posterior + "/draws/7.gif", {}, "invalid-request"),
+        (posterior + "/draws.png", {"count": 40, "scales": [1, 2]}, "over-the-limit"),
+        (posterior + "/draws/0.png", {"width": 50}, "invalid-request"),
+        (posterior + "/summary.png", {"resamples": 4, "scale": 1}, "invalid-parameter"),
+        (posterior + "/draws/0.png", {"color": "label"}, "no-such-color"),
+        (job + "/result.png", {}, "no-picture"),
+    ]
+    for path, query, code in cases:
+        assert check_problem(get_picture(client, path, **query), 422, code)["remedy"]
+    real = util.find_spec
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None if name == "matplotlib" else real(name))
+    answer = client.get(posterior + "/draws/0.png")
+    assert answer.json()["type"].endswith("missing-library")
+    assert "glle-server[pictures]" in answer.json()["remedy"]
 
 
 def test_the_default_colour_is_the_label(client: httpx.Client) -> None:
@@ -118,14 +102,3 @@ def test_pictures_of_embeddings_and_comparisons(client: httpx.Client) -> None:
     rows = client.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
     assert [row["problem"] is None for row in rows] == [True, True, True, False]
     assert get_picture(client, f"/v1/embeddings/{rows[0]['embedding']}.png").content.startswith(PNG)
-
-
-def test_without_matplotlib_the_extra_is_named(
-    client: httpx.Client, posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The extra of matplotlib is optional."""
-    real = util.find_spec
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    answer = client.get(f"{posterior}/draws/0.png")
-    assert answer.json()["type"].endswith("missing-library")
-    assert "glle-server[pictures]" in answer.json()["remedy"]

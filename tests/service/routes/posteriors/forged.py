@@ -21,12 +21,6 @@ IMPORT = "/v1/posteriors/import"
 Members = dict[str, np.ndarray[Any, Any]]
 
 
-def members(content: bytes) -> Members:
-    """Return the members of a file."""
-    with np.load(io.BytesIO(content)) as file:
-        return {name: file[name] for name in file.files}
-
-
 _EXPORTS: dict[str, bytes] = {}
 
 

@@ -108,16 +108,13 @@ def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, poster
     count = len(list(stores.datasets.newest()))
     bodies: tuple[tuple[Any, str, str], ...] = (
         ({}, "invalid-request", "either dataset or data"),
-        ({"dataset": "ds_x", "data": one}, "invalid-request", "either dataset or data"),
         ({"data": one, "draws": 1}, "invalid-request", "no covariance"),
-        ({"data": one, "draws": -1}, "invalid-request", "greater than"),
         ({"data": one, "seed": 4, "scale": 2.0}, "invalid-request", "seed, scale has a meaning"),
         ({"data": [[1, 2]]}, "invalid-shape", "3 features"),
         ({"dataset": other}, "invalid-shape", "3 features"),
         ({"data": []}, "invalid-shape", "(0,)"),
         ({"data": [[1, 2, 3], [1, 2]]}, "ragged-row", "Row 2"),
         ({"data": [[1, 2, "3"]]}, "bad-cell", "column 3"),
-        ({"data": [[1, True, 3]]}, "bad-cell", "column 2"),
         ({"data": [[1, 2, 3], [4, float("nan"), 6]]}, "not-finite", "row 2, column 2"),
         ({"data": one, "draws": 10_001}, "over-the-limit", "10,000 are allowed"),
         ({"data": one, "draws": 2, "first": 2**64 - 1}, "over-the-limit", "2^64 - 1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,12 +12,13 @@ import pytest
 import glle_engine
 from service.cli import main
 from tests.conftest import evict, stored_files
-from tests.service.conftest import check_problem
-from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, result_of, run_draws
-from tests.service.routes.posteriors.forged import IMPORT, exported_fit, import_file, members, pack_export
+from tests.service.conftest import check_problem, upload
+from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, members, npz, result_of
+from tests.service.routes.posteriors.forged import IMPORT, exported_fit, import_file, pack_export
 from tests.service.tenants import bearer, serve_stores
 from worker.execution import tasks
 from worker.records.ids import content_sha256
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,37 +28,54 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
+DRAWS = ((0, 1.0), (5, 0.3))
+
+
 def draw_of(client: httpx.Client, stores: Stores, path: str, index: int, scale: float = 1.0) -> bytes:
     """Return a draw as npy, made by a task."""
     answer = client.get(f"{path}/draws/{index}?scale={scale}&wait=0")
-    return client.get(run_draws(stores, answer), headers=NPY).content
+    return client.get(result_of(stores, answer), headers=NPY).content
 
 
-@pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"standardize": "zscore"}], ids=str)
-def test_an_imported_posterior_draws_the_same_bits_without_its_data(
-    client: httpx.Client, stores: Stores, spec: dict[str, str]
+@pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"standardize": "zscore", "noise": "auto"}], ids=str)
+def test_an_exported_posterior_draws_the_same_bits_without_its_data(
+    client: httpx.Client, stores: Stores, tmp_path: Path, spec: dict[str, str]
 ) -> None:
-    """Draws equal those before, in a service without the data set, and again after an eviction of everything."""
-    path, content = exported_from(client, **spec)
-    record = client.get(path).json()
-    before = [draw_of(client, stores, path, index, scale) for index, scale in ((0, 1.0), (5, 0.3))]
+    """Draws of the file, in Python and in a service without the data set, equal those before, also when evicted."""
+    path = fit_posterior(client, **spec)
+    record, answer = client.get(path).json(), client.get(path + "/export")
+    before = [draw_of(client, stores, path, index, scale) for index, scale in DRAWS]
+    (tmp_path / "kept.npz").write_bytes(answer.content)
+    loaded = glle_engine.load(tmp_path / "kept.npz")
+    for (index, scale), draw in zip(DRAWS, before, strict=True):
+        np.testing.assert_array_equal(np.load(io.BytesIO(draw))[0], loaded.draw(index, scale=scale).embedding)
+    np.testing.assert_array_equal(loaded.transform(SHEET, SHEET[:5]), loaded.embedding[:5])
+    content = members(answer.content)
+    about = json.loads(content["export.json"].tobytes())
+    assert content.keys() == {"head.json", "export.json", *record["arrays"]}
+    assert (about["export"], about["posterior"]["id"]) == (1, record["id"])
+    assert about["arrays_sha256"] == content_sha256({}, loaded.arrays())
+    assert about["dataset"]["sha256"] == client.get(record["links"]["dataset"]).json()["sha256"]
+    assert answer.headers["content-disposition"] == f'attachment; filename="{record["id"]}.npz"'
     assert client.delete(record["links"]["dataset"], params={"force": True}).status_code == 204
-    answer = import_file(client, content)
-    found = answer.json()
-    assert (answer.status_code, answer.headers["location"]) == (201, found["links"]["self"])
+    imported = import_file(client, answer.content)
+    found = imported.json()
+    assert (imported.status_code, imported.headers["location"]) == (201, found["links"]["self"])
     assert found["id"] != record["id"]
+    if "noise" in spec:  # the file has what was fitted: the law that was chosen
+        record["spec"]["noise"] = record["diagnostics"]["figures"]["noise"]["law"]
     for name in ("n", "d", "spec", "diagnostics", "eigenvalues", "arrays", "nbytes", "dataset"):
         assert found[name] == record[name], name
     url = found["links"]["self"]
     for _ in range(2):
-        assert [draw_of(client, stores, url, index, scale) for index, scale in ((0, 1.0), (5, 0.3))] == before
+        assert [draw_of(client, stores, url, index, scale) for index, scale in DRAWS] == before
         evict(stores, "")
     job = client.get(url + "/arrays?wait=0", headers=NPZ).json()
     tasks.fit(job["id"])
-    read = members(client.get(url + "/arrays", headers=NPZ).content)
-    assert all(read[name].tobytes() == array.tobytes() for name, array in members(content).items() if name in read)
-    assert set(read) == set(record["arrays"])
-    again = import_file(client, content)
+    read = npz(client.get(url + "/arrays", headers=NPZ))
+    assert read.keys() == record["arrays"].keys()
+    assert all(array.tobytes() == content[name].tobytes() for name, array in read.items())
+    again = import_file(client, answer.content)
     assert (again.status_code, again.json()) == (200, found)
 
 
@@ -79,10 +97,8 @@ def test_the_export_of_an_import_is_the_same_posterior(client: httpx.Client, sto
 
 def test_analyses_on_the_data_name_the_missing_data_set(client: httpx.Client, stores: Stores) -> None:
     """They are 404 with its digest and size; after its upload they equal those of the fit, also if it is deleted."""
-    path, content = exported_from(client)
-    dataset = client.get(client.get(path).json()["links"]["dataset"]).json()
-    rows = np.load(io.BytesIO(client.get(f"/v1/datasets/{dataset['id']}/data", headers=NPY).content))
-    assert client.delete(f"/v1/datasets/{dataset['id']}", params={"force": True}).status_code == 204
+    content = exported_fit(client)
+    dataset = json.loads(members(content)["export.json"].tobytes())["dataset"]
     url = import_file(client, content).json()["links"]["self"]
     for answer in (
         client.get(url + "/summary?count=4"),
@@ -96,11 +112,8 @@ def test_analyses_on_the_data_name_the_missing_data_set(client: httpx.Client, st
         details = problem["details"]
         assert (details["sha256"], details["n"], details["d"]) == (dataset["sha256"], 60, 3)
         assert "POST /v1/datasets" in problem["remedy"]
-    file = io.BytesIO()
-    np.save(file, rows)
-    again = client.post("/v1/datasets", content=file.getvalue(), headers={"content-type": "application/x-npy"})
-    assert again.json()["id"] == dataset["id"]
-    job = client.post(url + "/transform", json={"data": rows[:3].tolist()})
+    assert upload(client, SHEET) == dataset["id"]
+    job = client.post(url + "/transform", json={"data": SHEET[:3].tolist()})
     places = client.get(result_of(stores, job), headers=NPY).content
     np.testing.assert_array_equal(np.load(io.BytesIO(places)), members(content)["embedding"][:3])
     assert client.delete(f"/v1/datasets/{dataset['id']}").status_code == 204  # the import does not hold it
@@ -176,55 +189,30 @@ def test_imports_count_in_the_quotas(client: httpx.Client, stores: Stores) -> No
 def test_a_damaged_file_is_a_problem_and_repaired_by_an_import(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No draw is made of changed bits; `glle scrub` names the posterior, and its exit code is 1."""
+    """No draw is made of changed bits; `glle scrub` names damaged posteriors and data sets, and its exit code is 1."""
     content = exported_fit(client)
     found = import_file(client, content).json()
+    (file,) = stored_files(stores)
+    table = Table(values=SHEET, source={"kind": "test"})
+    datasets = [stores.datasets.of(tenant).add(table)[0] for tenant in ("alice", "default")]
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
     assert main.main(["scrub"]) == 0
-    assert "0 data sets read; 0 damaged." in capsys.readouterr().out
-    (file,) = stored_files(stores)
-    raw = bytearray(file.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    file.write_bytes(raw)
+    assert "2 data sets read; 0 damaged." in capsys.readouterr().out
+    for damaged in (file, stores.datasets.files.bucket.local_path(datasets[0].stored["values"].path)):
+        raw = bytearray(damaged.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        damaged.write_bytes(raw)
     assert main.main(["scrub"]) == 1
-    assert f"{found['id']} is damaged" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{found['id']} is damaged" in printed
+    assert [f"{dataset.id} is damaged" in printed for dataset in datasets] == [True, False]
     job = client.get(found["links"]["arrays"] + "?wait=0", headers=NPZ).json()
     tasks.fit(job["id"])
     check_problem(client.get(job["links"]["self"] + "/result"), 500, "posterior-damaged")
     assert import_file(client, content).status_code == 200
-    assert main.main(["scrub"]) == 0
-
-
-def exported_from(client: httpx.Client, **spec: Any) -> tuple[str, bytes]:
-    """Return the path and the exported file of a posterior that stays."""
-    path = fit_posterior(client, **spec)
-    return path, client.get(path + "/export").content
-
-
-@pytest.mark.parametrize("spec", [{}, {"method": "direct"}, {"noise": "tangent"}], ids=str)
-def test_an_exported_posterior_draws_the_same_bits(
-    client: httpx.Client, stores: Stores, tmp_path: Path, spec: dict[str, str]
-) -> None:
-    """Draws of the loaded file equal those of the service; the file names its data and the digest of its arrays."""
-    path = fit_posterior(client, **spec)
-    answer = client.get(path + "/export")
-    (tmp_path / "kept.npz").write_bytes(answer.content)
-    loaded = glle_engine.load(tmp_path / "kept.npz")
-    for index, scale in ((3, 1.0), (4, 0.3)):
-        draw = client.get(run_draws(stores, client.get(f"{path}/draws/{index}?scale={scale}&wait=0")), headers=NPY)
-        np.testing.assert_array_equal(np.load(io.BytesIO(draw.content))[0], loaded.draw(index, scale=scale).embedding)
-    np.testing.assert_array_equal(loaded.transform(SHEET, SHEET[:5]), loaded.embedding[:5])
-    record = client.get(path).json()
-    with np.load(tmp_path / "kept.npz", allow_pickle=False) as file:
-        about = json.loads(file["export.json"].tobytes())
-        names = set(file.files)
-    assert names == {"head.json", "export.json", *record["arrays"]}
-    assert about["export"] == 1
-    assert about["arrays_sha256"] == content_sha256({}, loaded.arrays())
-    assert about["posterior"]["id"] == record["id"]
-    assert about["dataset"]["sha256"] == client.get(record["links"]["dataset"]).json()["sha256"]
-    assert answer.headers["content-disposition"] == f'attachment; filename="{record["id"]}.npz"'
+    assert main.main(["scrub"]) == 1
+    assert found["id"] not in capsys.readouterr().out
 
 
 def test_an_export_is_revalidated_and_refitted(client: httpx.Client, stores: Stores) -> None:
@@ -238,9 +226,4 @@ def test_an_export_is_revalidated_and_refitted(client: httpx.Client, stores: Sto
     assert again.status_code == 202
     tasks.fit(again.json()["id"])
     assert client.get(path + "/export?wait=5").content == first.content
-
-
-def test_impossible_exports_are_refused(client: httpx.Client) -> None:
-    """An unknown posterior, and another media type."""
-    check_problem(client.get("/v1/posteriors/post_none/export"), 404, "posterior-not-found")
-    check_problem(client.get(fit_posterior(client) + "/export", headers=NPY), 406, "not-acceptable")
+    check_problem(client.get(path + "/export", headers=NPY), 406, "not-acceptable")

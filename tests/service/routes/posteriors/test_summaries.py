@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from glle_engine.reliability.resamples import STREAMS
 from service.submission.planning import COST_MARGIN, Allowance
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, register_worker
-from tests.service.routes.posteriors.conftest import NPY, NPZ, N, fit_posterior, npz, result_of, run_draws
+from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
 from worker.analyses.resamples import PART, part_ranges, posterior_resamples
 from worker.records.job import BATCH
 
@@ -65,33 +66,32 @@ def test_the_default_is_the_ensemble(client: httpx.Client, stores: Stores, poste
     assert few["arrays"]["half_axes"]["data"] == axes[3:5].tolist()
 
 
-def test_a_number_gives_the_draws_alone(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Another result, without regions; resamples have no meaning for it."""
-    path = posterior + "/summary?count=8&scale=1"
-    result_of(stores, client.get(path + "&wait=0"))
-    summary = client.get(path).json()
-    assert not {"resamples", "regions", "reliability", "calibration"} & set(summary)
-    assert not {"draw_spread", "half_axes", "center"} & set(summary["arrays"])
-    problem = check_problem(client.get(path + "&resamples=4"), 422, "invalid-parameter")
-    assert "resamples=4" in problem["detail"]
-
-
 def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Client, stores: Stores) -> None:
-    """The default of a published posterior, and of the prior, is that of scale 1, and a note says why."""
-    published = fit_posterior(client, variant="published")
-    for path, reason in (
-        (published + "/summary?count=4", "Only constrained posteriors"),
-        (fit_posterior(client) + "/summary?count=4&source=prior", "not for the prior"),
+    """Calibrations and resamples are refused; the default summary is that of scale 1, and a note says why."""
+    neighbors = np.argsort(cdist(SHEET, SHEET), axis=1)[:, :9]
+    for path, source, reason in (
+        (fit_posterior(client, variant="published"), {}, "Only constrained posteriors"),
+        (fit_posterior(client, neighbors=neighbors), {}, "given neighbors"),
+        (fit_posterior(client), {"source": "prior"}, "not for the prior"),
     ):
-        job = client.get(path + "&wait=0")
-        assert job.json()["id"] == client.get(path + "&scale=1&wait=0").json()["id"]
-        result_of(stores, job)
-        summary = client.get(path).json()
+        answers = [
+            client.get(path + "/draws/0", params={"scale": "auto", **source}),
+            client.get(path + "/summary", params={"scale": "auto", **source}),
+            client.get(path + "/summary", params={"resamples": 8, **source}),
+            client.post(path + "/draws", json={"count": 1, "scales": [1, "auto"], **source}),
+        ]
+        answers += [] if source else [client.post(path + "/calibration", json={})]
+        for answer in answers:
+            assert reason in check_problem(answer, 422, "invalid-parameter")["detail"]
+        job, same = (
+            client.get(path + "/summary", params={"count": 4, "wait": 0, **source, **scale})
+            for scale in ({}, {"scale": 1})
+        )
+        assert job.json()["id"] == same.json()["id"]
+        summary = client.get(result_of(stores, job)).json()
         assert summary["scale"] == 1.0
         (message,) = [note["message"] for note in summary["notes"] if note["code"] == "spread-of-draws"]
         assert reason in message
-        check_problem(client.get(path + "&resamples=8"), 422, "invalid-parameter")
-        check_problem(client.get(path + "&scale=auto"), 422, "invalid-parameter")
 
 
 def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
@@ -100,15 +100,18 @@ def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, p
     problem = check_problem(client.get(posterior + "/summary?count=3"), 422, "invalid-parameter")
     assert "count=3" in problem["detail"]
     assert "count >= 4" in problem["remedy"]
-    for number in (3, 201):
-        check_problem(client.get(f"{posterior}/summary?resamples={number}"), 422, "invalid-request")
+    problem = check_problem(client.get(posterior + "/summary?scale=1&resamples=4"), 422, "invalid-parameter")
+    assert "resamples=4" in problem["detail"]
+    for query in ("summary?resamples=3", "summary?resamples=201", "summary?scale=automatic", "draws/0?scale=automatic"):
+        check_problem(client.get(f"{posterior}/{query}"), 422, "invalid-request")
+    check_problem(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
     assert len(in_turn(stores)) == waiting
 
 
 def test_an_ensemble_beyond_the_time_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refusal has the seconds, and a number of resamples that is accepted; cached ones cost nothing."""
+    """The time of all live workers counts; the refusal has a number that is accepted; cached resamples cost nothing."""
     path = posterior + "/summary?count=8&wait=0"
     allowed = stores.settings.job_timeout / COST_MARGIN
     slow(stores, posterior, allowed / 40, monkeypatch)
@@ -127,31 +130,23 @@ def test_an_ensemble_beyond_the_time_is_refused(
             stores.cache.put(key, {"problems": []}, {"places": np.zeros((4, N, 2))})
     assert client.get(path).status_code == 202, "all but three blocks exist"
     slow(stores, posterior, 10 * allowed, monkeypatch)
-    problem = check_problem(client.get(path + "&seed=1"), 422, "too-long")
+    path = posterior + "/summary?count=8&wait=0&seed=1"
+    problem = check_problem(client.get(path), 422, "too-long")
     assert problem["details"]["most_resamples"] is None
     assert problem["remedy"].startswith("Give the scale as a number")
-
-
-def test_all_live_workers_make_the_resamples(
-    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit is what they can do together; the job has its blocks as parts, and a picture is one worker's."""
-    path = posterior + "/summary?count=8&wait=0"
-    allowed = stores.settings.job_timeout / COST_MARGIN
-    slow(stores, posterior, allowed / 40, monkeypatch)
-    check_problem(client.get(path), 422, "too-long")
     for name in "abcd":
         register_worker(stores, name)
+    slow(stores, posterior, allowed / 40, monkeypatch)
     job = stores.jobs.fetch(client.get(path).json()["id"])
     assert job.parts is not None
     assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
     assert job.queue == BATCH
     assert f"{job.id}-r0-s0" in in_turn(stores)
     record = slow(stores, posterior, allowed / 20, monkeypatch)
-    details = check_problem(client.get(path + "&seed=1"), 422, "too-long")["details"]
+    path = path.replace("seed=1", "seed=2")
+    details = check_problem(client.get(path), 422, "too-long")["details"]
     assert details["workers"] == 4
-    most = details["most_resamples"]
-    assert client.get(f"{path}&seed=1&resamples={most}").status_code == 202
+    assert client.get(f"{path}&resamples={details['most_resamples']}").status_code == 202
     monkeypatch.setattr("service.routes.pictures.require_posterior", lambda *_: record)
     check_problem(client.get(posterior + "/summary.png?count=8&seed=2&wait=0"), 422, "too-long")
 
@@ -167,23 +162,10 @@ def test_an_ensemble_beyond_the_memory_is_refused(
     check_problem(client.get(posterior + "/summary?count=8&resamples=200"), 422, "cache-too-small")
 
 
-def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """The scale has its diagnostics; a summary at scale=auto has the calibration, too."""
-    answer = client.post(posterior + "/calibration", json={"half_samples": 4, "draws": 6})
-    result = client.get(result_of(stores, answer)).json()
-    assert [result["scale"], result["ratio"]] in result["trace"]
-    assert len(result["arrays"]["half_sample_spread"]["data"]) == len(result["arrays"]["draw_spread"]["data"])
-    path = posterior + "/summary?count=4&resamples=4&scale=auto"
-    result_of(stores, client.get(path + "&wait=0"))
-    summary = client.get(path).json()
-    assert summary["scale"] == summary["calibration"]["scale"]
-    check_problem(client.get(posterior + "/summary?scale=automatic"), 422, "invalid-request")
-
-
 def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The first request calibrates; later ones are 200 with the scale in header and JSON, equal bits and ETag."""
     path = posterior + "/draws/2?seed=1&scale="
-    run_draws(stores, client.get(path + "auto&wait=0"))
+    result_of(stores, client.get(path + "auto&wait=0"))
     auto = client.get(path + "auto&wait=0")
     assert auto.status_code == 200
     scale = auto.json()["scale"]
@@ -198,17 +180,20 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
     assert again["request"]["scales"] == [scale], "calibrated once: another draw is asked for by the number"
     calibration = client.get(result_of(stores, client.post(posterior + "/calibration", json={}))).json()
     assert calibration["scale"] == scale
+    assert [scale, calibration["ratio"]] in calibration["trace"]
+    assert len(calibration["arrays"]["half_sample_spread"]["data"]) == len(calibration["arrays"]["draw_spread"]["data"])
     summary = posterior + "/summary?count=4&resamples=4&seed=9&scale=auto"
     result_of(stores, client.get(summary + "&wait=0"))
-    assert client.get(summary).headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]
-    assert client.get(summary).json()["scale"] == scale
+    answer = client.get(summary)
+    assert answer.headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]
+    assert answer.json()["scale"] == answer.json()["calibration"]["scale"] == scale
 
 
 def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Auto can be one of several scales; each representation has every number."""
     first = client.post(posterior + "/draws", json={"count": 2, "scales": [0.5, "auto"]})
     assert first.json()["request"]["scales"] == [0.5, "auto"]
-    result = run_draws(stores, first)
+    result = result_of(stores, first)
     arrays = npz(client.get(result, headers=NPZ))
     scale = float(arrays["scales"][1])
     assert arrays["embeddings"].shape == (2, 2, N, 2)
@@ -222,31 +207,13 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     assert client.get(result).status_code == 202, "deleted with its posterior: to be made again"
 
 
-def test_impossible_calibrations_are_refused_at_once(client: httpx.Client, posterior: str) -> None:
-    """Of published posteriors, and of the prior, which needs a number: half-samples measure the posterior's spread."""
-    published, draws = fit_posterior(client, variant="published"), {"count": 1, "scales": [1, "auto"]}
-    check_problem(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
-    for path, query, body, words in (
-        (published, "", {}, "Only constrained posteriors"),
-        (posterior, "&source=prior", {"source": "prior"}, "not for the prior"),
-    ):
-        for answer in (
-            client.get(f"{path}/draws/0?scale=auto{query}"),
-            client.get(f"{path}/summary?scale=auto{query}"),
-            client.post(path + "/draws", json={**draws, **body}),
-        ):
-            assert words in check_problem(answer, 422, "invalid-parameter")["detail"]
-    check_problem(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
-    check_problem(client.get(posterior + "/draws/0?scale=automatic"), 422, "invalid-request")
-
-
 def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The codes are in a header of every representation and of a 304, JSON has the notes, and the values stay equal."""
     notes = [{"code": "scale-saturated", "message": "One."}, {"code": "scale-poorly-correlated", "message": "Two."}]
     codes = "scale-saturated, scale-poorly-correlated"
     stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": notes})
     path = posterior + "/draws/2?seed=1&scale="
-    run_draws(stores, client.get(path + "0.5&wait=0"))
+    result_of(stores, client.get(path + "0.5&wait=0"))
     for headers in ({}, NPY, NPZ, {"accept": "text/csv"}):
         auto, number = (client.get(path + scale, headers=headers) for scale in ("auto", "0.5"))
         assert auto.headers["glle-notes"] == codes
@@ -256,10 +223,10 @@ def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, 
         assert (again.status_code, again.headers["glle-notes"]) == (304, codes)
     auto, number = (client.get(path + scale).json() for scale in ("auto", "0.5"))
     assert auto == {**number, "notes": notes}
-    result = run_draws(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
+    result = result_of(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
     assert client.get(result).json()["notes"] == notes
     assert client.get(result, headers=NPY).headers["glle-notes"] == codes
     assert client.get(result + "?partial=true", headers=NPY).headers["glle-notes"] == codes
-    plain = run_draws(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
+    plain = result_of(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
     assert "glle-notes" not in client.get(plain).headers
     assert "notes" not in client.get(plain).json()
