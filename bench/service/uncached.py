@@ -13,8 +13,8 @@ import numpy as np
 
 from bench.data import data_of, posterior_of
 from bench.report import Row, in_turn, seconds
+from bench.service.monitor import Commands, count_commands
 from glle_engine.linalg import LANES
-from tests.system.monitor import Commands, count_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
