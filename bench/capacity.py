@@ -33,7 +33,7 @@ from bench.report import machine
 from bench.service.deployment import running_service
 from bench.service.uncached import DRAWS, run_job
 from docs.figures.methods.tables import put
-from tests.system.conftest import children
+from tests.processes import children
 from worker.base.settings import Settings
 from worker.jobs.draw_stream import STREAMS, DrawBatch, DrawStream
 from worker.operations.embedded_redis import cache_server

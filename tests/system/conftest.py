@@ -20,6 +20,7 @@ import redis
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.conftest import until
+from tests.processes import children, command_line, name_of
 from tests.service.schemas.bodies import CheckedClient
 from worker.execution import process_guard
 from worker.execution.worker import QUEUES_OF_ROLE
@@ -94,30 +95,6 @@ class Up:
         addresses = json.loads((self.log.parent / "data" / ADDRESSES).read_bytes())
         url: str = addresses[variable.removeprefix("GLLE_").lower()]
         return url
-
-
-def children(pid: int) -> list[int]:
-    """Return the pids of the children of a process; none of a missing process."""
-    try:
-        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def name_of(pid: int) -> str:
-    """Return the name of a process as the kernel shows it; empty for a missing process."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def command_line(pid: int) -> str:
-    """Return the command line of a process; empty for a missing process or a zombie."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 def glle(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qa.load.ledger import percentiles
-from tests.system.conftest import children, name_of
+from tests.processes import children, name_of
 
 if TYPE_CHECKING:
     from qa.load.ledger import Ledger

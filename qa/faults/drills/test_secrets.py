@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from tests.conftest import until
-from tests.system.conftest import Up, command_line, fit_posterior, glle, run_glle, running, synthetic
+from tests.processes import command_line
+from tests.system.conftest import Up, fit_posterior, glle, run_glle, running, synthetic
 from worker.execution import process_guard
 
 if TYPE_CHECKING:

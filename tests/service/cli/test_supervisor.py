@@ -21,8 +21,8 @@ from service.cli.main import listen
 from service.cli.options import CANNOT_START, StartError
 from service.cli.supervisor import ServeHead
 from tests.conftest import until
-from tests.system.conftest import children as child_processes
-from tests.system.conftest import command_line, name_of
+from tests.processes import children as child_processes
+from tests.processes import command_line, name_of
 from worker.execution import process_guard
 from worker.operations.embedded_redis import free_port
 

@@ -14,6 +14,7 @@ from worker.execution import tasks
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
+    from glle_engine.reliability.ensemble import Ensemble
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
@@ -47,6 +48,16 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(resamples, "resample", resample_and_record)
     return blocks
+
+
+def check_bits(entry: Entry, direct: Ensemble) -> None:
+    """Compare every array, region and word of an ensemble with the engine's, to the bit."""
+    for name, array in direct.arrays().items():
+        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
+    assert entry.meta["regions"] == direct.regions.to_dict()
+    assert entry.meta["reliability"] == direct.reliability.to_dict()
+    assert direct.calibration is not None
+    assert entry.meta["calibration"] == direct.calibration.to_dict()
 
 
 def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Job:

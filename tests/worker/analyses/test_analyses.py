@@ -12,17 +12,15 @@ import pytest
 import glle_engine
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.resamples import STREAMS
-from tests.conftest import error_of
-from tests.worker.analyses.conftest import analysis_job, run_analysis, store_dataset
-from tests.worker.execution.workers import SHEET, draws_job, fit_job
-from worker.analyses import posterior_analyses, registry
+from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
+from tests.worker.execution.workers import SHEET, draws_job
+from worker.analyses import embedding_records, posterior_analyses, registry
 from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -38,7 +36,6 @@ from worker.execution import context, tasks
 from worker.execution import draws as drawing
 from worker.jobs.store import Kind
 from worker.records.cache_entry import Entry
-from worker.records.draws import AUTO
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
@@ -104,48 +101,6 @@ def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
         other["n_neighbors"] = 5
     keys = {replace(spec, **{name: other[name]}).cache_key("a") for name in spec.to_dict()}
     assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
-
-
-def test_auto_is_the_recorded_scale(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first request calibrates; draws and summaries of any seed then use the record."""
-    real, runs = CalibrationSpec.run, []
-
-    def run_and_record(spec: CalibrationSpec, analysis_context: Any) -> Entry:
-        runs.append(spec)
-        return real(spec, analysis_context)
-
-    monkeypatch.setattr(CalibrationSpec, "run", run_and_record)
-    job, spec = draws_job(stores, posterior_id, count=5, scales=(AUTO, 1.0), grid=True)
-    stages: list[str] = []
-    write_stage = stores.jobs.stage
-
-    def record_stage(id_: str, stage: str, **progress: int) -> None:
-        stages.append(stage)
-        write_stage(id_, stage, **progress)
-
-    monkeypatch.setattr(stores.jobs, "stage", record_stage)
-    for shard in range(spec.shards):
-        tasks.draw(job.id, job.round, shard)
-    ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done, ended.total) == ("succeeded", 10, 10)
-    assert "calibrating: half-samples" in stages
-    calibration = stores.posteriors.calibration(posterior_id)
-    assert calibration is not None
-    alone = run_analysis(stores, CalibrationSpec(), posterior_id)
-    assert calibration == posterior_analyses.calibration_facts(alone.meta)
-    summary = run_analysis(stores, replace(SUMMARY, scale=1.0, calibrated=True), posterior_id)
-    assert calibration == summary.meta["calibration"]
-    assert len(runs) == 1
-    keys = list(spec.at(calibration["scale"]).draws())
-    assert all(stores.draws.contains(stores.posteriors.arrays_id(posterior_id), keys))
-    numbered, _ = draws_job(stores, posterior_id, count=5, scales=(calibration["scale"],))
-    indices = record_draws(monkeypatch)
-    tasks.draw(numbered.id, 0, 0)
-    assert indices == [], "a draw at auto equals the draw at its number"
-    stores.cache.client.flushall()
-    assert run_analysis(stores, CalibrationSpec(), posterior_id).meta["scale"] == calibration["scale"]
-    stores.posteriors.delete(posterior_id)
-    assert stores.posteriors.calibration(posterior_id) is None
 
 
 def test_the_first_calibration_stays(stores: Stores, posterior_id: str) -> None:
@@ -224,15 +179,6 @@ def test_advice_is_the_engines(stores: Stores) -> None:
     assert entry.arrays == {}
 
 
-def test_an_estimate_is_the_engines(stores: Stores) -> None:
-    """The figures of the engine, from data and parameters alone."""
-    spec = replace(ESTIMATE, dataset=store_dataset(stores, SHEET.X))
-    entry = run_analysis(stores, spec, None)
-    fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
-    assert fields == json.loads(json.dumps(estimate(SHEET.X, n_neighbors=8).to_dict()))
-    assert entry.arrays == {}
-
-
 def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finished draws stay cached, the result does not, and the next summary continues with them."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
@@ -263,19 +209,6 @@ def test_result_that_is_not_finite_is_refused() -> None:
     context.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
-def test_results_of_a_deleted_posterior_are_deleted(stores: Stores, posterior_id: str) -> None:
-    """The cache is empty, and a later analysis is a 404."""
-    run_analysis(stores, SUMMARY, posterior_id)
-    run_analysis(stores, RECONSTRUCTIONS, posterior_id)
-    job = analysis_job(stores, SUMMARY, posterior_id)
-    stores.posteriors.delete(posterior_id)
-    assert list(stores.cache.client.scan_iter("*")) == []
-    tasks.analyse(job.id, 0)
-    failed = error_of(stores, job.id)
-    assert (failed.code, failed.status) == ("posterior-not-found", 404)
-    assert list(stores.cache.client.scan_iter("*")) == []
-
-
 ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
 
 
@@ -284,13 +217,9 @@ def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
     direct = glle_engine.fit(SHEET.X)
     expected = ensemble(direct, SHEET.X, n_draws=8, n_resamples=4)
     entry = run_analysis(stores, ENSEMBLE, posterior_id)
-    for name, array in expected.arrays().items():
-        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
+    check_bits(entry, expected)
     np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
-    assert entry.meta["regions"] == expected.regions.to_dict()
-    assert entry.meta["reliability"] == expected.reliability.to_dict()
     assert expected.calibration is not None
-    assert entry.meta["calibration"] == expected.calibration.to_dict()
     assert (entry.meta["scale"], entry.meta["resamples"]) == (expected.calibration.scale, 4)
     assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(expected.spread))
     codes = [note["code"] for note in entry.meta["notes"]]
@@ -318,15 +247,20 @@ def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, 
     assert len(blocks) == before + len(STREAMS)
 
 
-def test_a_posterior_without_resamples_says_so(stores: Stores) -> None:
-    """The note has the reason; a posterior with an ensemble has no such note."""
-    job = fit_job(stores, variant="published")
-    tasks.fit(job.id)
-    draws = SummarySpec(count=4, first=0, seed=0, scale=1.0, source="posterior")
-    (message,) = [
-        note["message"]
-        for note in run_analysis(stores, draws, job.subject).meta["notes"]
-        if note["code"] == "spread-of-draws"
-    ]
-    assert "draws alone" in message
-    assert "constrained" in message
+def recipe(method: str, dataset: str = "ds_1") -> Recipe:
+    """Return the inputs of an embedding."""
+    return Recipe(dataset=dataset, method=method, parameters={})
+
+
+def test_the_oldest_embeddings_make_room(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant has a bounded number of records; those of others stay."""
+    monkeypatch.setattr(embedding_records, "MAX_EMBEDDINGS", 2)
+    times = iter(range(10))
+    monkeypatch.setattr(embedding_records, "now_iso", lambda: f"2026-01-01T00:00:{next(times):02}")
+    alice, bob = stores.embeddings.of("alice"), stores.embeddings.of("bob")
+    bob.note(recipe("lle", "ds_2"), "")
+    for method in ("pca", "lle", "isomap", "pca"):
+        alice.note(recipe(method), "")
+    assert alice.ids_in("") == [recipe("isomap").id, recipe("pca").id]
+    assert alice.ids_in("of:ds_1") == alice.ids_in("")
+    assert bob.exists(recipe("lle", "ds_2").id)

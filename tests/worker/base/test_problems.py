@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine.base.errors import OutOfRangeError
-from worker.base.problems import CUT, MAX_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shorten
+from worker.base.problems import CUT, MAX_TEXT, Problem, quotable, refuse, shorten
 
 MAX_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
+TEXTS = st.text('a"\\\0\n\x7f\u2028\N{LATIN SMALL LETTER U WITH DIAERESIS}\N{GRINNING FACE}', max_size=8)
 FACTS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda facts: st.lists(facts, max_size=4) | st.dictionaries(st.text(max_size=8), facts, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda facts: st.lists(facts, max_size=4) | st.dictionaries(TEXTS, facts, max_size=4),
     max_leaves=12,
 )
 
@@ -30,7 +30,7 @@ def problem(**details: Any) -> Problem:
 
 
 @settings(max_examples=30)
-@given(st.dictionaries(st.text(max_size=8), FACTS, max_size=4))
+@given(st.dictionaries(TEXTS, FACTS, max_size=4))
 def test_details_survive_json(details: dict[str, Any]) -> None:
     """The record of a problem is finite JSON and is read back unchanged, for any details."""
     original = Problem(code="a", status=422, detail="b", remedy="c", details=details)
@@ -64,12 +64,12 @@ def test_details_that_json_lacks(value: Any, quoted: Any) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param("x" * 10**7, id="text"),
-        pytest.param(["y" * 10**4] * 10**4, id="texts"),
-        pytest.param({f"k{i}": [i] * 10**3 for i in range(10**4)}, id="object"),
+        pytest.param("x" * 10**6, id="text"),
+        pytest.param(["y" * 10**4] * 10**3, id="texts"),
+        pytest.param({f"k{i}": [i] * 10**3 for i in range(10**3)}, id="object"),
         pytest.param(np.zeros((1000, 1000)), id="array"),
         pytest.param([[[[[[[[[[1] * 50] * 50] * 50] * 50]]]]]], id="nested"),
-        pytest.param("\N{GRINNING FACE}" * 10**6, id="wide text"),
+        pytest.param("\N{GRINNING FACE}" * 10**5, id="wide text"),
     ],
 )
 def test_long_details_are_cut_and_marked(value: Any) -> None:
@@ -87,14 +87,3 @@ def test_long_sentences_are_cut() -> None:
         assert text.endswith("(998,000 more characters)")
     assert shorten("short") == "short"
     assert quotable({"a": 1}) == {"a": 1}
-
-
-def test_problem_of_an_error() -> None:
-    """Each kind of error gives a problem, with non-finite numbers as text."""
-    engine = OutOfRangeError("Too large.", remedy="Rescale.", details={"largest": math.inf})
-    assert problem_of(engine).details == {"largest": "inf"}
-    refusal = refuse("some-code", 409, "No.", "Yes.")
-    assert problem_of(refusal) is refusal.problem
-    assert problem_of(MemoryError("8 GiB")).code == "out-of-memory"
-    assert problem_of(ZeroDivisionError()).is_internal
-    assert not problem_of(ProblemError(problem())).is_internal

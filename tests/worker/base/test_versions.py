@@ -123,13 +123,6 @@ def put_with_schema(stores: Stores, kind: str, schema: int) -> None:
     put(stores, kind, json.dumps({**RECORDS[kind], "format": schema}))
 
 
-@pytest.mark.parametrize("kind", READERS)
-def test_records_of_this_schema_are_read(stores: Stores, kind: str) -> None:
-    """The records of these tests are complete, so that the refusals below have one reason."""
-    put_with_schema(stores, kind, SCHEMA)
-    assert READERS[kind][0](stores) is not None
-
-
 @pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
 @pytest.mark.parametrize("kind", READERS)
 def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores, kind: str, schema: int) -> None:
@@ -142,12 +135,12 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
         assert f"has schema {schema}" in problem.detail
         assert "docs/how-to/upgrades.md" in problem.remedy
     assert stored_record(stores, kind) == before
+    put_with_schema(stores, kind, SCHEMA)
+    assert READERS[kind][0](stores) is not None, "the record is complete, so that the refusals have one reason"
 
 
-@pytest.mark.parametrize(
-    "raw", ["{", "[]", '{"format": 0}', '{"format": true}', '{"format": "x"}', '{"a": 1}', '{"format": 2, "a": 1}']
-)
-@pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset"])
+@pytest.mark.parametrize("raw", ["{", "[]", '{"format": true}', '{"a": 1}', '{"format": 2, "a": 1}'])
+@pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset", "key"])
 def test_damaged_records_are_refused(stores: Stores, kind: str, raw: str) -> None:
     """A damaged record gives a problem, not an internal error."""
     put(stores, kind, raw)

@@ -93,13 +93,3 @@ def test_a_returned_server_closes_the_breaker(server_settings: Settings, monkeyp
     assert stores.client.ping()
     assert stores.client.ping()
     stores.close()
-
-
-def test_an_error_reply_keeps_the_breaker_closed(server_settings: Settings) -> None:
-    """A server that refuses a command is available."""
-    stores = Stores.connect(server_settings)
-    for _ in range(3):
-        with pytest.raises(redis.ResponseError):
-            stores.client.eval("return redis.error_reply('no')", 0)
-    assert stores.client.ping()
-    stores.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from tests.worker.execution.workers import children, is_running
+from tests.processes import children, command_line
 from worker.execution import process_guard
 from worker.execution.supervisor import Child, Supervisor
 
@@ -62,27 +62,6 @@ def test_restart_pauses_grow() -> None:
     assert child.starts == 4
 
 
-def test_only_a_child_that_ended_is_started_again() -> None:
-    """The other children keep their processes, and the end is reported."""
-    messages: list[str] = []
-    supervisor = Supervisor(messages.append)
-    ended, other = (supervisor.add(name, starting(SLEEPING)) for name in ("one", "two"))
-    try:
-        supervisor.start_due()
-        first, kept = ended.pid, other.pid
-        ended.send(signal.SIGKILL)
-        until(lambda: supervisor.reap() == [ended])
-        assert messages == [f"one ended with -9; restart in {ended.pause:g} s"]
-        ended.due = 0.0
-        supervisor.start_due()
-        assert ended.pid not in {0, first}
-        assert other.pid == kept
-    finally:
-        supervisor.stop(supervisor.children, 5.0)
-        supervisor.close()
-    assert [child.code for child in supervisor.children] == [-signal.SIGTERM] * 2
-
-
 def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace period it has the signal again, then SIGKILL; a disposable one is killed without a wait."""
     monkeypatch.setattr("worker.execution.supervisor.COLD_SECONDS", 0.2)
@@ -109,4 +88,4 @@ def test_children_end_with_their_head(signum: int) -> None:
     pids = children(head.pid)
     head.send_signal(signum)
     assert head.wait(30) == (0 if signum == signal.SIGTERM else -signum)
-    until(lambda: not any(is_running(pid) for pid in pids))
+    until(lambda: not any(command_line(pid) for pid in pids))

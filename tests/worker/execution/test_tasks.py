@@ -15,7 +15,6 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec
 from glle_engine.base.errors import OutOfRangeError
 from tests.conftest import error_of, in_turn
 from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
@@ -24,7 +23,7 @@ from worker.records.job import INTERACTIVE
 from worker.storage.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
@@ -33,22 +32,6 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-def test_fit_is_the_engines(stores: Stores, posterior_id: str) -> None:
-    """The cached posterior draws the same bits as the engine called directly."""
-    record = stores.posteriors.fetch(posterior_id)
-    assert (record.n, record.d, record.spec) == (N, 3, FitSpec(n_neighbors=10).to_dict())
-    assert record.provenance["engine"] == glle_engine.__version__
-    assert list(record.stages) == ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
-    assert min(record.stages.values()) >= 0
-    assert record.seconds == pytest.approx(sum(record.stages.values()), abs=1e-5)
-    posterior = stores.posteriors.load(posterior_id)
-    assert posterior is not None
-    direct = glle_engine.fit(SHEET.X)
-    np.testing.assert_array_equal(posterior.draw(3, seed=1).embedding, direct.draw(3, seed=1).embedding)
-    assert record.diagnostics == direct.diagnostics.to_dict()
-    assert stores.jobs.fetch(record.job).status == "succeeded"
 
 
 def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str) -> None:
@@ -111,25 +94,14 @@ def test_a_further_round_draws_what_is_missing(
     assert stores.posteriors.load(posterior_id) is not None
 
 
-@pytest.mark.parametrize(
-    ("values", "parameters", "problem"),
-    [
-        (np.vstack([SHEET.X, SHEET.X + 100.0]), {"n_neighbors": 5, "disconnected": "error"}, "disconnected-graph"),
-        (SHEET.X, {"search": "approximate"}, "missing-library"),  # the remedy names the extra
-    ],
-)
-def test_refusal_of_the_engine_ends_the_job_with_its_problem(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, values: Any, parameters: dict[str, Any], problem: str
-) -> None:
-    """A disconnected graph, and a missing library for approximate search, are a 422 with a remedy."""
+def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library for approximate search is a 422, whose remedy names the extra."""
     monkeypatch.setitem(sys.modules, "faiss", None)
-    job = fit_job(stores, values, **parameters)
+    job = fit_job(stores, search="approximate")
     tasks.fit(job.id)
-    failed = stores.jobs.fetch(job.id)
-    assert failed.error is not None
-    assert (failed.status, failed.error.code, failed.error.status) == ("failed", problem, 422)
-    assert ("glle[ann]" in failed.error.remedy) == (problem == "missing-library")
-    assert failed.error.remedy
+    error = error_of(stores, job.id)
+    assert (error.code, error.status) == ("missing-library", 422)
+    assert "glle[ann]" in error.remedy
     assert stores.posteriors.get(job.subject) is None
 
 
@@ -168,9 +140,7 @@ def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch:
 
     monkeypatch.setattr(stores.jobs, "fail", interrupt_first)
     tasks.fit(job.id)
-    failed = stores.jobs.fetch(job.id)
-    assert failed.error is not None
-    assert (failed.status, failed.error.code) == ("failed", "internal-error")
+    assert error_of(stores, job.id).code == "internal-error"
     assert len(attempts) == 2
 
 
@@ -225,18 +195,6 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
     tasks.fit(job.id)
     assert len(stages) == 2
     assert stores.posteriors.get(job.subject) is None
-
-
-def test_progress_is_throttled_except_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress soon after the last write is skipped, the end of a stage never."""
-    monkeypatch.setattr(context, "PROGRESS_SECONDS", 1000.0)
-    job = stores.jobs.start(fit_job(stores).id)
-    write_progress = context.progress_writer(stores, job)
-    counts = []
-    for done in range(1, 4):
-        write_progress(done, 3, "weights")
-        counts.append(stores.jobs.fetch(job.id).done)
-    assert counts == [1, 1, 3]
 
 
 def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,30 +296,20 @@ class KilledError(BaseException):
     """End of a process in the middle of a task."""
 
 
-def before_each_group(monkeypatch: pytest.MonkeyPatch, call: Callable[[int], object]) -> None:
-    """Call a function with the number of lane groups so far before each one."""
-    numbers = count()
-
-    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-        call(next(numbers))
-        return draws.make_draws(posterior, keys)
-
-    monkeypatch.setattr(tasks, "make_draws", make)
-
-
-@pytest.mark.parametrize("group", [1, 5, 9])
 def test_a_killed_task_is_repeated_completely(
-    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, group: int
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job ends with every draw."""
     job, spec = draws_job(stores, posterior_id, count=42, shard_seconds=9.0)
     assert spec.shards == 1
+    numbers = count()
 
-    def kill(number: int) -> None:
-        if number == group:
+    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
+        if next(numbers) == 5:
             raise KilledError
+        return draws.make_draws(posterior, keys)
 
-    before_each_group(monkeypatch, kill)
+    monkeypatch.setattr(tasks, "make_draws", make)
     with pytest.raises(KilledError):
         tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).status == "running"

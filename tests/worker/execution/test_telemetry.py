@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import until
-from tests.worker.execution.workers import draws_job, fit_job, worker
+from tests.worker.execution.workers import draws_job, fit_job
 from worker.execution import tasks
 from worker.execution.telemetry import count_draws, observe_task
-from worker.observability.counters import Histogram
 
 if TYPE_CHECKING:
-    from worker.base.settings import Settings
     from worker.stores import Stores
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -73,16 +70,3 @@ def test_rejected_solvers_are_counted(stores: Stores, posterior_id: str) -> None
     assert counters["draws", "lu"] == 1
     assert counters["draws_rejected", "lanes"] == 1
     assert counters["draws_rejected", "lanes-repinned"] == 1
-
-
-def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> None:
-    """Counts of a worker's forked children arrive once each, with the wait in the queue."""
-    jobs = [fit_job(stores, n_neighbors=k) for k in (8, 9, 10)]
-    for job in jobs:
-        stores.queue.enqueue(job)
-    with worker(settings, "counting"):
-        until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))
-        until(lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Histogram()).counts) == 3)
-    spreads = stores.counts.read()[1]
-    assert sum(spreads["task_seconds", "fit", "queued"].counts) == 3
-    assert spreads["task_seconds", "fit", "queued"].seconds > 0

@@ -15,10 +15,10 @@ from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 from rq.worker_registration import clean_worker_registry
 
 from tests.conftest import until
-from tests.worker.execution.workers import enqueued_fit, horses, is_running, worker
-from worker.base.settings import SettingsError
+from tests.processes import command_line
+from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
-from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue, main
+from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
 from worker.jobs.queue import RETRIES, fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
@@ -34,18 +34,22 @@ pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
-    """After kill -9 no orphan process stays; another worker notices by heartbeats and finishes the job."""
-    job = enqueued_fit(stores, 20_000)
+    """After kill -9 no orphan process stays; another worker notices by heartbeats, finishes the job and counts it."""
+    job = enqueued_fit(stores, 10_000)
     with worker(settings, "first") as first:
         until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
         (horse,) = horses(first.pid)
         os.kill(first.pid, signal.SIGKILL)
-        until(lambda: not is_running(horse))
+        until(lambda: not command_line(horse))
     assert stores.jobs.fetch(job.id).status == "running"
     with worker(settings, "second"):
         until(lambda: not stores.jobs.fetch(job.id).is_open)
+        until(lambda: ("job_seconds", "fit", "succeeded") in stores.counts.read()[1])
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.error) == ("succeeded", None)
+    spreads = stores.counts.read()[1]
+    assert sum(spreads["job_seconds", "fit", "succeeded"].counts) == 1
+    assert spreads["task_seconds", "fit", "queued"].seconds > 0
     posterior = stores.posteriors.load(job.subject)
     assert posterior is not None
     assert np.isfinite(posterior.embedding).all()
@@ -83,17 +87,6 @@ def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPa
             worker_.request_force_stop(signal.SIGTERM, None)
     finally:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-
-
-def test_a_wrong_store_is_reported_before_the_start(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The log does not say that the worker started."""
-    for name, value in replace(stores.settings, store_url="nowhere://x").to_env().items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(SettingsError, match="GLLE_STORE_URL"):
-        main("wrong")
-    assert "started" not in capsys.readouterr().err
 
 
 def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:

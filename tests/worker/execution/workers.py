@@ -19,6 +19,7 @@ import numpy as np
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
+from tests.processes import children, command_line
 from worker.records.draws import DrawsSpec
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
@@ -141,32 +142,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[WorkerPr
             process.send_signal(signal.SIGKILL)
             process.wait(10)
             # A dying process would take the next test's task.
-            until(lambda: not any(is_running(pid) for pid in below))
-
-
-def children(pid: int, name: str = "") -> list[int]:
-    """Return the pids of a process's children, or of those with a name."""
-    try:
-        pids = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [child for child in pids if not name or name_of(child) == name]
-
-
-def name_of(pid: int) -> str:
-    """Return the name of a process as the kernel shows it; empty for a missing process."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process runs; one that has ended may wait long for its parent."""
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+            until(lambda: not any(command_line(pid) for pid in below))
 
 
 def horses(pid: int) -> list[int]:

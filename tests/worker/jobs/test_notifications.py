@@ -128,17 +128,6 @@ def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -
     asyncio.run(run())
 
 
-def test_all_waiters_can_be_woken(stores: Stores) -> None:
-    """All waiters are woken, as when the process stops."""
-
-    async def wait() -> None:
-        with stores.endings.of("job_1") as first, stores.endings.of("job_2") as second:
-            stores.endings.wake_all()
-            await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 5)
-
-    asyncio.run(wait())
-
-
 def test_a_subscription_ends_when_it_is_cancelled_at_any_moment(stores: Stores) -> None:
     """The end of an event loop cancels it once, perhaps while it connects or subscribes."""
 

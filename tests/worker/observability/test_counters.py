@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker.observability.counters import BUCKETS, KEY, Counters, Histogram
+from worker.observability.counters import BUCKETS, Counters, Histogram
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -74,11 +74,3 @@ def test_threads_lose_no_count(stores: Stores) -> None:
         thread.join()
     counts.flush()
     assert counts.read()[0] == {("cache_reads", "server", "hit"): 8000}
-
-
-def test_forked_child_does_not_count_again(stores: Stores) -> None:
-    """A forked child drops the unflushed counts of its parent."""
-    stores.counts.add("draws", "lanes")
-    stores.counts.clear()
-    assert stores.counts.flush()
-    assert stores.client.exists(KEY) == 0

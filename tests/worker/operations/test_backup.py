@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import tracemalloc
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ import pytest
 import glle_engine
 from glle_engine import FitSpec
 from tests.conftest import refusal, stored_files
+from tests.service.conftest import posterior_record
 from worker.analyses.embedding import Recipe
 from worker.base.problems import ProblemError
 from worker.base.versions import SCHEMA
@@ -34,15 +37,6 @@ Member = tuple[tarfile.TarInfo, bytes]
 KINDS = ("data sets", "posteriors", "embeddings", "keys")
 
 
-def record_of(id_: str, dataset: str, tenant: str, n: int, provenance: dict[str, Any]) -> PosteriorRecord:
-    """Return the record of a posterior."""
-    return PosteriorRecord(
-        id=id_, dataset=dataset, tenant=tenant, n=n, d=3, provenance=provenance, spec=FitSpec(n_neighbors=10).to_dict(),
-        draw_cost={"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7}, diagnostics={}, eigenvalues=[], arrays={},
-        seconds=0.1, nbytes=0, job="job_1", created="2025-01-01",
-    )  # fmt: skip
-
-
 def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
     """Give a tenant one record of each kind; return the id of the data set."""
     mine, rng = stores.of(tenant), np.random.default_rng(seed)
@@ -52,7 +46,7 @@ def fill(stores: Stores, tenant: str, seed: int = 0) -> str:
     dataset, _ = mine.datasets.add(Table(values=rng.normal(size=(4, 3)), source={"kind": "test"}, **beside))
     mine.datasets.rename(dataset.id, {"name": "mine", "tags": ["a", "b"]})
     id_ = posterior_id(dataset.id, FitSpec(n_neighbors=10).to_dict(), glle_engine.NUMBERS)
-    mine.posteriors.record(record_of(id_, dataset.id, tenant, 4, {ARRAYS: "0" * 64}))
+    mine.posteriors.record(posterior_record(id=id_, dataset=dataset.id, tenant=tenant, n=4))
     mine.posteriors.calibrate(id_, {"scale": 0.5})
     mine.embeddings.note(Recipe(dataset=dataset.id, method="isomap", parameters={}), "claim")
     mine.keys.create(tenant, ("read",), "", None)
@@ -75,7 +69,6 @@ def state(stores: Stores) -> dict[str, Any]:
             fields[key] = stores.client.get(raw)
     for tenant in ("default", "alice"):
         fields[tenant] = [cursor for cursor, _ in stores.of(tenant).posteriors.newest()]
-        fields[tenant] += [cursor for cursor, _ in stores.of(tenant).datasets.newest()]
         fields[tenant] += [stores.of(tenant).datasets.usage()]
     return {**fields, "keys": stores.keys.all()}
 
@@ -101,7 +94,8 @@ def import_posterior(stores: Stores, tenant: str) -> PosteriorRecord:
     size = file.tell()
     file.seek(0)
     provenance = {ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256}
-    record = record_of(imported_id(sha256, tenant), "ds_" + "0" * 32, tenant, 40, provenance)
+    members = {"id": imported_id(sha256, tenant), "dataset": "ds_" + "0" * 32, "tenant": tenant, "n": 40}
+    record = posterior_record(**members, provenance=provenance)
     return stores.imports.add(stores.of(tenant).posteriors, record, file, size)[0]
 
 
@@ -194,18 +188,19 @@ def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores
 
 
 def test_a_damaged_data_set_is_restored(full: Stores) -> None:
-    """It keeps its present name, and the damaged files are removed."""
-    raw, (id_, _) = backup(full), ids(full)
-    full.datasets.rename(id_, {"name": "newer"})
+    """It and the others keep their present names, and the damaged files are removed."""
+    raw, (id_, other) = backup(full), ids(full)
+    for renamed in (id_, other):
+        full.datasets.rename(renamed, {"name": "newer"})
     dataset = full.datasets.get(id_)
     assert dataset is not None
     full.datasets.files.bucket.local_path(dataset.stored["values"].path).write_bytes(b"damaged")
     before = len(stored_files(full))
-    assert restore(full, Archive(io.BytesIO(raw)), EVERYTHING)["data sets"]["restored"] == 1
+    report = restore(full, Archive(io.BytesIO(raw)), EVERYTHING)["data sets"]
+    assert (report["restored"], report["there already"]) == (1, 1)
     assert list(full.datasets.files.find_damaged(full.datasets)) == []
-    found = full.datasets.get(id_)
-    assert found is not None
-    assert (found.name, len(stored_files(full))) == ("newer", before)
+    assert [full.datasets.fetch(renamed).name for renamed in (id_, other)] == ["newer"] * 2
+    assert len(stored_files(full)) == before
 
 
 def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> None:
@@ -220,15 +215,6 @@ def test_a_backup_of_one_tenant(full: Stores, empty: Callable[[], Stores]) -> No
     target = empty()
     assert restore(target, Archive(io.BytesIO(whole)), BackupScope())["keys"]["restored"] == 0
     assert target.keys.all() == []
-
-
-def test_newer_names_stay(full: Stores) -> None:
-    """Data renamed since the backup keep their names."""
-    raw = backup(full)
-    dataset = ids(full)[0]
-    full.datasets.rename(dataset, {"name": "newer"})
-    assert restore(full, Archive(io.BytesIO(raw)), EVERYTHING)["data sets"]["there already"] == 2
-    assert full.datasets.fetch(dataset).name == "newer"
 
 
 def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,8 +285,6 @@ def pack(parts: list[Member]) -> bytes:
 
 def reseal(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
     """Return an archive with changed members and a matching manifest."""
-    from hashlib import sha256  # noqa: PLC0415 -- used only for forgeries
-
     parts = [(info, change(info.name, data)) for info, data in members(raw)]
     manifest = json.loads(parts[-1][1])
     for info, data in parts[:-1]:
@@ -316,7 +300,6 @@ def header(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda _: b"",
     "no tar": lambda _: b"PK\x03\x04" + bytes(2000),
     "gzip bomb": lambda _: b"\x1f\x8b\x08" + bytes(3000),
     "cut off": lambda raw: raw[: len(raw) // 2],
@@ -326,11 +309,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a repeated member": lambda raw: pack([members(raw)[0], *members(raw)]),
     "an extra member": lambda raw: pack([*members(raw), (header("README.txt"), b"")]),
     "a path upwards": lambda raw: pack([(header("datasets/../../../etc/cron.d/x"), b"x"), *members(raw)]),
-    "an absolute path": lambda raw: pack([(header("/etc/cron.d/x"), b"x"), *members(raw)]),
     "a link": lambda raw: pack([(header("README.txt", tarfile.SYMTYPE), b""), *members(raw)[1:]]),
-    "a device": lambda raw: pack([(header("README.txt", tarfile.CHRTYPE), b""), *members(raw)[1:]]),
     "another program's": lambda _: pack([(header("manifest.json"), b'{"backup": "other", "members": {}}')]),
-    "a manifest that is no object": lambda _: pack([(header("manifest.json"), b"[]")]),
     "a deep manifest": lambda _: pack([(header("manifest.json"), b"[" * 10**5)]),
     "an incomplete manifest": lambda _: pack([(header("manifest.json"), b'{"backup": "glle"}')]),
 }
@@ -348,7 +328,6 @@ FORGERIES: dict[str, Callable[[bytes], bytes]] = {
         "datasets.jsonl", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')
     ),
     "no JSON": _change_members("posteriors.jsonl", lambda _: b"{\n"),
-    "no object": _change_members("embeddings.jsonl", lambda _: b"1\n"),
     "deep JSON": _change_members("embeddings.jsonl", lambda _: b"[" * 10**5 + b"\n"),
     "an empty line": _change_members("embeddings.jsonl", lambda _: b"{}\n"),
     "no id": _change_members("posteriors.jsonl", lambda data: data.replace(b'"id": "post_', b'"no": "post_', 1)),
@@ -366,11 +345,9 @@ PICKLE = (
     + b"\ncos\nsystem\n"
 )
 NAN = BIG.replace(b"(4000000000, 3)}", b"(4, 3)}         ") + np.full((4, 3), np.nan).tobytes()
+FORGERIES["a pickle among labels"] = _change_members("/labels.npy", lambda _: PICKLE)
 for _name, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
-    FORGERIES[f"{_name} among values"] = lambda raw, put=_bytes: reseal(  # type: ignore[misc] # binds the loop variable
-        raw, lambda name, data: put if name.endswith("/values.npy") else data
-    )
-    FORGERIES[f"{_name} among labels"] = _change_members("/labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
+    FORGERIES[f"{_name} among values"] = _change_members("/values.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # binds the loop variable
 
 
 @pytest.fixture(scope="module")
@@ -397,10 +374,8 @@ def test_an_invalid_archive_is_refused_without_changes(whole: bytes, stores: Sto
 
 
 def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """A data set of 32 MB is written and read in pieces of some MB."""
-    import tracemalloc  # noqa: PLC0415 -- used only in this test
-
-    stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**16, 64)), source={}))
+    """A data set of 16 MB is written and read in pieces of some MB."""
+    stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**15, 64)), source={}))
     tracemalloc.start()
     with (tmp_path / "backup").open("w+b") as file:
         dump(stores, Writer(file), BackupScope())
@@ -411,4 +386,4 @@ def test_a_backup_uses_constant_memory(stores: Stores, settings: Settings, tmp_p
         target.close()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 16 * 2**20
+    assert peak < 8 * 2**20

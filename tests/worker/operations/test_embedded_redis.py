@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedRedis]:
     """Run a queue server."""
+    before = os.umask(0o022)  # the usual one, by which a new file is readable by everyone
     queue = queue_server(Settings(data_dir=str(tmp_path)))
     queue.spawn()
     yield queue.wait()
     queue.stop()
+    os.umask(before)
 
 
 def test_the_password_is_required_and_hidden(server: EmbeddedRedis) -> None:
@@ -68,16 +70,9 @@ def test_a_failed_start_reports_the_log(tmp_path: Path) -> None:
     assert Path(tmp_path / "broken").exists()
 
 
+@pytest.mark.usefixtures("server")
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     """Other users cannot read the AOF, which has every record of every tenant."""
-    before = os.umask(0o022)
-    queue = queue_server(Settings(data_dir=str(tmp_path)))
-    try:
-        queue.spawn()
-        queue.wait()
-    finally:
-        queue.stop()
-        os.umask(before)
     files = [path for path in (tmp_path / "queue").rglob("*") if path.is_file()]
     assert any(path.suffix == ".aof" for path in files)
     assert [path for path in (tmp_path / "queue", *files) if path.stat().st_mode & 0o077] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -37,6 +37,7 @@ def test_many_long_parts_share_shards() -> None:
     assert [divided.shard_size(shard) for shard in (0, MAX_SHARDS - 1)] == [8, 4]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 50))
 def test_every_part_is_in_one_shard(sizes: list[int], per_shard: int) -> None:
     """The shards partition the parts in their order, and the record restores them."""

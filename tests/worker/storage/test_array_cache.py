@@ -13,12 +13,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from glle_engine.linalg import LANES
-from tests.conftest import refusal
 from worker.base.problems import ProblemError
 from worker.records.cache_entry import PIECE, Entry, entry_bytes
 from worker.records.draws import DrawAddress, draws_bytes
-from worker.records.ids import text
-from worker.storage import array_cache as cache
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -47,41 +44,6 @@ def test_round_trip_keeps_every_bit(stores: Stores) -> None:
     for name, array in ARRAYS.items():
         assert entry.arrays[name].dtype == array.dtype, name
         np.testing.assert_array_equal(entry.arrays[name], array, name)
-
-
-@pytest.mark.parametrize("piece", [8, 24, 1000])
-def test_arrays_are_cut_into_pieces(stores: Stores, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    """Any piece size restores the bytes."""
-    monkeypatch.setattr(cache, "PIECE", piece)
-    arrays = {name: array for name, array in ARRAYS.items() if array.nbytes < 1000}
-    stores.cache.put("key", {}, arrays)
-    entry = stores.cache.get("key")
-    assert entry is not None
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(entry.arrays[name], array, name)
-    assert stores.cache.client.hlen("key") > 1 + (piece < 1000)
-
-
-def test_several_entries_are_read_at_once(stores: Stores) -> None:
-    """Small, large and missing entries are returned in the requested order."""
-    stores.cache.put("small", {"i": 1}, {"a": np.arange(3.0), "b": np.arange(2)})
-    stores.cache.put("large", {"i": 2}, ARRAYS)
-    entries = stores.cache.get_many(["large", "nowhere", "small"])
-    assert [entry and entry.meta["i"] for entry in entries] == [2, None, 1]
-    assert entries[0] is not None
-    np.testing.assert_array_equal(entries[0].arrays["big"], ARRAYS["big"])
-    assert stores.cache.get_many([]) == []
-    assert (stores.cache.get("nowhere"), stores.cache.head("nowhere")) == (None, None)
-    assert stores.cache.contains(["small", "nowhere"]) == [True, False]
-
-
-def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
-    """A value that would evict the rest is a problem with a remedy, and writes nothing."""
-    stores.cache.put("small", {}, {"x": np.zeros(10)})
-    problem = refusal(lambda: stores.cache.put("huge", {}, {"x": np.zeros(stores.cache.budget // 16 + 1)}))
-    assert problem.code == "cache-too-small"
-    assert "GLLE_CACHE_BYTES" in problem.remedy
-    assert stores.cache.contains(["small", "huge"]) == [True, False]
 
 
 def test_head_must_be_finite(stores: Stores) -> None:
@@ -133,7 +95,7 @@ def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> N
     try:
         complete = 0
         values = set()
-        while complete < 15:
+        while complete < 8:
             entry = stores.cache.get("key")
             if entry is None:
                 continue
@@ -156,24 +118,6 @@ def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatc
     (key,) = cache.client.scan_iter("*key*")
     assert 0 < int(cache.client.ttl(key)) <= 120
     assert cache.get("key") is None
-
-
-KEYS = ["draw:post_1:0:0", "v2:summary:post_1:0:1", "result:post_1:transform:x", "draw:post_12:0:0"]
-LARGE = {"x": np.zeros(2**17 + 1)}  # larger than a piece
-
-
-def remaining_keys(stores: Stores) -> set[str]:
-    """Return every key of the cache."""
-    return {text(key) for key in stores.cache.client.keys("*")}
-
-
-def test_a_subject_is_forgotten_completely(stores: Stores) -> None:
-    """Small, large and unfinished entries of a subject are deleted; other subjects stay."""
-    for key in KEYS:
-        stores.cache.put(key, {}, LARGE if key.startswith("result") else {})
-    stores.cache.client.hset("result:post_1:x:tmp:0", "0", "killed")
-    stores.cache.forget("post_1")
-    assert remaining_keys(stores) == {"draw:post_12:0:0"}
 
 
 ID = "post_1:0123"
@@ -209,19 +153,6 @@ def indices(entries: list[Entry | None]) -> list[int | None]:
     return [None if entry is None else entry.meta["index"] for entry in entries]
 
 
-def test_a_lane_group_is_one_hash(stores: Stores) -> None:
-    """Draws that differ only in index % LANES share a hash; every other difference is another hash."""
-    put(stores, *range(LANES))
-    assert stores.cache.client.dbsize() == 1
-    put(stores, LANES)
-    assert stores.cache.client.dbsize() == 2
-    assert indices(stores.draws.get_many(ID, keys_of(LANES, 1, 99, 0))) == [LANES, 1, None, 0]
-    for other in ({"seed": 1}, {"scale": 0.5}, {"source": "mean"}, {"align": "none"}):
-        assert stores.draws.get(ID, replace(KEY, **other)) is None
-    assert stores.draws.get("post_2:0123", KEY) is None
-    assert stores.draws.get("post_1:4567", KEY) is None
-
-
 def test_each_draw_counts_as_one_read(stores: Stores) -> None:
     """A draw is a hit or a miss, whatever the number of commands; metadata and `contains` do not count."""
     put(stores, 0, 1)
@@ -234,26 +165,13 @@ def test_each_draw_counts_as_one_read(stores: Stores) -> None:
     assert reads == {("server", "hit"): 3, ("server", "miss"): 2}
 
 
-def test_a_large_draw_has_a_separate_entry(stores: Stores) -> None:
-    """It is read, listed and deleted as a small one; without its entry or its head it is missing."""
-    put(stores, 0, 1, n=PIECE // 8)
-    put(stores, 2)
-    keys = keys_of(0, 1, 2, 3)
-    assert stores.cache.client.dbsize() == 3
-    assert indices(stores.draws.get_many(ID, keys)) == [0, 1, 2, None]
-    stores.cache.client.unlink(keys[0].cache_key(ID))
-    assert stores.draws.contains(ID, keys) == [False, True, True, False]
-    assert [head and head["index"] for head in stores.draws.heads(ID, keys)] == [None, 1, 2, None]
-    assert indices(stores.draws.get_many(ID, keys)) == [None, 1, 2, None]
-    stores.draws.delete(ID, keys[1])
-    assert stores.draws.contains(ID, keys) == [False, False, True, False]
-    put(stores, 0)
-    assert indices(stores.draws.get_many(ID, keys)) == [0, None, 2, None], "a small one takes its place"
-    assert stores.cache.client.dbsize() == 1
-
-
 def test_a_torn_draw_is_missing(stores: Stores) -> None:
-    """A draw whose head or data are missing or short counts as evicted; the others of its group stay."""
+    """A draw whose head, data or separate entry are missing or short counts as evicted; the others stay."""
+    put(stores, 4, 5, n=PIECE // 8)
+    keys = keys_of(4, 5)
+    stores.cache.client.unlink(keys[0].cache_key(ID))
+    assert stores.draws.contains(ID, keys) == [False, True]
+    assert [head and head["index"] for head in stores.draws.heads(ID, keys)] == indices(stores.draws.get_many(ID, keys))
     put(stores, 0, 1, 2, 3)
     group = KEY.group_key(ID)
     stores.cache.client.hdel(group, "head:0")
@@ -310,7 +228,7 @@ def test_a_group_expires_with_its_last_write(stores: Stores) -> None:
     assert stores.cache.client.ttl(group) > 10
 
 
-@pytest.mark.parametrize("n", [10, 100, 1797, 5000, 5200, 20_000, 20_481, 65_000, 100_000])
+@pytest.mark.parametrize("n", [10, 5000, 5200, 20_481, 100_000])
 def test_the_estimate_bounds_the_memory_of_draws(stores: Stores, n: int) -> None:
     """The server's memory of a full lane group is at most the estimate, whatever the allocator's rounding."""
     arrays = {"embedding": np.random.default_rng(0).normal(size=(n, 2)), "eigenvalues": np.ones(2)}
