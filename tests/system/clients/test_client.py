@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 import warnings
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from sklearn.neighbors import kneighbors_graph
 
 import glle_engine
-from glle import AsyncClient, Client, InvalidRequestError, frame, plot
+from glle import AsyncClient, Client, InvalidRequestError, frame
 from glle_engine import manifolds
 from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
@@ -35,7 +36,10 @@ def glle(up: Up) -> Iterator[Client]:
 
 
 def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
-    """Fit an array and draw; single draws, batches and files have the same bits."""
+    """Fit an array and draw; single draws, batches and files have the same bits.
+
+    Those of its neighbors, if they are given, are the same, under another id.
+    """
     X = manifolds.make("swiss_roll", N, seed=12).X
     roll = glle.dataset(X)
     posterior = glle.fit(roll, n_neighbors=9)
@@ -48,17 +52,10 @@ def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
     filed = posterior.draws(4, first=5, seed=3, scales=[0.5, 1.0], out=tmp_path / "draws.npy")
     assert filed[1].tobytes() == many.tobytes()
     assert glle.fit(X, n_neighbors=9) == posterior
-
-
-def test_given_neighbors_replace_the_search(glle: Client) -> None:
-    """Their posterior is that of the search, if they are its neighbors, with another id."""
-    X = manifolds.make("swiss_roll", N, seed=14).X
     near = kneighbors_graph(X, 9).indices.reshape(N, 9)
     given = glle.fit(X, neighbors=near)
-    assert given.spec["neighbors"] == glle.dataset(near).id
-    searched = glle.fit(X, n_neighbors=9)
-    assert given.id != searched.id
-    assert given.draw(3).tobytes() == searched.draw(3).tobytes()
+    assert (given.spec["neighbors"], given == posterior) == (glle.dataset(near).id, False)
+    assert given.draw(7, seed=3).tobytes() == draw.tobytes()
     with pytest.raises(InvalidRequestError, match="given neighbors"):
         given.calibration()
 
@@ -125,9 +122,7 @@ def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> No
         assert list(result.index) == kept
     for shown in (posterior, posterior.summary(4, scale=1.0), embedding, embedding.spread(), audit):
         assert list(frame(shown).index) == kept
-    assert "neighbors stay in a draw, the mean of 40 draws." in plot(posterior).get_title().replace("\n", " ")
     assert audit.groups.names == ["a", "b"]
-    assert "trustworthiness" in repr(compared)
     for fitted in (posterior, embedding):
         some, mixed = fitted.transform(table[:3]), fitted.transform(table[["z", "kind", "x", "y"]][:3])
         np.testing.assert_array_equal(some.embedding, mixed.embedding)
@@ -150,12 +145,13 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
 
 
 def test_awaited_fits_run_side_by_side(up: Up) -> None:
-    """Three concurrent fits with draws give the bits of the blocking client."""
+    """Two concurrent fits with draws give the bits of the blocking client."""
+    X = manifolds.make("swiss_roll", N, seed=15).X
 
     async def main() -> list[bytes]:
         async with AsyncClient(up.url) as glle:
-            roll = await glle.dataset(manifolds.make("swiss_roll", N, seed=15).X)
-            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10, 12)]
+            roll = await glle.dataset(X)
+            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10)]
             posteriors = await asyncio.gather(*fits)
             assert {posterior.id for posterior in posteriors} <= {listed.id async for listed in glle.posteriors()}
             batches = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
@@ -163,16 +159,13 @@ def test_awaited_fits_run_side_by_side(up: Up) -> None:
 
     awaited = asyncio.run(main())
     with Client(up.url) as glle:
-        roll = glle.dataset(manifolds.make("swiss_roll", N, seed=15).X)
-        assert awaited == [glle.fit(roll, n_neighbors=k).draws(2).tobytes() for k in (8, 10, 12)]
+        assert awaited == [glle.fit(X, n_neighbors=k).draws(2).tobytes() for k in (8, 10)]
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:
     """An upload from a mapped file and a download to a file hold a few megabytes."""
-    import tracemalloc  # noqa: PLC0415 # tracing slows the process
-
     path = tmp_path / "large.npy"
-    X = np.random.default_rng(0).normal(size=(100_000, 16))
+    X = np.random.default_rng(0).normal(size=(100_000, 12))
     np.save(path, X)
     del X
     mapped = np.load(path, mmap_mode="r")

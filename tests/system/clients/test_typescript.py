@@ -11,7 +11,7 @@ import pytest
 from glle import Client, Dataset, Job, Posterior
 from glle.resources.methods import Embedding
 from openapi import client_types, typescript_types
-from tests.system.clients.typescript import CLIENT, TypeScript, has_type_stripping, typescript
+from tests.system.clients.typescript import CLIENT, TypeScript, typescript
 
 if TYPE_CHECKING:
     from tests.system.conftest import Up
@@ -59,12 +59,6 @@ def test_version_is_that_of_the_python_client() -> None:
     assert "dependencies" not in package
     assert lock["packages"][""]["devDependencies"] == package["devDependencies"]
     assert all("resolved" not in entry for entry in lock["packages"].values())
-
-
-def test_versions_of_node_that_strip_types() -> None:
-    """Without a flag since 22.18 and 23.6."""
-    expected = {(20, 20): False, (22, 17): False, (22, 18): True, (23, 5): False, (23, 6): True, (26, 0): True}
-    assert {version: has_type_stripping(version) for version in expected} == expected
 
 
 @pytest.mark.parametrize("name", ["npy", "events", "client"])

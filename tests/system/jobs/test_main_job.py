@@ -17,7 +17,6 @@ from tests.system.conftest import fit_posterior, synthetic, wait_for_end
 if TYPE_CHECKING:
     import httpx
 
-    from tests.system.conftest import Up
 
 N = 300
 
@@ -69,32 +68,6 @@ def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior
     assert alone.tobytes() == result[1, 31].tobytes()
     reference = get_array(client, posterior + "/arrays", name="embedding")
     np.testing.assert_allclose(result[0, 0], reference, atol=1e-5)
-
-
-def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
-    """After a cache flush, recomputed draws, batches and arrays have the same bits and JSON."""
-    job = draws_job(client, posterior, count=5, first=40, scales=[0.1, 1.0])
-    result = job["links"]["result"]
-    alone, batch = get_array(client, posterior + "/draws/42"), get_array(client, result)
-    outcome = client.get(posterior + "/draws/42")
-    embedding = get_array(client, posterior + "/arrays", name="embedding", wait=60)
-    with up.redis("GLLE_CACHE_URL") as cache:
-        cache.flushall()
-    assert get_array(client, posterior + "/draws/42").tobytes() == alone.tobytes()
-    recomputed = client.get(posterior + "/draws/42")
-    assert (recomputed.headers["etag"], recomputed.content) == (outcome.headers["etag"], outcome.content)
-    with up.redis("GLLE_CACHE_URL") as cache:
-        cache.flushall()
-    again = client.get(result, headers=NPY)
-    assert (again.status_code, again.headers["location"]) == (202, job["links"]["self"])
-    assert wait_for_end(client, job["id"])["status"] == "succeeded"
-    assert get_array(client, result).tobytes() == batch.tobytes()
-    with up.redis("GLLE_CACHE_URL") as cache:
-        cache.flushall()
-    refit = client.get(posterior + "/arrays", params={"name": "embedding"}, headers=NPY)
-    assert refit.status_code == 202
-    assert wait_for_end(client, refit.json()["id"])["status"] == "succeeded"
-    assert get_array(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
 
 
 def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> None:
