@@ -253,6 +253,21 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     assert waiting(stores) == [f"{job.id}-r1"]
 
 
+def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
+    """All unfinished shards are enqueued; before the end of the first one, only that."""
+    for number in range(10):
+        announce(stores.client, stores.settings, state(f"w{number}"))
+    job = draws_job(stores)
+    stores.queue.repair(silent(job))
+    assert waiting(stores) == [task_id(job, 0)]
+    fetch(stores, task_id(job, 0)).delete()
+    stores.jobs.start(job.id)
+    for shard in (0, 1, 2, 4, 8):
+        stores.jobs.advance(job.id, 0, shard, 4)
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
+
+
 def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     """An ended task whose last count was lost with a server is enqueued again once."""
     job = draws_job(stores)

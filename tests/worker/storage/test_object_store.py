@@ -113,6 +113,7 @@ def test_forgetting_a_subject_deletes_from_cache_and_store(
     assert list(objects.bucket.modification_times()) == [path_of("post_ab", "draw:post_ab:1")]
     assert not [key for key in tiered_stores.cache.client.scan_iter("*") if b"post_a:" in key]
     assert same(tiered_stores.cache.get("draw:post_ab:1"), LARGE)
+    assert tiered_stores.cache.head("draw:post_ab:2") == (None if is_evicted else {"a": 2})
 
 
 def test_a_read_restores_an_evicted_entry_of_both_tiers(tiered_stores: Stores) -> None:
