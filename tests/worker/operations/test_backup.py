@@ -94,8 +94,8 @@ def import_posterior(stores: Stores, tenant: str) -> PosteriorRecord:
     size = file.tell()
     file.seek(0)
     provenance = {ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256}
-    members = {"id": imported_id(sha256, tenant), "dataset": "ds_" + "0" * 32, "tenant": tenant, "n": 40}
-    record = posterior_record(**members, provenance=provenance)
+    members: dict[str, Any] = {"id": imported_id(sha256, tenant), "dataset": "ds_" + "0" * 32, "tenant": tenant}
+    record = posterior_record(**members, n=40, provenance=provenance)
     return stores.imports.add(stores.of(tenant).posteriors, record, file, size)[0]
 
 

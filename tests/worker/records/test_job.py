@@ -39,6 +39,14 @@ def test_interactive_stays_interactive(stores: Stores) -> None:
     assert create(stores).priority == "interactive"
 
 
+def test_a_late_job_leaves_the_queue(stores: Stores) -> None:
+    """Its waiting tasks are removed with its failure."""
+    job = create(stores, PAST)
+    stores.queue.enqueue(job)
+    assert stores.queue.repair(job).status == "failed"
+    assert in_turn(stores) == []
+
+
 def test_a_late_job_is_not_started(stores: Stores) -> None:
     """A worker that takes it after the deadline ends it."""
     job = create(stores, PAST)
