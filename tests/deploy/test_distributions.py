@@ -133,15 +133,10 @@ import glle
 list(glle.fit(np.random.default_rng(0).random((200, 3))).draws(2))
 print(glle.__file__, len(listener.buffer))
 """
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program],
-        env={"NUMBA_CACHE_DIR": os.devnull + "/cache"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.split() == [str(tmp_path / "site" / "glle" / "__init__.py"), "0"]
-    assert done.stderr == ""
+    command = [sys.executable, "-I", "-S", "-c", program]
+    cache = {"NUMBA_CACHE_DIR": os.devnull + "/cache"}
+    done = subprocess.run(command, env=cache, check=True, capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == ([str(tmp_path / "site" / "glle" / "__init__.py"), "0"], "")
 
 
 def test_client_without_server_names_the_server_distribution(
@@ -153,19 +148,12 @@ def test_client_without_server_names_the_server_distribution(
     """
     zipfile.ZipFile(wheels["glle"]).extractall(tmp_path / "site")
     path = [tmp_path / "site", dependencies]
-    listed = command("--help", path=path)
-    assert (listed.returncode, "datasets" in listed.stdout, "doctor" in listed.stdout) == (0, True, False)
     refused = command("up", path=path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "pip install glle-server" in refused.stderr
-    unreachable = command("jobs", "list", "--url", "http://127.0.0.1:9", path=path)
-    assert (unreachable.returncode, "No answer" in unreachable.stderr) == (3, True)
     zipfile.ZipFile(wheels["glle_server"]).extractall(tmp_path / "site")
-    listed = command("--help", path=path)
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert {"datasets", "fit", *cli.SERVER_COMMANDS} <= set(listed.stdout.replace("(", " ").replace(")", " ").split())
     settings = command("settings", path=path)
-    assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
+    assert (settings.returncode, settings.stderr, "GLLE_REDIS_URL" in settings.stdout) == (0, "", True)
 
 
 def test_commands_start_without_the_engine_s_libraries() -> None:
@@ -219,12 +207,5 @@ def requirements() -> list[str]:
         ]
         found += [one for each in lists for one in each if isinstance(one, str)]
     own = f"glle[client]=={__version__}"
-    assert own in found
+    assert own in found, "both are released together"
     return [one for one in found if one != own]
-
-
-def test_both_distributions_have_the_version_of_the_engine() -> None:
-    """The distributions are released together; the server requires the client of the same version."""
-    projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, SERVER)]
-    assert [project["version"] for project in projects] == [__version__, __version__]
-    assert f"glle[client]=={__version__}" in projects[1]["dependencies"]

