@@ -2,17 +2,16 @@
 
 import json
 import re
-from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
 from tests.deploy.prometheus import selectors, series_of
+from tests.docs.pages import ROOT
 from tests.service import conftest as service
 from worker.stores import Stores
 
-ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 _service, stores, client = service._service, service.stores, service.client  # the app without workers

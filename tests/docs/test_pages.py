@@ -1,13 +1,11 @@
 """What the pages name exists: files, tests, routes, functions, equations, methods and commands."""
 
-import argparse
 import ast
 import json
 import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -24,23 +22,16 @@ NAMED = re.findall(r"`((?:tests|qa)/\S+?\.py)::(\w+)`", TABLES)
 PARTS = ("tutorials", "how-to", "reference", "explanation")
 
 
-@pytest.mark.parametrize(("file", "name"), NAMED)
-def test_named_tests_exist(file: str, name: str) -> None:
-    """The named test function is defined in the named file."""
-    assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def test_guarantees_name_tests() -> None:
-    """The pattern still matches the tables."""
+def test_named_tests_exist() -> None:
+    """The named test functions are defined in the named files; the pattern still matches the tables."""
     assert len(NAMED) > 60
+    assert [(file, name) for file, name in NAMED if name not in names_in(file)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_lead_to_files() -> None:
     """A link within the repository leads to an existing file."""
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    links = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))]
+    assert [(page, to) for page, to in links if "://" not in to and not (page.parent / to).exists()] == []
 
 
 def test_every_route_is_in_the_reference() -> None:
@@ -77,43 +68,36 @@ ROOMS = (
 )  # fmt: skip
 _PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
 MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
-PATHS = {page: _PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in MAPS}
 # A file followed by names in parentheses: functions, classes, constants, and members as `Class.member`.
 MEMBERS = re.findall(r"`([\w./]+\.py)` \((`[^)]+`)\)", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 QUESTIONS = re.findall(r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("page", "path"), [(page, path) for page, paths in PATHS.items() for path in sorted({*paths})])
-def test_paths_of_the_architecture_exist(page: str, path: str) -> None:
+@pytest.mark.parametrize("page", MAPS)
+def test_paths_of_the_maps_exist(page: str) -> None:
     """Every path in backticks exists."""
-    assert (ROOT / path).exists(), f"{page} names {path}"
+    paths = _PATH.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize(("path", "names"), MEMBERS)
-def test_functions_of_the_architecture_exist(path: str, names: str) -> None:
-    """The file defines every name in the parentheses after it."""
-    source = (ROOT / path).read_text(encoding="utf-8")
-    for name in re.findall(r"`([\w.]+)`", names):
-        for part in name.split("."):
-            assert re.search(rf"^\s*(?:(?:async )?def |class )?{part}\b\s*[(:=\[]", source, re.MULTILINE), (
-                f"{path}: {name}"
-            )
-
-
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-def test_each_answer_is_a_file(question: str, answer: str) -> None:
-    """Every answer names at least one file that exists."""
-    paths = _PATH.findall(answer)
-    assert paths, question
-    for path in paths:
-        assert (ROOT / path).is_file(), path
+def test_functions_of_the_architecture_exist() -> None:
+    """Each file defines every name in the parentheses after it."""
+    assert MEMBERS
+    for path, names in MEMBERS:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for part in ".".join(re.findall(r"`([\w.]+)`", names)).split("."):
+            pattern = rf"^\s*(?:(?:async )?def |class )?{part}\b\s*[(:=\[]"
+            assert re.search(pattern, source, re.MULTILINE), f"{path}: {part}"
 
 
 def test_newcomers_have_twelve_questions_answered() -> None:
-    """The patterns still match the pages."""
+    """Every answer names files that exist."""
     assert len(QUESTIONS) >= 12
-    assert all(PATHS.values())
-    assert MEMBERS
+    for question, answer in QUESTIONS:
+        paths = _PATH.findall(answer)
+        assert paths, question
+        assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
 def test_every_package_is_named_in_its_room() -> None:
@@ -145,22 +129,20 @@ def names_in(path: str) -> set[str]:
     """Return the functions and classes of a file, methods as Class.method."""
     names = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
             names |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
     return names
 
 
-@pytest.mark.parametrize("row", EQUATIONS, ids=[f"{row[0]} {row[-1]}" for row in EQUATIONS])
-def test_file_function_and_test_exist(row: list[str]) -> None:
+def test_file_function_and_test_exist() -> None:
     """The file defines the function, and the test file the test."""
-    assert len(row) == 6
-    path, function, test_path, test = (cell.strip("`") for cell in row[2:])
-    assert function in names_in(path)
-    assert test_path.startswith("tests/")
-    assert test.startswith("test_")
-    assert test in names_in(test_path)
+    for row in EQUATIONS:
+        path, function, test_path, test = (cell.strip("`") for cell in row[2:])
+        assert function in names_in(path), row
+        assert re.match("tests/.* test_", f"{test_path} {test}"), row
+        assert test in names_in(test_path), row
 
 
 def test_every_equation_of_the_paper_has_a_row() -> None:
@@ -201,25 +183,15 @@ def commands_in_pages() -> Iterator[tuple[str, str]]:
 COMMANDS = sorted(set(commands_in_pages()))
 
 
-def test_commands_are_found() -> None:
-    """The pattern still matches the pages."""
+def test_the_program_accepts_every_command() -> None:
+    """The words, options and values are those of its parser; no command is run. A bare name is looked up."""
     assert len(COMMANDS) > 50
-
-
-@pytest.fixture(scope="module")
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the client's and the server's commands."""
-    return cli.command_parser([add_commands])[0]
-
-
-@pytest.mark.parametrize(("page", "words"), COMMANDS)
-def test_the_program_accepts_the_command(page: str, words: str, parser: argparse.ArgumentParser) -> None:
-    """The command's words, options and values are those of its parser; it is not run. A bare name is looked up."""
-    if re.fullmatch("[a-z]+", words):
-        words += " --help"
-    if not re.search("--(help|version)$", words):
-        assert parser.parse_args(shlex.split(words)).run
-        return
-    with pytest.raises(SystemExit) as end:
-        parser.parse_args(shlex.split(words))
-    assert end.value.code == 0
+    parser = cli.command_parser([add_commands])[0]  # of the client and the server
+    for page, words in COMMANDS:
+        arguments = shlex.split(f"{words} --help" if re.fullmatch("[a-z]+", words) else words)
+        if arguments[-1] not in {"--help", "--version"}:
+            assert parser.parse_args(arguments).run, page
+            continue
+        with pytest.raises(SystemExit) as end:
+            parser.parse_args(arguments)
+        assert end.value.code == 0, f"{page}: {words}"

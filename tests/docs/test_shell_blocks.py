@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from glle import Client
@@ -23,37 +24,27 @@ RUN = [
 ]
 
 
-def test_blocks_are_found() -> None:
-    """The pattern still matches the pages."""
-    assert len(RUN) >= 8
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if "make " in page.read_text(encoding="utf-8")], ids=str)
-def test_targets_of_make_exist(page: Path) -> None:
-    """Each `make TARGET` and `make -C qa TARGET` of a page is a target of that Makefile."""
-    targets = {
-        folder: set(re.findall(r"^([a-z][\w-]*):", (ROOT / folder / "Makefile").read_text(), re.MULTILINE))
+def test_targets_of_make_exist() -> None:
+    """Each `make TARGET` and `make -C qa TARGET` of a page is a target of that Makefile; blocks to run are found."""
+    own, of_qa = (
+        set(re.findall(r"^([a-z][\w-]*):", (ROOT / folder / "Makefile").read_text(), re.MULTILINE))
         for folder in (".", "qa")
-    }
-    for where, names in _TARGET.findall(page.read_text(encoding="utf-8")):
-        assert set(names.split()) <= targets["qa" if where else "."], names
+    )
+    for page in PAGES:
+        for where, names in _TARGET.findall(page.read_text(encoding="utf-8")):
+            assert set(names.split()) <= (of_qa if where else own), (page, names)
+    assert len(RUN) >= 8
 
 
 @pytest.fixture(scope="module")
 def folder(up: Up, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that the blocks read, and the ids of a data set and a posterior."""
     folder = tmp_path_factory.mktemp("blocks")
-    rng = np.random.default_rng(3)
-    points = rng.normal(size=(120, 3))
-    rows = [[f"{value:.4f}" for value in point] for point in points]
-    for name, column, values in (
-        ("sheet", "species", ["a", "b"] * 60),
-        ("flowers", "species", ["a", "b"] * 60),
-        ("customers", "customer", [f"C-{index:03d}" for index in range(120)]),
-    ):
-        head = ["x", "y", "z", column, *(["note"] if name == "flowers" else [])]
-        lines = [[*row, value, *head[4:]] for row, value in zip(rows, values, strict=True)]
-        (folder / f"{name}.csv").write_text("\n".join(",".join(line) for line in [head, *lines]) + "\n")
+    points = pd.DataFrame(np.random.default_rng(3).normal(size=(120, 3)).round(4), columns=list("xyz"))
+    species = points.assign(species=["a", "b"] * 60)
+    customers = points.assign(customer=[f"C-{index:03d}" for index in range(120)])
+    for name, table in {"sheet": species, "flowers": species.assign(note="-"), "customers": customers}.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
     (folder / ".venv").symlink_to(sys.prefix)
     with Client(up.url) as client:
         dataset = client.dataset(folder / "customers.csv", id=["customer"])

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 
 import glle_engine
 from glle import Client
@@ -28,7 +29,7 @@ def test_readme_audits_a_map() -> None:
     audit, _, _ = blocks(ROOT / "README.md", "python")
     assert 'method="umap"' in audit
     digits = load_digits()
-    names = run([audit.replace('"umap"', '"pca"')], X=digits.data[:300], y=digits.target[:300])
+    names = run([audit.replace('"umap"', '"pca"')], X=digits.data[:150], y=digits.target[:150])
     assert names["found"].beyond_chance
     assert names["found"].groups.apart.shape == (10, 10)
 
@@ -38,8 +39,8 @@ def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(tmp_path)
     _, _, engine = blocks(ROOT / "README.md", "python")
     assert '"swiss_roll", 2000' in engine
-    names = run([engine.replace("2000", "600")])
-    assert names["draw"].embedding.shape == (600, 2)
+    names = run([engine.replace("2000", "300")])
+    assert names["draw"].embedding.shape == (300, 2)
     assert names["scale"] > 0
 
 
@@ -55,30 +56,28 @@ def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All blocks of the page with fewer points; PCA stands for UMAP, which compiles for half a minute."""
-    from sklearn.decomposition import PCA  # noqa: PLC0415 # one test
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=lambda: PCA(2)))
     first, *more = blocks(TUTORIALS / "audit.md", "python")
-    names = run([first.replace("\nfound", "\nX, y = X[:200], y[:200]\nfound"), *more])
+    names = run([first.replace("\nfound", "\nX, y = X[:100], y[:100]\nfound"), *more])
     assert names["found"].groups.apart.shape == (10, 10)
-    assert names["alone"].p_value.shape == (200,)
+    assert names["alone"].p_value.shape == (100,)
     assert (tmp_path / "audit.png").exists()
 
 
 def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All blocks of the page, one after the other, in one namespace, with fewer points."""
     monkeypatch.chdir(tmp_path)
-    adata = SimpleNamespace(n_obs=400, obsm={}, obs={}, uns={})
+    adata = SimpleNamespace(n_obs=200, obsm={}, obs={}, uns={})
     monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(DataArray=lambda values, **_: values))
     if find_spec("jscatter") is None:  # of Python 3.14
         monkeypatch.setattr("glle.widget", lambda *_, **__: SimpleNamespace(selection=[0]), raising=False)
     first, *more = blocks(TUTORIALS / "uncertainty.md", "python")
     assert '"swiss_roll", 1000' in first
-    names = run([first.replace("1000", "400"), *more], adata=adata)
-    assert names["summary"].spread.shape == (400,)
-    assert names["draws"].shape == (100, 400, 2)
-    assert adata.obsm["X_glle"].shape == (400, 2)
+    names = run([first.replace("1000", "200"), *more], adata=adata)
+    assert names["summary"].spread.shape == (200,)
+    assert names["draws"].shape == (100, 200, 2)
+    assert adata.obsm["X_glle"].shape == (200, 2)
     assert names["placed"].shape == (5, 2)
     assert (tmp_path / "roll.npz").exists()
 
@@ -93,7 +92,7 @@ CLIENT_PAGES = ("index.md", "reference/client.md", "reference/client-api.md")
 @pytest.mark.parametrize("page", ENGINE_PAGES)
 def test_first_examples_with_the_engine_run(page: str) -> None:
     """The first block of the page, with the data that it assumes."""
-    X = glle_engine.manifolds.make("s_curve", 400, seed=0).X
+    X = glle_engine.manifolds.make("s_curve", 200, seed=0).X
     names = run(blocks(ROOT / "docs" / page, "python")[:1], fit=glle_engine.fit, X=X)
     assert {"posterior", "result"} & names.keys()
 
