@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # before numpy is imported
-
 import argparse
 import json
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from bench.engine import draws, fits, memory, stages
-from bench.report import compare, machine, markdown, print_table, save, show
+from bench.report import HEAD, compare, machine, print_table, show
 from bench.service import cached, concurrency, uncached
 from bench.service.deployment import running_service
+from docs.figures.methods.tables import table
+from qa.frame import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +48,10 @@ def main() -> None:
     stages.print_profile(console, profile)
     if options.compare:
         compare(console, options.compare, rows)
-    options.out.mkdir(parents=True, exist_ok=True)
-    save(options.out / "results.json", result, rows, profile)
-    (options.out / "table.md").write_text(f"```json\n{json.dumps(result, indent=1)}\n```\n\n{markdown(rows)}")
+    report = {"machine": result, "rows": [asdict(row) for row in rows], "stages": profile}
+    write_report(options.out / "results.json", report)
+    text = table(HEAD, [row.cells() for row in rows])
+    (options.out / "table.md").write_text(f"```json\n{json.dumps(result, indent=1)}\n```\n\n{text}\n")
     goals = [row.reached for row in rows if row.reached is not None]
     console.print(f"{sum(goals)} of {len(goals)} goals reached. {options.out}/ has table.md and results.json.")
 

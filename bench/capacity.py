@@ -7,20 +7,15 @@ that waits for requests costs the cache's server time at every request for a sin
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # before numpy is imported
-
 import itertools
 import json
 import math
+import os
 import statistics
 import tempfile
-import threading
 import time
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +27,8 @@ from bench.data import data_of
 from bench.report import machine
 from bench.service.deployment import running_service
 from bench.service.uncached import DRAWS, run_job
-from docs.figures.methods.tables import put
+from docs.figures.methods.tables import put, table
+from qa.frame import repeat
 from tests.processes import children
 from worker.base.settings import Settings
 from worker.jobs.draw_stream import STREAMS, DrawBatch, DrawStream
@@ -116,19 +112,19 @@ def ceiling(cost: Cost, idle: Cost, waiting: float = 0.0, workers: int = WORKERS
 
 def main() -> None:
     """Measure all costs, and write the table."""
-    text = table(Cost().plus(_idle_worker(), WORKERS), _waiting_sampler(), _operations())
+    text = operations_table(Cost().plus(_idle_worker(), WORKERS), _waiting_sampler(), _operations())
     put(PAGE, "capacity", f"{text}\n\n`{json.dumps(machine())}`")
 
 
-def table(together: Cost, waiting: float, operations: Iterable[tuple[str, int, Cost]]) -> str:
+def operations_table(together: Cost, waiting: float, operations: Iterable[tuple[str, int, Cost]]) -> str:
     """Return the table of operations, with the costs of idle workers and of a waiting sampler."""
-    rows = [list(HEAD), ["---"] * len(HEAD)]
+    rows = []
     for what, points, cost in operations:
         most, full = ceiling(cost, together, waiting if what == "a single draw" else 0.0)
         rows.append([what, f"{points:,}", *_cells(cost), _number(most), full, _number(math.ceil(most * cost.api))])
     rows.append([f"a second of {WORKERS} idle workers", "-", *_cells(together), "-", "-", "-"])
     rows.append(["each sampler that waits, at a request", "-", "-", "-", "-", _number(1e6 * waiting), *["-"] * 5])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return table(HEAD, rows)
 
 
 def _cells(cost: Cost) -> list[str]:
@@ -190,20 +186,18 @@ def _reading(service: Service) -> Cost:
     for server, url in service.urls.items():
         with redis.Redis.from_url(url) as client:
             info: dict[str, Any] = client.info("everything")
-        thread = info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"]
-        commands = [
-            fields
-            for label, fields in info.items()
-            if label.startswith("cmdstat_") and not label.removeprefix("cmdstat_").startswith(SCRIPTS + OWN)
-        ]
-        found = found.plus(
-            replace(
-                Cost(**{server: thread}),
-                commands=sum(fields["calls"] for fields in commands),
-                command_seconds=sum(fields["usec"] for fields in commands) / 1e6,
-            )
-        )
+            thread = _thread_seconds(client)
+        counted = {label.removeprefix("cmdstat_"): fields for label, fields in info.items() if label[:8] == "cmdstat_"}
+        commands = [fields for label, fields in counted.items() if not label.startswith(SCRIPTS + OWN)]
+        calls, microseconds = (sum(fields[name] for fields in commands) for name in ("calls", "usec"))
+        found = found.plus(Cost(**{server: thread}, commands=calls, command_seconds=microseconds / 1e6))
     return found
+
+
+def _thread_seconds(client: redis.Redis) -> float:
+    """Return the processor seconds of a server's main thread."""
+    info: dict[str, Any] = client.info("cpu")
+    return float(info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"])
 
 
 def _processor_seconds(pid: int) -> float:
@@ -240,34 +234,24 @@ def _waiting_sampler() -> float:
 
 def _request_seconds(url: str, samplers: int) -> float:
     """Return the seconds of the server for a request while this number of samplers waits."""
-    ended = threading.Event()
 
-    def answer(number: int) -> None:
-        with redis.Redis.from_url(url) as client:
-            stream = DrawStream(client, str(number))
-            while not ended.is_set():
-                for request in stream.read(1, 1.0):
-                    stream.finish(DrawBatch([request]), "drawn")
+    def answer(stream: DrawStream) -> None:
+        for request in stream.read(1, 1.0):
+            stream.finish(DrawBatch([request]), "drawn")
+
+    fields = {"name": "posterior arrays posterior procrustes", "metadata": "{}"}
+    with ExitStack() as stack:
+        client, *clients = (stack.enter_context(redis.Redis.from_url(url)) for _ in range(samplers + 1))
+        streams = [DrawStream(one, str(number)) for number, one in enumerate(clients)]
+        with repeat(*(partial(answer, stream) for stream in streams)):
+            time.sleep(CALM_SECONDS)
+            before = _thread_seconds(client)
+            for number in range(REQUESTS):
+                client.xadd(STREAMS[number % len(STREAMS)], {**fields, "draw": f"0:{number}:1.0"})
+                time.sleep(PAUSE)
+            spent = _thread_seconds(client) - before
+        for stream in streams:
             stream.leave()
-
-    threads = [threading.Thread(target=answer, args=(number,)) for number in range(samplers)]
-    for thread in threads:
-        thread.start()
-    with redis.Redis.from_url(url) as client:
-
-        def seconds() -> float:
-            info: dict[str, Any] = client.info("cpu")
-            return float(info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"])
-
-        time.sleep(CALM_SECONDS)
-        before, fields = seconds(), {"name": "posterior arrays posterior procrustes", "metadata": "{}"}
-        for number in range(REQUESTS):
-            client.xadd(STREAMS[number % len(STREAMS)], {**fields, "draw": f"0:{number}:1.0"})
-            time.sleep(PAUSE)
-        spent = seconds() - before
-    ended.set()
-    for thread in threads:
-        thread.join()
     return spent / REQUESTS
 
 

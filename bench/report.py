@@ -7,14 +7,18 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+
+from qa.frame import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "tapkee", "redis", "fastapi", "uvicorn")
 MISSING = "the peer is not installed"
+HEAD = ("work", "against", "figure", "goal", "")
 
 
 def machine() -> dict[str, Any]:
@@ -46,16 +51,17 @@ def machine() -> dict[str, Any]:
             caches[f"L{level}"] = (index / "size").read_text().strip()
     fields["caches"] = caches
     fields["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    fields["libraries"] = {name: found for name in LIBRARIES if (found := _version(name))}
+    fields["libraries"] = {one.name: one.version for one in distributions() if one.name in LIBRARIES}
     fields["blas_threads"] = os.environ.get("OMP_NUM_THREADS")
     return fields
 
 
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+def run_apart(module: str, *arguments: object) -> dict[str, Any]:
+    """Run a module of the benchmark in a separate process; return the JSON that it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)  # noqa: S603 # own modules
+    body: dict[str, Any] = json.loads(done.stdout)
+    return body
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -93,6 +99,10 @@ class Pair:
     def their_median(self) -> float:
         """Median of theirs, seconds."""
         return statistics.median(self.theirs)
+
+    def medians(self, unit: str, scale: float = 1.0) -> dict[str, float]:
+        """Return both medians by name; `scale` is the number of units in a second."""
+        return {f"ours {unit}": scale * self.our_median, f"theirs {unit}": scale * self.their_median}
 
 
 def always(work: Callable[..., object], *arguments: object) -> Callable[[int], object]:
@@ -162,6 +172,11 @@ class Row:
         return self.work, self.against, figure, goal, verdict
 
 
+def at_most(work: str, figure: float, unit: str, goal: float, against: str = "-", **detail: float) -> Row:
+    """Return the row of a figure of which less is better."""
+    return Row(work, against, figure, unit, goal, at_least=False, detail=detail)
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
@@ -177,22 +192,10 @@ def show(console: Console, row: Row) -> None:
 
 def print_table(console: Console, rows: list[Row]) -> None:
     """Print all rows, goals beside figures."""
-    table = Table("work", "against", "figure", "goal", "")
+    shown = Table(*HEAD)
     for row in rows:
-        table.add_row(*row.cells())
-    console.print(table)
-
-
-def markdown(rows: list[Row]) -> str:
-    """Return the table as Markdown."""
-    lines = ["| work | against | figure | goal | |", "|---|---|---|---|---|"]
-    return "\n".join([*lines, *("| " + " | ".join(row.cells()) + " |" for row in rows)]) + "\n"
-
-
-def save(path: Path, machine: dict[str, Any], rows: list[Row], stages: list[dict[str, Any]]) -> None:
-    """Write the run as JSON for later comparisons."""
-    fields = {"machine": machine, "rows": [asdict(row) for row in rows], "stages": stages}
-    path.write_text(json.dumps(fields, indent=1) + "\n")
+        shown.add_row(*row.cells())
+    console.print(shown)
 
 
 def compare(console: Console, path: Path, rows: list[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,19 @@ class Row:
 def say(*lines: object) -> None:
     """Print lines of a program's output."""
     print(*lines, sep="\n", end="\n" if lines else "", flush=True)  # noqa: T201 # the command's output
+
+
+def memory(name: str) -> int:
+    """Return a field of this process's memory, such as VmHWM, in bytes; 0 where the system has no such list."""
+    status = Path("/proc/self/status")
+    lines = status.read_text("ascii").splitlines() if status.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
+def reset_peak_memory() -> None:
+    """Make VmHWM begin again, where the system allows it."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 
 def tracked_files(*paths: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.data import posterior_of
 from bench.engine.peers import by_dense, by_eigsh
-from bench.report import Row, in_turn
+from bench.report import Row, at_most, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench.report import Pair
     from glle_engine import Posterior
 
     Embed = Callable[[Posterior, NDArray[np.float64]], NDArray[np.float64]]
@@ -66,13 +65,14 @@ def rows(largest: int) -> Iterator[Row]:
                 partial(_draw_all, name, n, count), partial(_draw_with_peer, embed, posterior), repeats, units=count
             )
             medians.setdefault((name, n), pair.our_median)
-            yield _row(name, n, against, pair, goal)
+            work = f"one draw of many, {name}, n = {n:,}"
+            yield Row(work, against, pair.ratio, "x", goal, detail=pair.medians("ms", 1e3))
     for name in ("swiss_roll", "s_curve"):
         small, large = medians.get((name, 5_000)), medians.get((name, 100_000))
         if small and large:
             exponent = math.log(large / small) / math.log(20)
             work = f"growth of a draw from 5,000 to 100,000 points, {name}"
-            yield Row(work, "n to the power of", exponent, "", GROWTH, at_least=False)
+            yield at_most(work, exponent, "", GROWTH, "n to the power of")
 
 
 def _draw_with_peer(embed: Embed, posterior: Posterior, number: int) -> None:
@@ -85,21 +85,12 @@ def _draw_all(name: str, n: int, count: int, number: int) -> None:
         pass
 
 
-def _row(name: str, n: int, against: str, pair: Pair, goal: float | None) -> Row:
-    detail = {"ours ms": pair.our_median * 1e3, "theirs ms": pair.their_median * 1e3}
-    return Row(f"one draw of many, {name}, n = {n:,}", against, pair.ratio, "x", goal, detail=detail)
-
-
 def parallel_rows() -> Iterator[Row]:
     """Measure the same draws on one and on two cores, and the speed-up of two independent processes."""
     with ThreadPoolExecutor(2) as pool:
-        for n, count in CASES:
-            one, two = partial(_draw_all, "swiss_roll", n, count), partial(_in_halves, pool, n, count)
-            yield _speed_up("threads", n, count, in_turn(two, one, REPEATS))
+        yield from _speed_ups("threads", pool)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:  # the posteriors are fitted
-        for n, count in CASES:
-            one, two = partial(_draw_all, "swiss_roll", n, count), partial(_in_halves, pool, n, count)
-            yield _speed_up("processes", n, count, in_turn(two, one, REPEATS))
+        yield from _speed_ups("processes", pool)
         one, two = partial(_multiply_in, pool, [2 * PRODUCTS]), partial(_multiply_in, pool, [PRODUCTS, PRODUCTS])
         pair = in_turn(two, one, REPEATS)
         yield Row("two processes, products of small matrices in cache", "one", pair.ratio, "x")
@@ -120,6 +111,8 @@ def _multiply_in(pool: Executor, counts: list[int], number: int) -> None:  # noq
     list(pool.map(_multiply, counts))
 
 
-def _speed_up(what: str, n: int, count: int, pair: Pair) -> Row:
-    detail = {"two, ms a draw": pair.our_median / count * 1e3, "one, ms a draw": pair.their_median / count * 1e3}
-    return Row(f"two {what}, swiss_roll, n = {n:,}", "one", pair.ratio, "x", SPEED_UP, detail=detail)
+def _speed_ups(what: str, pool: Executor) -> Iterator[Row]:
+    for n, count in CASES:
+        pair = in_turn(partial(_in_halves, pool, n, count), partial(_draw_all, "swiss_roll", n, count), REPEATS)
+        detail = {"two, ms a draw": pair.our_median / count * 1e3, "one, ms a draw": pair.their_median / count * 1e3}
+        yield Row(f"two {what}, swiss_roll, n = {n:,}", "one", pair.ratio, "x", SPEED_UP, detail=detail)

@@ -5,10 +5,6 @@ One process for each data set. Processor seconds of one thread, so that other wo
 
 from __future__ import annotations
 
-import os
-
-os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-
 import json
 import statistics
 import sys
@@ -21,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.data import data_of, neighbors_of
-from bench.engine.memory import peak_bytes, run_apart
+from bench.engine.memory import peak_bytes
+from bench.report import run_apart
 from glle_engine import fit
 from glle_engine.linalg import LANES
 from glle_engine.posterior.cost.estimate import estimate

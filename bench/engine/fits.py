@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.data import data_of, neighbors_of
 from bench.engine.peers import fit_sklearn, fit_tapkee, has_tapkee
-from bench.report import Row, always, in_turn, seconds
+from bench.report import Row, always, at_most, in_turn, seconds
 from glle_engine import FitSpec, fit
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.fit import reference_embedding
@@ -46,10 +47,8 @@ def rows(largest: int) -> Iterator[Row]:
             continue
         X, k = data_of(name, n), neighbors_of(name)
         pair = in_turn(always(lle, X, k), always(fit_sklearn, X, k), repeats, warm=n <= 20_000)
-        detail = {"ours s": pair.our_median, "theirs s": pair.their_median}
-        yield Row(f"LLE, {name}, n = {n:,}", "scikit-learn", pair.ratio, "x", GOAL_SKLEARN, detail=detail)
-        fitted = always(partial(fit, n_neighbors=k), X)
-        whole = in_turn(fitted, always(len, X), repeats, warm=False).our_median
+        yield Row(f"LLE, {name}, n = {n:,}", "scikit-learn", pair.ratio, "x", GOAL_SKLEARN, detail=pair.medians("s"))
+        whole = statistics.median(seconds(partial(fit, X, n_neighbors=k)) for _ in range(repeats))
         detail = {"ours s": whole, "theirs s": pair.their_median}
         work = f"fit of a posterior with its diagnostics, {name}, n = {n:,}"
         yield Row(work, "scikit-learn's LLE", pair.their_median / whole, "x", detail=detail)
@@ -62,10 +61,9 @@ def rows(largest: int) -> Iterator[Row]:
             continue
         X = data_of("swiss_roll", n)
         pair = in_turn(always(lle, X), always(fit_tapkee, X), repeats)
-        detail = {"ours s": pair.our_median, "theirs s": pair.their_median}
-        yield Row(work, "tapkee", pair.ratio, "x", goal, detail=detail)
+        yield Row(work, "tapkee", pair.ratio, "x", goal, detail=pair.medians("s"))
     name, n, most = WHOLE
     if n <= largest:
         X = data_of(name, n)
         work = f"fit of a posterior with its diagnostics, {name}, n = {n:,}"
-        yield Row(work, "-", seconds(partial(fit, X, n_neighbors=10)), "s", most, at_least=False)
+        yield at_most(work, seconds(partial(fit, X, n_neighbors=10)), "s", most)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.data import data_of
 from bench.engine.peers import fit_sklearn
-from bench.report import Row
-from glle_engine import fit
+from bench.report import at_most, run_apart
+from glle_engine import Posterior, fit
 from glle_engine.linalg import LANES
+from qa.frame import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bench.report import Row
 
 N = 100_000
 MILLION = 1_000_000
@@ -27,49 +28,20 @@ GIB = 2**30
 def rows(*, million: bool) -> Iterator[Row]:
     """Measure memory at 100,000 points, and all figures at a million."""
     ours, theirs = (run_apart(__name__, library, N) for library in ("glle", "sklearn"))
+    work, ratio = f"memory of a fit, swiss_roll, n = {N:,}", ours["extra"] / theirs["extra"]
     detail = {"ours MiB": ours["extra"] / 2**20, "theirs MiB": theirs["extra"] / 2**20}
-    yield Row(
-        f"memory of a fit, swiss_roll, n = {N:,}",
-        "scikit-learn's (eigsh)",
-        ours["extra"] / theirs["extra"],
-        "x",
-        1 / 3,
-        at_least=False,
-        detail=detail,
-    )
+    yield at_most(work, ratio, "x", 1 / 3, "scikit-learn's (eigsh)", **detail)
     if million:
         result = run_apart(__name__, "glle", MILLION)
-        detail = {"first draws s": result["first"]}
-        what = f"swiss_roll, n = {MILLION:,}"
-        yield Row(
-            f"peak memory of a fit and draws, {what}",
-            "-",
-            result["peak"] / GIB,
-            "GiB",
-            8.0,
-            at_least=False,
-            detail=detail,
-        )
-        yield Row(f"fit of a posterior, {what}", "-", result["fit"], "s", 60.0, at_least=False)
-        yield Row(f"one draw of many, {what}", "-", result["draw"], "s", 4.0, at_least=False)
-
-
-def run_apart(module: str, *arguments: object) -> dict[str, Any]:
-    """Run a module of the benchmark in a separate process; return the JSON that it prints."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # own modules
-    body: dict[str, Any] = json.loads(done.stdout)
-    return body
+        what, detail = f"swiss_roll, n = {MILLION:,}", {"first draws s": result["first"]}
+        yield at_most(f"peak memory of a fit and draws, {what}", result["peak"] / GIB, "GiB", 8.0, **detail)
+        yield at_most(f"fit of a posterior, {what}", result["fit"], "s", 60.0)
+        yield at_most(f"one draw of many, {what}", result["draw"], "s", 4.0)
 
 
 def peak_bytes() -> int:
     """Return the peak memory of this program; `ru_maxrss` may include the parent's."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return memory("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main(library: str, n: int) -> None:
@@ -78,12 +50,9 @@ def main(library: str, n: int) -> None:
     (fit if library == "glle" else fit_sklearn)(small)  # imports are not counted
     X = data_of("swiss_roll", n)
     before, started = peak_bytes(), time.perf_counter()
-    if library == "sklearn":
-        fit_sklearn(X)
-        fields = {"fit": time.perf_counter() - started, "extra": peak_bytes() - before}
-    else:
-        posterior = fit(X, n_neighbors=10)
-        fields = {"fit": time.perf_counter() - started, "extra": peak_bytes() - before}
+    posterior = fit(X, n_neighbors=10) if library == "glle" else fit_sklearn(X)
+    fields = {"fit": time.perf_counter() - started, "extra": peak_bytes() - before}
+    if isinstance(posterior, Posterior):
         lanes = LANES if posterior.lane_solver else 1
         for name, first in (("first", 0), ("draw", lanes)):  # the first draw analyses the pattern and allocates
             started = time.perf_counter()

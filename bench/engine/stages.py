@@ -29,9 +29,7 @@ SIZES = [
 def profile(largest: int) -> list[dict[str, Any]]:
     """Return seconds of a draw, and of a fit, by stage."""
     found = []
-    for name, n in SIZES:
-        if n > largest:
-            continue
+    for name, n in [size for size in SIZES if size[1] <= largest]:
         clock = StageClock()
         fit(data_of(name, n), n_neighbors=neighbors_of(name), on_progress=clock)
         found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
@@ -57,32 +55,28 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     mean, factor = posterior.law.gaussian("posterior")
     pins = np.full(lanes, solver.pin, np.int32)
     vectors = np.empty((lanes, n, solver.wanted))
-    times: dict[str, list[float]] = {name: [] for name in ("sample", "factor", "lanczos", "acceptance", "unpack")}
-    times["whole"] = []
+    times: list[dict[str, float]] = []
     for batch in range(batches + 1):
         indices = np.arange(batch * lanes, (batch + 1) * lanes, dtype=np.uint64)
         keys, spread = np.zeros(lanes, np.uint64), np.ones(lanes)
-        marks = [time.perf_counter()]
+        clock = StageClock()
         sample(room.tag, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
-        marks.append(time.perf_counter())
+        clock(1, 1, "sample")
         factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
-        marks.append(time.perf_counter())
+        clock(1, 1, "factor")
         lanczos(
             room.tag, room.words, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003
             room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
         )  # fmt: skip
-        marks.append(time.perf_counter())
+        clock(1, 1, "lanczos")
         deviations(room.tag, structure.neighbors, room.weights, room.values, room.vectors, room.deviation)
-        marks.append(time.perf_counter())
+        clock(1, 1, "acceptance")
         unpack(room.tag, structure.position, room.vectors, vectors)
-        marks.append(time.perf_counter())
-        for _ in posterior.draws(lanes, first=batch * lanes):
-            pass
-        marks.append(time.perf_counter())
-        if batch:
-            for stage, duration in zip(times, np.diff(marks), strict=True):
-                times[stage].append(float(duration) / lanes)
-    found = {stage: statistics.median(values) for stage, values in times.items()}
+        clock(1, 1, "unpack")
+        list(posterior.draws(lanes, first=batch * lanes))
+        clock(1, 1, "whole")
+        times.append(clock.seconds)
+    found = {stage: statistics.median(each[stage] for each in times[1:]) / lanes for stage in times[0]}
     inner = sum(value for stage, value in found.items() if stage != "whole")
     # Scaling, alignment and diagnostics are the difference between a whole draw and its compiled stages.
     return {**found, "finish": max(0.0, found["whole"] - inner), "symbolic, once": symbolic}

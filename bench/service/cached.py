@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,10 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bench.report import Row
+from bench.report import Row, at_most
 from bench.service.deployment import running_service
-from bench.service.load import DIFFERENT, Load, Measured, load
+from bench.service.load import DIFFERENT, Load, load_in_turn, median, ratio
+from qa.frame import ROOT
 from service.cli.main import listen
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from bench.service.deployment import Service
+    from bench.service.load import Measured
 
 N = 5_000
 CLIENTS = 8
@@ -38,8 +39,7 @@ ROUNDS = 4
 def running_bare(body: Path) -> Iterator[str]:
     """Serve a file's bytes from a separate process; yield the URL."""
     command = [sys.executable, "-m", "bench.service.cached", str(body)]
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:  # noqa: S603 # this module
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()
@@ -70,27 +70,15 @@ APIS, APIS_GOAL = 2, 1.6
 def rows(service: Service) -> Iterator[Row]:
     """Measure requests per second of one API process against a bare route, then of two against one."""
     path = service.fit_synthetic("swiss_roll", N)
-    ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "draw.npy"
         file.write_bytes(_warm(service, path))
         with running_bare(file) as bare:
-            for number in range(ROUNDS + 1):
-                found, other = load(_asking(service.url, f"/v1{path}/draws/{{}}")), load(_asking(bare, "/"))
-                assert found.nbytes == other.nbytes == file.stat().st_size
-                if number:  # warm-up
-                    ours.append(found)
-                    theirs.append(other)
-    detail = {
-        "theirs, requests/s": _median(theirs),
-        "ours p50 ms": statistics.median(found.p50 for found in ours) * 1e3,
-        "theirs p99 ms": statistics.median(found.p99 for found in theirs) * 1e3,
-    }
-    yield Row(
-        _work("requests/s"), "a bare Starlette route", _ratio(ours, theirs), "x", GOAL, detail=_detail(ours) | detail
-    )
-    p99 = statistics.median(found.p99 for found in ours) * 1e3
-    yield Row(_work("p99"), "-", p99, "ms", P99_GOAL_MS, at_least=False)
+            ours, theirs = load_in_turn(_asking(service.up.url, f"/v1{path}/draws/{{}}"), _asking(bare, "/"), ROUNDS)
+        assert {found.nbytes for found in ours + theirs} == {file.stat().st_size}
+    milliseconds = {"ours p50 ms": 1e3 * median(ours, "p50"), "theirs p99 ms": 1e3 * median(theirs, "p99")}
+    yield _rate_row("requests/s", "a bare Starlette route", ours, theirs, GOAL, **milliseconds)
+    yield at_most(_work("p99"), 1e3 * median(ours, "p99"), "ms", P99_GOAL_MS)
     yield from _two_processes(service, path)
 
 
@@ -100,19 +88,11 @@ def _two_processes(service: Service, path: str) -> Iterator[Row]:
         if second.apis != APIS:  # this version has one
             return
         _warm(second, second.fit_synthetic("swiss_roll", N))  # the same data have the same ids
-        ours, theirs = [], []
-        for number in range(ROUNDS + 1):
-            found, other = (load(_asking(url, f"/v1{path}/draws/{{}}")) for url in (second.url, service.url))
-            if number:  # warm-up
-                ours.append(found)
-                theirs.append(other)
+        two, one = (_asking(url, f"/v1{path}/draws/{{}}") for url in (second.up.url, service.up.url))
+        ours, theirs = load_in_turn(two, one, ROUNDS)
     # One API process fills a core, and its clients need this share of another.
-    possible = (os.cpu_count() or 1) / (1 + statistics.median(found.cpu for found in theirs))
-    detail = {"one, requests/s": _median(theirs), "x possible beside these clients": min(APIS, possible)} | _detail(
-        ours
-    )
-    work = _work(f"requests/s of {APIS} API processes")
-    yield Row(work, "one API process", _ratio(ours, theirs), "x", APIS_GOAL, detail=detail)
+    possible = {"x possible beside these clients": min(APIS, (os.cpu_count() or 1) / (1 + median(theirs, "cpu")))}
+    yield _rate_row(f"requests/s of {APIS} API processes", "one API process", ours, theirs, APIS_GOAL, **possible)
 
 
 def _work(what: str) -> str:
@@ -130,14 +110,9 @@ def _asking(url: str, path: str) -> Load:
     return Load(url=url.rstrip("/"), paths=[path], clients=CLIENTS, seconds=LOAD_SECONDS)
 
 
-def _ratio(ours: list[Measured], theirs: list[Measured]) -> float:
-    return statistics.median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
-
-
-def _median(found: list[Measured]) -> float:
-    return statistics.median(one.rate for one in found)
-
-
-def _detail(ours: list[Measured]) -> dict[str, float]:
-    share = statistics.median(found.cpu for found in ours)
-    return {"ours, requests/s": _median(ours), "clients' share of a core": share}
+def _rate_row(
+    what: str, against: str, ours: list[Measured], theirs: list[Measured], goal: float, **detail: float
+) -> Row:
+    detail |= {f"{whose}, requests/s": median(found, "rate") for whose, found in (("ours", ours), ("theirs", theirs))}
+    detail["clients' share of a core"] = median(ours, "cpu")
+    return Row(_work(what), against, ratio(ours, theirs), "x", goal, detail=detail)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from bench.data import data_of
 from bench.report import Row
-from bench.service.load import Load, Measured, load
+from bench.service.load import Load, load, median
 from glle_engine import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.service.deployment import Service
+    from bench.service.load import Measured
     from glle_engine import Posterior
 
 N = 2_000
@@ -36,23 +37,16 @@ def rows(service: Service, workers: int) -> Iterator[Row]:
     """Measure draws per second of one posterior and of several."""
     for count, goal in POSTERIORS:
         paths = [service.fit_synthetic("swiss_roll", N, seed) for seed in range(count)]
-        ours: list[Measured] = []
-        theirs: list[float] = []
         for seed in range(count):
             _posterior(seed)  # fitted before the processes fork
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as engine:
-            for number in range(ROUNDS + 1):
-                rate = _engine_rate(engine, workers, count)
-                found = load(_asking(service, paths))
-                if number:  # warm-up
-                    ours.append(found)
-                    theirs.append(rate)
-        yield _rate_row(ours, theirs, count, goal, workers, service.apis)
+            pairs = [(load(_asking(service, paths)), _engine_rate(engine, workers, count)) for _ in range(ROUNDS + 1)]
+        yield _rate_row(pairs[1:], count, goal, workers, service.apis)  # without the warm-up
 
 
 def _asking(service: Service, paths: list[str]) -> Load:
     return Load(
-        url=service.url,
+        url=service.up.url,
         paths=[f"/v1{path}/draws/0?seed={{}}&wait=30" for path in paths],
         clients=CLIENTS,
         seconds=LOAD_SECONDS,
@@ -61,21 +55,17 @@ def _asking(service: Service, paths: list[str]) -> Load:
     )
 
 
-def _rate_row(ours: list[Measured], theirs: list[float], count: int, goal: float, workers: int, apis: int) -> Row:
-    ratio = statistics.median(found.rate / rate for found, rate in zip(ours, theirs, strict=True))
-    detail = {
-        "HTTP draws/s": statistics.median(found.rate for found in ours),
-        "engine draws/s": statistics.median(theirs),
-        "p50 ms": statistics.median(found.p50 for found in ours) * 1e3,
-        "p99 ms": statistics.median(found.p99 for found in ours) * 1e3,
-        "clients' share of a core": statistics.median(found.cpu for found in ours),
-    }
+def _rate_row(pairs: list[tuple[Measured, float]], count: int, goal: float, workers: int, apis: int) -> Row:
+    ours = [found for found, _ in pairs]
+    ratio = statistics.median(found.rate / rate for found, rate in pairs)
+    detail = {"HTTP draws/s": median(ours, "rate"), "engine draws/s": statistics.median(rate for _, rate in pairs)}
+    detail |= {f"{name} ms": 1e3 * median(ours, name) for name in ("p50", "p99")}
+    detail["clients' share of a core"] = median(ours, "cpu")
     of = "one posterior" if count == 1 else f"{count} posteriors"
     processes = f"{workers} worker{'s' * (workers > 1)}, {apis} API process{'es' * (apis > 1)}"
     work = f"{CLIENTS} clients, single uncached draws of {of}, n = {N:,}, {processes}"
-    return Row(
-        work, f"batches of the engine in {workers} process{'es' * (workers > 1)}", ratio, "x", goal, detail=detail
-    )
+    against = f"batches of the engine in {workers} process{'es' * (workers > 1)}"
+    return Row(work, against, ratio, "x", goal, detail=detail)
 
 
 def _engine_rate(engine: ProcessPoolExecutor, workers: int, count: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from contextlib import contextmanager
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import numpy as np
-
+from tests.system.arrays import to_npy
 from tests.system.conftest import Up, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
 HEARTBEAT = 60  # seconds; rare, so that maintenance is not counted as commands of a draw
@@ -68,8 +67,6 @@ class Service:
 
     Attributes
     ----------
-    url : str
-        URL of the API.
     http : Http
         Client with an open connection.
     urls : dict
@@ -79,7 +76,6 @@ class Service:
 
     """
 
-    url: str
     http: Http
     urls: dict[str, str]
     up: Up
@@ -96,9 +92,7 @@ class Service:
 
     def upload(self, X: NDArray[np.float64]) -> str:
         """Upload points; return the id of the data set."""
-        buffer = io.BytesIO()
-        np.save(buffer, X)
-        return str(self.http.post("/datasets", buffer.getvalue())["id"])
+        return str(self.http.post("/datasets", to_npy(X))["id"])
 
     def posterior(self, dataset: str) -> str:
         """Fit and return the posterior's path."""
@@ -116,5 +110,5 @@ def running_service(workers: int, apis: int, heartbeat: int = HEARTBEAT) -> Iter
         with running(Path(folder), **settings, GLLE_HEARTBEAT=str(heartbeat), GLLE_LOG_LEVEL="warning") as up:
             urls = {"queue": up.redis_url("GLLE_REDIS_URL"), "cache": up.redis_url("GLLE_CACHE_URL")}
             http = Http(up.url)
-            yield Service(up.url, http, urls, up)
+            yield Service(http, urls, up)
             http.close()

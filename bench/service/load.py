@@ -6,13 +6,14 @@ import itertools
 import json
 import selectors
 import socket
-import subprocess
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from bench.report import run_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,10 +65,8 @@ class Measured:
 
     Attributes
     ----------
-    count : int
-        Number of answers, all complete and with status 200.
     rate : float
-        Answers per second, until the last one.
+        Answers per second, until the last one, all complete and with status 200.
     p50, p99
         Seconds.
     nbytes
@@ -77,7 +76,6 @@ class Measured:
 
     """
 
-    count: int
     rate: float
     p50: float
     p99: float
@@ -87,10 +85,23 @@ class Measured:
 
 def load(what: Load) -> Measured:
     """Run a load in a separate process."""
-    command = [sys.executable, "-m", "bench.service.load", json.dumps(asdict(what))]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root)  # noqa: S603 # this module
-    return Measured(**json.loads(done.stdout))
+    return Measured(**run_apart("bench.service.load", json.dumps(asdict(what))))
+
+
+def load_in_turn(ours: Load, theirs: Load, rounds: int) -> tuple[list[Measured], list[Measured]]:
+    """Run two loads in turn, after a round as a warm-up."""
+    pairs = [(load(ours), load(theirs)) for _ in range(rounds + 1)]
+    return [found for found, _ in pairs[1:]], [other for _, other in pairs[1:]]
+
+
+def ratio(ours: list[Measured], theirs: list[Measured]) -> float:
+    """Return the median ratio of the rates."""
+    return statistics.median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
+
+
+def median(found: list[Measured], figure: str) -> float:
+    """Return the median of a figure."""
+    return float(statistics.median(getattr(one, figure) for one in found))
 
 
 class _Client:
@@ -151,7 +162,6 @@ def main(what: Load) -> Measured:
     duration, cpu = time.perf_counter() - started, time.process_time() - used
     times.sort()
     return Measured(
-        count=len(times),
         rate=len(times) / duration,
         p50=times[len(times) // 2],
         p99=times[int(len(times) * 0.99)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import statistics
 import time
@@ -12,13 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.data import data_of, posterior_of
-from bench.report import Row, in_turn, seconds
+from bench.report import at_most, in_turn, seconds
 from bench.service.monitor import Commands, count_commands
 from glle_engine.linalg import LANES
+from tests.system.arrays import from_npy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bench.report import Row
     from bench.service.deployment import Http, Service
 
 JOBS = [(5_000, 7, 1.15), (20_000, 4, 1.05)]  # points, repetitions, goal
@@ -47,7 +48,7 @@ def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
     job = http.post(f"{posterior}/draws?wait=60", {"count": count, "seed": seed})
     while job["status"] in {"queued", "running"}:
         job = http.get(f"/jobs/{job['id']}?wait=60")
-    drawn = np.load(io.BytesIO(http.npy(f"/jobs/{job['id']}/result")))
+    drawn = from_npy(http.npy(f"/jobs/{job['id']}/result"))
     assert drawn.shape == (count, n, 2), drawn.shape
 
 
@@ -67,7 +68,7 @@ def _job(service: Service, n: int, repeats: int, goal: float) -> Row:
     pair = in_turn(ask, alone, repeats)
     detail = {"HTTP s": pair.our_median, "engine s": pair.their_median}
     work = f"a job of {DRAWS} draws over HTTP, npy, n = {n:,}"
-    return Row(work, "the engine alone", 1 / pair.ratio, "x", goal, at_least=False, detail=detail)
+    return at_most(work, 1 / pair.ratio, "x", goal, "the engine alone", **detail)
 
 
 def _small_fit(service: Service) -> Row:
@@ -77,10 +78,8 @@ def _small_fit(service: Service) -> Row:
         took = seconds(partial(service.posterior, dataset))
         if number >= 0:
             times.append(took)
-    detail = {"slowest ms": max(times) * 1e3}
     work = f"a small fit, n = {FITTED}, from POST to succeeded"
-    figure = statistics.median(times) * 1e3
-    return Row(work, "-", figure, "ms", FIT_GOAL_MS, at_least=False, detail=detail)
+    return at_most(work, statistics.median(times) * 1e3, "ms", FIT_GOAL_MS, **{"slowest ms": max(times) * 1e3})
 
 
 SINGLES, SINGLE_GOAL = 30, 8.0
@@ -103,8 +102,7 @@ def _single(service: Service, name: str, n: int) -> Row:
     lanes = LANES if own.lane_solver else 1
 
     def ask(_: int) -> None:
-        body = service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")
-        assert np.load(io.BytesIO(body)).shape == (n, 2)
+        assert from_npy(service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")).shape == (n, 2)
 
     def alone(number: int) -> None:
         assert len(list(own.draws(lanes, seed=number))) == lanes
@@ -113,15 +111,10 @@ def _single(service: Service, name: str, n: int) -> Row:
         ask(number)
         alone(number)
     pair = in_turn(ask, alone, REPEATS)
-    more = [a - b for a, b in zip(pair.ours, pair.theirs, strict=True)]
-    detail = {
-        "HTTP ms": pair.our_median * 1e3,
-        "engine ms": pair.their_median * 1e3,
-        "slowest HTTP ms": max(pair.ours) * 1e3,
-    }
+    more = statistics.median(a - b for a, b in zip(pair.ours, pair.theirs, strict=True))
+    detail = pair.medians("ms", 1e3) | {"slowest ours ms": max(pair.ours) * 1e3}
     work = f"an uncached single draw by GET, npy, {name}, n = {n:,}: ms more"
-    figure = statistics.median(more) * 1e3
-    return Row(work, "the engine's lane group", figure, "ms", GOAL_MS, at_least=False, detail=detail)
+    return at_most(work, more * 1e3, "ms", GOAL_MS, "the engine's lane group", **detail)
 
 
 def _commands(service: Service) -> Iterator[Row]:
@@ -147,7 +140,7 @@ def _commands(service: Service) -> Iterator[Row]:
         scale, counts = busy.seconds / idle.seconds, ((busy.sent, idle.sent), (busy.inner, idle.inner))
         sent, inner = ((mine.total() - scale * others.total()) / times for mine, others in counts)
         work = f"Redis commands of {what}, n = {COUNTED:,}"
-        yield Row(work, "-", sent, "", goal, at_least=False, detail={"inside Lua": inner})
+        yield at_most(work, sent, "", goal, **{"inside Lua": inner})
 
 
 def _window(service: Service, times: int, do: Callable[[], None]) -> Commands:

@@ -1,1 +1,7 @@
 """Pictures and numbers of the documentation, one program for each: `python -m docs.figures.posterior`."""
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+os.environ["MPLBACKEND"] = "agg"

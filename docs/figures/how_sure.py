@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.patches import Ellipse
 
 from glle_engine import fit, manifolds
 from glle_engine.reliability.ensemble import Ensemble, ensemble
@@ -36,8 +37,6 @@ def data_sets() -> dict[str, NDArray[np.float64]]:
 
 def panel(axes: Axes, title: str, found: Ensemble) -> None:
     """Draw the points, and the 50 % and 90 % regions of every fourth one."""
-    from matplotlib.patches import Ellipse  # noqa: PLC0415 -- after the choice of the backend
-
     center = found.regions.center
     for level, color in ((0.9, SOFT), (0.5, INK)):
         for i in range(0, len(center), EVERY):
@@ -52,9 +51,6 @@ def panel(axes: Axes, title: str, found: Ensemble) -> None:
 
 def main() -> None:
     """Print the statements, and write the picture."""
-    mpl.use("agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415 -- after the choice of the backend
-
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.6))
     for place, (title, X) in zip(axes, data_sets().items(), strict=True):
         found = ensemble(fit(X, n_neighbors=K, disconnected="bridge"), X)

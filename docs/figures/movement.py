@@ -10,11 +10,6 @@ are therefore multiplied by sqrt(n / m) / sqrt(1 - f), an approximation for embe
 
 from __future__ import annotations
 
-import os
-
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[variable] = "1"  # before numpy is imported
-
 import argparse
 import sys
 import time

@@ -7,16 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits
 
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +30,18 @@ def r_squared(X: NDArray[Any], y: NDArray[Any]) -> float:
     design = np.concatenate([np.ones((len(X), 1)), X], axis=1)
     rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     return float(1 - (rest**2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def shares(posterior: Posterior, X: NDArray[Any]) -> list[float]:
+    """Return the R^2 of each coordinate of a draw on the data."""
+    return [r_squared(X, column) for column in posterior.draw(0, align="none").embedding.T]
+
+
+def sigma_after(X: NDArray[Any], iterations: int, tol: float = 1e-300) -> NDArray[np.float64]:
+    """Return the variances of Eq. 29 after some iterations."""
+    values = fit(X, variant="published", max_iter=iterations, tol=tol).sigma
+    assert values is not None
+    return values
 
 
 def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
@@ -74,8 +83,7 @@ def numbers() -> dict[str, Any]:
     digits = load_digits().data
     sigma = {}
     for iterations in ITERATIONS:
-        values = fit(curve, variant="published", max_iter=iterations, tol=1e-300).sigma
-        assert values is not None
+        values = sigma_after(curve, iterations)
         sigma[iterations] = {"median": float(np.median(values)), "negative": int((values < 0).sum())}
     published = fit(curve, variant="published")
     constrained = fit(curve)
@@ -89,19 +97,14 @@ def numbers() -> dict[str, Any]:
         "sigma": sigma,
         "sigma_by_plain_inverse": sigma_by_plain_inverse(sheet, 10, 9),
         "sigma_by_pseudo_inverse": [
-            float(np.median(np.abs(values)))
-            for iterations in range(1, 10)
-            if (values := fit(sheet, variant="published", max_iter=iterations, tol=0).sigma) is not None
+            float(np.median(np.abs(sigma_after(sheet, iterations, 0)))) for iterations in range(1, 10)
         ],
         "full-corrected": {
             "iterations": corrected.diagnostics.figures["iterations"],
-            "r_squared": [r_squared(curve, column) for column in corrected.draw(0, align="none").embedding.T],
+            "r_squared": shares(corrected, curve),
             "row_sums": row_sums(corrected),
         },
-        "r_squared": {
-            "published": [r_squared(curve, column) for column in published.draw(0, align="none").embedding.T],
-            "constrained": [r_squared(curve, column) for column in constrained.draw(0, align="none").embedding.T],
-        },
+        "r_squared": {"published": shares(published, curve), "constrained": shares(constrained, curve)},
         "identical_draws": {
             "largest_difference": float(np.abs(first - second).max()),
             "full_rank": wide.diagnostics.figures["full_rank_neighborhoods"],
@@ -125,27 +128,23 @@ def picture(path: Path) -> None:
     sheet = manifolds.make("s_curve", 1500, seed=0)
     published, constrained = fit(sheet.X, variant="published"), fit(sheet.X)
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), layout="constrained")
-    medians = []
-    for iterations in range(1, 16):
-        sigma = fit(sheet.X, variant="published", max_iter=iterations, tol=1e-300).sigma
-        assert sigma is not None
-        medians.append(np.quantile(sigma, [0.1, 0.5, 0.9]))
-    low, middle, high = np.transpose(medians)
-    axes[0].fill_between(range(1, 16), low, high, alpha=0.3, linewidth=0)
-    axes[0].plot(range(1, 16), middle, marker=".")
+    steps = range(1, 16)
+    low, middle, high = np.transpose([np.quantile(sigma_after(sheet.X, at), [0.1, 0.5, 0.9]) for at in steps])
+    axes[0].fill_between(steps, low, high, alpha=0.3, linewidth=0)
+    axes[0].plot(steps, middle, marker=".")
     axes[0].axhline(0, color="black", linewidth=0.6)
     axes[0].set_xlabel("iteration")
     axes[0].set_title("the variances sigma_i of Eq. 29\n(median, 10 % and 90 %)", fontsize=9)
     style = {"c": sheet.coordinates[:, 0], "cmap": "Spectral", "s": 3, "linewidths": 0}
-    axes[1].scatter(sheet.X[:, 0], sheet.X[:, 2], **style)
-    axes[1].set_title("the data from the side", fontsize=9)
-    axes[2].scatter(*published.draw(0, align="none").embedding.T, **style)
-    axes[2].set_title("a draw of the published em", fontsize=9)
-    axes[3].scatter(*constrained.draw(0).embedding.T, **style)
-    axes[3].set_title("a draw of the constrained em", fontsize=9)
-    for ax in axes[1:]:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    views = {
+        "the data from the side": sheet.X[:, [0, 2]],
+        "a draw of the published em": published.draw(0, align="none").embedding,
+        "a draw of the constrained em": constrained.draw(0).embedding,
+    }
+    for ax, (title, Y) in zip(axes[1:], views.items(), strict=True):
+        ax.scatter(*Y.T, **style)
+        ax.set_title(title, fontsize=9)
+        ax.set(xticks=[], yticks=[])
     figure.savefig(path, dpi=90)
     plt.close(figure)
 

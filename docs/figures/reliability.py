@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ def excerpts(out: Path) -> dict[str, Any]:
     reports = {
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),
         "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
-        "faults": _report(out / "hosts" / "faults.json", _faults),
+        "faults": _report(out / "hosts" / "faults.json", list),
         "joined": _report(out / "hosts" / "joined.json", dict),
         "soak": _report(out / "soak" / "soak.json", _soak),
     }
@@ -61,16 +60,6 @@ def _degraded_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _faults(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with names that do not depend on the run; the number of requests is a separate member."""
-    named = []
-    for row in rows:
-        count = re.search(r", (\d+) requests$", row["scenario"])
-        name = row["scenario"][: count.start()] if count else row["scenario"]
-        named.append({**row, "scenario": name, **({"requests": int(count[1])} if count else {})})
-    return named
-
-
 def _soak(report: dict[str, Any]) -> dict[str, Any]:
     summary = {name: report[name] for name in ("minutes", "rate", "requests", "requests_per_second", "answers")}
     verdicts = [{name: verdict[name] for name in _SOAKED} for verdict in report["verdicts"]]
@@ -79,25 +68,20 @@ def _soak(report: dict[str, Any]) -> dict[str, Any]:
 
 def render(reports: dict[str, Any]) -> dict[str, str]:
     """Return the tables of the stored reports, by marker name."""
-    builders: dict[str, Callable[[Any], str]] = {
-        "chaos": _chaos_table,
-        "kills": _kills,
-        "degraded": _degraded_table,
-        "faults": _faults_table,
-        "joined": _joined_table,
-        "soak": _soak_text,
+    builders: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "chaos": ("chaos", _chaos_table),
+        "kills": ("chaos", _kills),
+        "degraded": ("degraded", _degraded_table),
+        "faults": ("faults", _faults_table),
+        "joined": ("joined", _joined_table),
+        "soak": ("soak", _soak_text),
     }
-    of = {"kills": "chaos"}
-    return {
-        name: build(reports[of.get(name, name)]) for name, build in builders.items() if of.get(name, name) in reports
-    }
+    return {name: build(reports[report]) for name, (report, build) in builders.items() if report in reports}
 
 
 def _chaos_table(report: dict[str, Any]) -> str:
-    return table(
-        ["must be zero", "checked", "violations"],
-        [[row["name"], f"{row['checked']:,}", str(row["violations"])] for row in report["checks"]],
-    )
+    rows = [[row["name"], f"{row['checked']:,}", str(row["violations"])] for row in report["checks"]]
+    return table(["must be zero", "checked", "violations"], rows)
 
 
 def _kills(report: dict[str, Any]) -> str:
@@ -123,20 +107,14 @@ def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, .
 
 
 def _scenario(row: dict[str, Any]) -> str:
-    return f"{row['scenario']} ({row['requests']:,} requests)" if "requests" in row else str(row["scenario"])
+    return f"{row['scenario']} ({row['requests']:,} requests)" if row.get("requests") else str(row["scenario"])
 
 
 def _joined_table(report: dict[str, Any]) -> str:
     before, after = report["before"], report["after"]
-    return table(
-        ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"],
-        [
-            [
-                str(report["hosts"]), str(report["then"]), f"{report['late']:,}", f"{report['draws']:,}",
-                f"{before:.1f}", f"{after:.1f}", f"{after / before:.2f}", str(report["wrong"]),
-            ]
-        ],
-    )  # fmt: skip
+    counts = (f"{report[name]:,}" for name in ("hosts", "then", "late", "draws"))
+    head = ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"]
+    return table(head, [[*counts, f"{before:.1f}", f"{after:.1f}", f"{after / before:.2f}", str(report["wrong"])]])
 
 
 def _soak_text(report: dict[str, Any]) -> str:

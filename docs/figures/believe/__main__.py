@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
-
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[threads] = "1"
 
 from docs.figures.believe.laws import KNOWN, Law
 from docs.figures.believe.measure import Row, measure

@@ -7,6 +7,7 @@ fixed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-    Sampler = Callable[[np.random.Generator, int], Array]
+    Generator = np.random.Generator
+    Sampler = Callable[[Generator, int], Array]
+
+
+TURN = (0.0, 2 * np.pi)
 
 
 @dataclass(frozen=True)
@@ -39,35 +44,30 @@ class Law:
     label: Callable[[np.random.Generator, int], NDArray[np.int64]] | None = None
 
 
-def _rotate(X: Array, d: int, noise: float, rng: np.random.Generator) -> Array:
+def rotate(X: Array, d: int, noise: float, rng: Generator, known: Generator | None = None) -> Array:
     """Return points in d features by a rotation that is the same for all samples, with noise."""
-    turn = np.linalg.qr(np.random.default_rng(21).standard_normal((d, d)))[0][: X.shape[1]]
+    turn = np.linalg.qr((known or np.random.default_rng(21)).standard_normal((d, d)))[0][: X.shape[1]]
     return np.asarray(X @ turn + noise * rng.standard_normal((len(X), d)))
 
 
 def _surface(points: Sampler, d: int, noise: float) -> Sampler:
-    return lambda rng, n: _rotate(points(rng, n), d, noise, rng)
+    return lambda rng, n: rotate(points(rng, n), d, noise, rng)
 
 
-def _sheet(name: str, d: int = 3) -> Sampler:
+def sheet(name: str, d: int = 3) -> Sampler:
+    """Return a sheet with some noise, rotated into d features."""
+
     def sample(rng: np.random.Generator, n: int) -> Array:
         X = manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
-        return X if d == 3 else _rotate(X, d, 0.02 * X.std(), rng)
+        return X if d == 3 else rotate(X, d, 0.02 * X.std(), rng)
 
     return sample
 
 
-def _angles(rng: np.random.Generator, n: int, turns: float = 1.0) -> Array:
-    return rng.uniform(0, 2 * np.pi * turns, n)
-
-
-def _ball(dimension: int, *, is_full: bool) -> Sampler:
-    def sample(rng: np.random.Generator, n: int) -> Array:
-        X = rng.standard_normal((n, dimension))
-        X /= np.linalg.norm(X, axis=1)[:, None]
-        return X * rng.uniform(0, 1, n)[:, None] ** (1 / dimension) if is_full else X
-
-    return sample
+def sphere(rng: Generator, n: int, dimension: int = 3) -> Array:
+    """Return points of the unit sphere."""
+    X = rng.standard_normal((n, dimension))
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
 def _clusters(sizes: tuple[int, ...], d: int, apart: float) -> Sampler:
@@ -86,39 +86,24 @@ def _factors(r: int, d: int, noise: float, *, is_heavy: bool = False) -> Sampler
     return sample
 
 
-def _torus(rng: np.random.Generator, n: int) -> Array:
-    u, v = _angles(rng, n), _angles(rng, n)
-    return np.column_stack([(2 + np.cos(v)) * np.cos(u), (2 + np.cos(v)) * np.sin(u), np.sin(v)])
+def parametric(of: Callable[..., tuple[Array, ...]], *spans: tuple[float, float]) -> Sampler:
+    """Return points whose coordinates are functions of uniform parameters in these spans."""
+    return lambda rng, n: np.column_stack(of(*(rng.uniform(low, high, n) for low, high in spans)))
 
 
-def _klein(rng: np.random.Generator, n: int) -> Array:
-    u, v = _angles(rng, n), _angles(rng, n)
+def tube(u: Array, v: Array, radius: float = 1.0) -> tuple[Array, Array, Array]:
+    """Return points of a torus by two angles."""
+    ring = 2 + radius * np.cos(v)
+    return ring * np.cos(u), ring * np.sin(u), radius * np.sin(v)
+
+
+def _klein(u: Array, v: Array) -> tuple[Array, ...]:
     a = 2 + np.cos(v)
-    return np.column_stack([a * np.cos(u), a * np.sin(u), np.sin(v) * np.cos(u / 2), np.sin(v) * np.sin(u / 2)])
+    return a * np.cos(u), a * np.sin(u), np.sin(v) * np.cos(u / 2), np.sin(v) * np.sin(u / 2)
 
 
-def _circle(rng: np.random.Generator, n: int) -> Array:
-    u = _angles(rng, n)
-    return np.column_stack([np.cos(u), np.sin(u)])
-
-
-def _helix(rng: np.random.Generator, n: int) -> Array:
-    t = _angles(rng, n, 3)
-    return np.column_stack([np.cos(t), np.sin(t), t / 6])
-
-
-def _trefoil(rng: np.random.Generator, n: int) -> Array:
-    t = _angles(rng, n)
-    return np.column_stack([np.sin(t) + 2 * np.sin(2 * t), np.cos(t) - 2 * np.cos(2 * t), -np.sin(3 * t)])
-
-
-def _saddle(rng: np.random.Generator, n: int) -> Array:
-    u, v = rng.uniform(-1, 1, (2, n))
-    return np.column_stack([u, v, u * u - v * v])
-
-
-def _cylinder(rng: np.random.Generator, n: int) -> Array:
-    return np.column_stack([_circle(rng, n), rng.uniform(0, 4, n)])
+def _trefoil(t: Array) -> tuple[Array, ...]:
+    return np.sin(t) + 2 * np.sin(2 * t), np.cos(t) - 2 * np.cos(2 * t), -np.sin(3 * t)
 
 
 def _moons(rng: np.random.Generator, n: int) -> Array:
@@ -167,17 +152,17 @@ KNOWN = (
     Law("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10)), is_noise=True),
     Law("lognormal, 8", 400, lambda rng, n: np.exp(rng.standard_normal((n, 8))), is_noise=True),
     Law("yes or no, 30", 400, lambda rng, n: (rng.uniform(size=(n, 30)) < 0.3).astype(float), is_noise=True),
-    Law("Swiss roll", 800, _sheet("swiss_roll")),
-    Law("S-curve", 500, _sheet("s_curve")),
-    Law("severed bowl, 20", 800, _sheet("severed_bowl", 20)),
+    Law("Swiss roll", 800, sheet("swiss_roll")),
+    Law("S-curve", 500, sheet("s_curve")),
+    Law("severed bowl, 20", 800, sheet("severed_bowl", 20)),
     Law("5 clusters, 10", 500, _clusters((1,) * 5, 10, 5)),
     Law("8 clusters, 20", 1000, _clusters((1,) * 8, 20, 6)),
     Law("2 factors, 20", 400, _factors(2, 20, 0.3)),
     Law("2 heavy factors, 20", 400, _factors(2, 20, 0.3, is_heavy=True)),
     Law("2 factors, 200, few", 80, _factors(2, 200, 0.5)),
-    Law("sphere, 10", 500, _surface(_ball(3, is_full=False), 10, 0.02)),
-    Law("torus, 5", 800, _surface(_torus, 5, 0.05)),
-    Law("circle, 10", 200, _surface(_circle, 10, 0.1)),
+    Law("sphere, 10", 500, _surface(sphere, 10, 0.02)),
+    Law("torus, 5", 800, _surface(parametric(tube, TURN, TURN), 5, 0.05)),
+    Law("circle, 10", 200, _surface(parametric(lambda u: (np.cos(u), np.sin(u)), TURN), 10, 0.1)),
     Law("branches, 10", 500, _surface(_branches, 10, 0.1)),
     Law("waves of a plane", 500, _waves),
     Law("counts along a path", 400, _trajectory),
@@ -193,13 +178,13 @@ KNOWN = (
     Law("beta, 7", 300, lambda rng, n: rng.beta(0.5, 0.5, (n, 7)), is_noise=True),
     Law("normal, 100, few", 60, lambda rng, n: rng.standard_normal((n, 100)), is_noise=True),
     Law("dice, 15", 500, lambda rng, n: rng.integers(1, 7, (n, 15)).astype(float), is_noise=True),
-    Law("helix, 6", 500, _surface(_helix, 6, 0.05)),
-    Law("trefoil, 6", 400, _surface(_trefoil, 6, 0.1)),
-    Law("Klein bottle, 4", 800, _surface(_klein, 4, 0.05)),
-    Law("saddle, 10", 500, _surface(_saddle, 10, 0.05)),
-    Law("cylinder, 5", 700, _surface(_cylinder, 5, 0.05)),
+    Law("helix, 6", 500, _surface(parametric(lambda t: (np.cos(t), np.sin(t), t / 6), (0, 6 * np.pi)), 6, 0.05)),
+    Law("trefoil, 6", 400, _surface(parametric(_trefoil, TURN), 6, 0.1)),
+    Law("Klein bottle, 4", 800, _surface(parametric(_klein, TURN, TURN), 4, 0.05)),
+    Law("saddle, 10", 500, _surface(parametric(lambda u, v: (u, v, u * u - v * v), (-1, 1), (-1, 1)), 10, 0.05)),
+    Law("cylinder, 5", 700, _surface(parametric(lambda u, h: (np.cos(u), np.sin(u), h), TURN, (0, 4)), 5, 0.05)),
     Law("moons, 8", 300, _surface(_moons, 8, 0.1)),
-    Law("3-sphere, 6", 700, _surface(_ball(4, is_full=False), 6, 0.05)),
+    Law("3-sphere, 6", 700, _surface(partial(sphere, dimension=4), 6, 0.05)),
     Law("4 unequal clusters, 12", 600, _clusters((10, 5, 2, 1), 12, 6)),
     Law("3 clusters, 500, few", 60, _clusters((1, 1, 1), 500, 12)),
     Law("images of a spot", 500, _images),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
 from docs.figures.believe.peers import FIGURES
+from docs.figures.methods.tables import table
 from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
@@ -35,12 +36,10 @@ def print_goals(title: str, rows: list[Row]) -> None:
     print(f"ratio: median {np.median(ratio):.2f}, within .7-1.4 {np.mean((ratio >= 0.7) & (ratio <= 1.4)):.0%}")
     for name in ("mean", "new sample"):
         for level in LEVELS:
-            inside = np.array([row[f"{name} {level}"] for row in rows if not row["finite"]])
-            lowest = np.array([row[f"{name} {level}, lowest tenth"] for row in rows if not row["finite"]])
-            print(
-                f"{name}, {level:.0%}: mean {inside.mean():.2f}, within .05 {np.mean(abs(inside - level) <= 0.05):.0%}"
-                f", within .1 {np.mean(abs(inside - level) <= 0.1):.0%}; lowest tenth of samples {lowest.mean():.2f}"
-            )
+            key = f"{name} {level}"
+            inside, lowest = np.array([(row[key], row[f"{key}, lowest tenth"]) for row in rows if not row["finite"]]).T
+            near = [f"within {by:g} {np.mean(abs(inside - level) <= by):.0%}" for by in (0.05, 0.1)]
+            print(f"{name}, {level:.0%}: mean {inside.mean():.2f}, {', '.join(near)}; lowest tenth {lowest.mean():.2f}")
     _print_ranking([row for row in structure if row["expected"] is not None])
     for name in ("neighbors", "apart", "member"):
         tables = [row[name] for row in rows if name in row]
@@ -77,17 +76,17 @@ def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
 def peer_table(rows: dict[str, list[Row]]) -> str:
     """Return the table of scores: a cell has a figure of each method, the best one of all scores in bold."""
     means = {method: peer_figures(of) for method, of in rows.items()}
-    lines = [f"| score | {' | '.join(FIGURES)} |", "|---" * (len(FIGURES) + 1) + "|"]
+    lines = []
     for name in next(iter(means.values())):
-        cells = []
+        cells = [name]
         for at, figure in enumerate(FIGURES):
             values = [of[name][at] for of in means.values()]
             best = [np.nanmax([each[at] for each in of.values()]) for of in means.values()]
             texts = [_short(value, figure, each) for value, each in zip(values, best, strict=True)]
             cells.append("" if np.isnan(values).any() else ", ".join(texts))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(cells)
     ceilings = ", ".join(f"{np.mean([row['ceiling'] for row in of]):.2f}".lstrip("0") for of in rows.values())
-    return "\n".join([*lines, f"| *ceiling* | {ceilings} |" + " |" * (len(FIGURES) - 1)])
+    return table(["score", *FIGURES], [*lines, ["*ceiling*", ceilings, *[""] * (len(FIGURES) - 1)]])
 
 
 def _short(value: float, figure: str, best: float) -> str:
@@ -112,9 +111,6 @@ PANELS = {
 
 def draw_picture(rows: dict[str, list[Row]], path: Path = PICTURE) -> None:
     """Write the picture: a panel for each question, a line for each score, a mark for each method."""
-    mpl.use("agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 # after the choice of the backend
-
     means = {method: peer_figures(of) for method, of in rows.items()}
     scores = list(next(iter(means.values())))
     figure, axes = plt.subplots(1, len(PANELS), figsize=(12.5, 1.3 + 0.36 * len(scores)), sharey=True)

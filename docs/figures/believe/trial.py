@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.datasets import load_diabetes, load_sample_image
 
-from docs.figures.believe.laws import Law
+from docs.figures.believe.laws import TURN, Law, parametric, rotate, sphere, tube
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from docs.figures.believe.laws import Array
+    from docs.figures.believe.laws import Array, Generator, Sampler
 
-    Generator = np.random.Generator
     LabeledSampler = Callable[[Generator, int], tuple[Array, Array]]
 
 
@@ -75,20 +74,8 @@ def _rotating_object(rng: Generator, n: int) -> Array:
     return np.asarray(images + 0.05 * rng.normal(size=images.shape))
 
 
-def _place(points: Array, d: int, noise: float, seed: int, rng: Generator) -> Array:
-    turn = np.linalg.qr(_parameters(seed).normal(size=(d, d)))[0][: points.shape[1]]
-    return np.asarray(points @ turn + noise * rng.normal(size=(len(points), d)))
-
-
-def _torus(rng: Generator, n: int) -> Array:
-    a, b = rng.uniform(0, 2 * np.pi, (2, n))
-    ring = 2 + 0.8 * np.cos(b)
-    return _place(np.column_stack([ring * np.cos(a), ring * np.sin(a), 0.8 * np.sin(b)]), 6, 0.05, 11, rng)
-
-
-def _figure_eight(rng: Generator, n: int) -> Array:
-    a = rng.uniform(0, 2 * np.pi, n)
-    return _place(np.column_stack([np.sin(a), np.sin(a) * np.cos(a)]), 8, 0.04, 12, rng)
+def _turn(points: Sampler, d: int, noise: float, seed: int) -> Sampler:
+    return lambda rng, n: rotate(points(rng, n), d, noise, rng, _parameters(seed))
 
 
 def _tree(rng: Generator, n: int) -> tuple[Array, Array]:
@@ -154,11 +141,6 @@ def _helix(rng: Generator, n: int) -> Array:
     return np.column_stack([np.cos(t), np.sin(t), t / 4]) + 0.12 * rng.normal(size=(n, 3))
 
 
-def _ball(rng: Generator, n: int) -> Array:
-    X = rng.normal(size=(n, 4))
-    return _place(X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(size=(n, 1)) ** 0.25, 10, 0.05, 16, rng)
-
-
 def _low_rank_and_sparse(rng: Generator, n: int) -> Array:
     loadings = _parameters(17).normal(size=(3, 40)) * np.array([[1.0], [0.7], [0.5]])
     X = rng.normal(size=(n, 3)) @ loadings + 0.3 * rng.normal(size=(n, 40))
@@ -202,7 +184,7 @@ def _labeled_law(name: str, n: int, sample: LabeledSampler, **options: Any) -> L
     )
 
 
-def _noise_law(name: str, n: int, sample: Callable[[Generator, int], Array]) -> Law:
+def _noise_law(name: str, n: int, sample: Sampler) -> Law:
     return Law(name, n, sample, is_noise=True)
 
 
@@ -222,8 +204,8 @@ TRIAL = (
     _labeled_law("gene programs", 400, _programs),
     Law("warped curves", 200, _warped_curves),
     Law("rotating object", 300, _rotating_object),
-    Law("torus", 600, _torus),
-    Law("figure eight", 250, _figure_eight),
+    Law("torus", 600, _turn(parametric(partial(tube, radius=0.8), TURN, TURN), 6, 0.05, 11)),
+    Law("figure eight", 250, _turn(parametric(lambda a: (np.sin(a), np.sin(a) * np.cos(a)), TURN), 8, 0.04, 12)),
     _labeled_law("tree", 500, _tree),
     _labeled_law("nested clusters", 450, _nested_clusters),
     _labeled_law("overlapping clusters", 160, _overlapping_clusters),
@@ -232,7 +214,7 @@ TRIAL = (
     _labeled_law("topics", 600, _topics),
     Law("sensors", 400, _sensors),
     Law("noisy helix", 2000, _helix),
-    Law("4-ball", 700, _ball),
+    Law("4-ball", 700, _turn(lambda rng, n: sphere(rng, n, 4) * rng.uniform(size=(n, 1)) ** 0.25, 10, 0.05, 16)),
     Law("low rank and sparse", 500, _low_rank_and_sparse),
     Law("wide spectra", 60, _spectra),
     Law("diabetes", 220, _diabetes, is_finite=True),

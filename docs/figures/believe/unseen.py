@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docs.figures.believe.laws import Law
-from glle_engine import manifolds
+from docs.figures.believe.laws import TURN, Law, parametric, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    Array = NDArray[Any]
-    Generator = np.random.Generator
+    from docs.figures.believe.laws import Array, Generator, Sampler
 
 KNOWN = 77  # seed of what all samples of a law share
 
 
-def _into(points: Callable[[Generator, int], Array], d: int, noise: float) -> Callable[[Generator, int], Array]:
+def _into(points: Sampler, d: int, noise: float) -> Sampler:
     """Return points in d features by orthonormal directions, with noise."""
 
     def sample(rng: Generator, n: int) -> Array:
@@ -31,35 +29,23 @@ def _into(points: Callable[[Generator, int], Array], d: int, noise: float) -> Ca
     return sample
 
 
-def _half_cylinder(rng: Generator, n: int) -> Array:
-    t = rng.uniform(0, np.pi, n)
-    return np.column_stack([np.cos(t), np.sin(t), rng.uniform(0, 2, n)])
+def _cap(u: Array, v: Array) -> tuple[Array, ...]:
+    return 2 * np.sin(u), np.sin(v), 0.7 * np.cos(u) * np.cos(v)
 
 
-def _patch(rng: Generator, n: int) -> Array:
-    u, v = rng.uniform(-1, 1, (2, n))
-    return np.column_stack([2 * np.sin(u), np.sin(v), 0.7 * np.cos(u) * np.cos(v)])
-
-
-def _moebius(rng: Generator, n: int) -> Array:
-    u, v = rng.uniform(0, 2 * np.pi, n), rng.uniform(-0.5, 0.5, n)
+def _moebius(u: Array, v: Array) -> tuple[Array, ...]:
     radius = 1 + v * np.cos(u / 2)
-    return np.column_stack([radius * np.cos(u), radius * np.sin(u), v * np.sin(u / 2)])
+    return radius * np.cos(u), radius * np.sin(u), v * np.sin(u / 2)
 
 
-def _cone(rng: Generator, n: int) -> Array:
-    u, h = rng.uniform(0, 2 * np.pi, n), np.sqrt(rng.uniform(0.05, 1, n))
-    return np.column_stack([h * np.cos(u), h * np.sin(u), 1.5 * h])
+def _cone(u: Array, area: Array) -> tuple[Array, ...]:
+    h = np.sqrt(area)
+    return h * np.cos(u), h * np.sin(u), 1.5 * h
 
 
-def _spiral(rng: Generator, n: int) -> Array:
-    t = 4 * np.pi * np.sqrt(rng.uniform(0.1, 1, n))
-    return np.column_stack([t * np.cos(t), t * np.sin(t)]) / 6
-
-
-def _lemniscate(rng: Generator, n: int) -> Array:
-    t = rng.uniform(0, 2 * np.pi, n)
-    return np.column_stack([np.cos(t), np.sin(t) * np.cos(t)])
+def _spiral(area: Array) -> tuple[Array, ...]:
+    t = 4 * np.pi * np.sqrt(area)
+    return t * np.cos(t) / 6, t * np.sin(t) / 6
 
 
 def _ball(rng: Generator, n: int) -> Array:
@@ -69,10 +55,6 @@ def _ball(rng: Generator, n: int) -> Array:
 
 def _star(rng: Generator, n: int) -> Array:
     return np.eye(3)[rng.integers(0, 3, n)] * rng.uniform(0, 3, n)[:, None]
-
-
-def _sheet(name: str) -> Callable[[Generator, int], Array]:
-    return lambda rng, n: manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
 
 
 def _groups(shares: int) -> Callable[[Generator, int], NDArray[np.int64]]:
@@ -110,7 +92,7 @@ def _topics(rng: Generator, n: int) -> Array:
     return np.sqrt(np.array([rng.multinomial(150, share) for share in shares]) / 150)
 
 
-def _factors(r: int, d: int, noise: float) -> Callable[[Generator, int], Array]:
+def _factors(r: int, d: int, noise: float) -> Sampler:
     loadings = np.random.default_rng(KNOWN).standard_normal((r, d))
     return lambda rng, n: rng.standard_normal((n, r)) @ loadings + noise * rng.standard_normal((n, d))
 
@@ -153,17 +135,19 @@ UNSEEN = (
     Law("normal, 500, few", 100, lambda rng, n: rng.standard_normal((n, 500)), is_noise=True),
     Law("Weibull, 9", 250, lambda rng, n: rng.weibull(0.7, (n, 9)), is_noise=True),
     Law("uniform, 2, few", 60, lambda rng, n: rng.uniform(size=(n, 2)), is_noise=True),
-    Law("half cylinder, 6", 150, _into(_half_cylinder, 6, 0.02)),
-    Law("ellipsoid patch, 8", 600, _into(_patch, 8, 0.02)),
-    Law("Moebius band, 5", 600, _into(_moebius, 5, 0.03)),
-    Law("cone, 6", 500, _into(_cone, 6, 0.03)),
-    Law("spiral, 7", 300, _into(_spiral, 7, 0.05)),
-    Law("figure of eight, 6", 250, _into(_lemniscate, 6, 0.05)),
+    Law(
+        "half cylinder, 6", 150, _into(parametric(lambda t, h: (np.cos(t), np.sin(t), h), (0, np.pi), (0, 2)), 6, 0.02)
+    ),
+    Law("ellipsoid patch, 8", 600, _into(parametric(_cap, (-1, 1), (-1, 1)), 8, 0.02)),
+    Law("Moebius band, 5", 600, _into(parametric(_moebius, TURN, (-0.5, 0.5)), 5, 0.03)),
+    Law("cone, 6", 500, _into(parametric(_cone, TURN, (0.05, 1)), 6, 0.03)),
+    Law("spiral, 7", 300, _into(parametric(_spiral, (0.1, 1)), 7, 0.05)),
+    Law("figure of eight, 6", 250, _into(parametric(lambda t: (np.cos(t), np.sin(t) * np.cos(t)), TURN), 6, 0.05)),
     Law("3-ball, 8", 600, _into(_ball, 8, 0.02)),
     Law("square, 20", 400, _into(lambda rng, n: rng.uniform(-1, 1, (n, 2)), 20, 0.1)),
     Law("star of three, 8", 300, _into(_star, 8, 0.1)),
-    Law("roll with hole, 10", 1200, _into(_sheet("swiss_roll_hole"), 10, 0.2)),
-    Law("S-curve, many", 5000, _sheet("s_curve")),
+    Law("roll with hole, 10", 1200, _into(sheet("swiss_roll_hole"), 10, 0.2)),
+    Law("S-curve, many", 5000, sheet("s_curve")),
     Law("9 clusters in 3 groups, 15", 450, _hierarchy, label=_groups(9)),
     Law("6 heavy clusters, 10", 600, _heavy, label=_groups(6)),
     Law("2 clusters, 100, few", 80, _two, label=_groups(2)),

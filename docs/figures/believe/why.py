@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
+from sklearn.datasets import load_digits
 
 import glle
 
@@ -26,8 +27,6 @@ FAINT, INK = "#c9c9c9", "#777"
 
 def halves() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
     """Return the digits of scikit-learn as two samples without a common image: data (n, 64) and labels (n,)."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 # optional
-
     X, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     return [(X[half], labels[half]) for half in np.array_split(order, 2)]
@@ -73,9 +72,6 @@ def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int
 
 def main() -> None:
     """Print the statements, and write the picture."""
-    mpl.use("agg")
-    import matplotlib.pyplot as plt  # noqa: PLC0415 # after the choice of the backend
-
     (X, labels), (X_new, labels_new) = halves()
     found = glle.audit(X, method=METHOD, parameters={"n_neighbors": K}, labels=labels)
     assert found.groups is not None

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = "1"  # before numpy is imported
-
 import argparse
 import json
 import time
@@ -34,17 +29,13 @@ def main() -> None:
     options = parser.parse_args()
     if not options.again:
         print(HEAD)
-        chosen = [
-            setting
-            for setting in settings()
-            if not options.settings or any(word in setting.name for word in options.settings)
-        ]
+        words = options.settings or [""]
         with options.rows.open("w", encoding="utf-8") as file:
-            for setting in chosen:
+            for setting in (one for one in settings() if any(word in one.name for word in words)):
                 start = time.process_time()
                 for row in judge(setting, samples=options.samples, data=options.data):
                     print(row.line, flush=True)
-                    values = {key: _round_numbers(value) for key, value in asdict(row).items()}
+                    values = json.loads(json.dumps(asdict(row)), parse_float=lambda text: round(float(text), 4))
                     file.write(json.dumps(values) + "\n")
                     file.flush()
                 print(f"<!-- {time.process_time() - start:.0f} s of processor time -->", flush=True)
@@ -59,15 +50,6 @@ def main() -> None:
 def read_rows(path: Path = ROWS) -> list[Row]:
     """Return the rows of a file."""
     return [read(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _round_numbers(value: object) -> object:
-    """Return numbers with four decimals, also in dictionaries and tuples."""
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, dict):
-        return {key: _round_numbers(each) for key, each in value.items()}
-    return [_round_numbers(each) for each in value] if isinstance(value, tuple) else value
 
 
 if __name__ == "__main__":

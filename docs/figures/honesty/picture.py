@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
-
-mpl.use("agg")
-
 import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -66,11 +62,7 @@ def picture(rows: list[Row], path: Path) -> None:
     left[2].set_xlim(0, 1.02)
     left[2].axvline(0.5, color="0.8", linewidth=0.8, zorder=1)
     _draw_expected_correlation(axes[3], rows)
-    handles: list[Artist] = [
-        Line2D([], [], color=color, marker=marker, linestyle="", markersize=5, label=name)
-        for name, (color, marker) in LOOKS.items()
-    ]
-    handles.append(Patch(color="0.9", label="goal"))
+    handles = [*_marks(LOOKS), Patch(color="0.9", label="goal")]
     figure.legend(handles=handles, loc="outside lower left", ncols=4, fontsize=8, frameon=False)
     figure.savefig(path, dpi=90)
     plt.close(figure)
@@ -97,11 +89,14 @@ def _draw_expected_correlation(ax: Axes, rows: list[Row]) -> None:
     ax.set_ylim(low, 1)
     ax.set_xlabel("expected rank correlation", fontsize=8)
     ax.set_ylabel("found; hollow: held out", fontsize=8)
-    handles = [
-        Line2D([], [], color=color, marker=marker, linestyle="", markersize=5, label=word)
-        for word, (color, marker) in WORDS.items()
+    ax.legend(handles=_marks(WORDS), fontsize=8, frameon=False, loc="lower right")
+
+
+def _marks(looks: dict[str, tuple[str, str]]) -> list[Artist]:
+    return [
+        Line2D([], [], color=color, marker=marker, linestyle="", markersize=5, label=name)
+        for name, (color, marker) in looks.items()
     ]
-    ax.legend(handles=handles, fontsize=8, frameon=False, loc="lower right")
 
 
 def _settle(ax: Axes, title: str) -> None:

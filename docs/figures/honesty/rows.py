@@ -23,7 +23,7 @@ from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, combine
 from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -138,6 +138,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
         true = root_trace(moments(off)[1])
         stated, found = candidate.whole.reliability, candidate.probes
         estimates = _estimates(candidate)
+        low, high = (_coverage(found, off * np.sqrt(len(off) / (len(off) - 1)), level) for level in LEVELS)
         yield Row(
             setting=setting.name,
             held_out=setting.held_out,
@@ -149,7 +150,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
                 for name, spread in estimates.items()
                 if name != BASELINE
             },
-            coverage=_pair([_coverage(found, off * np.sqrt(len(off) / (len(off) - 1)), level) for level in LEVELS]),
+            coverage=(low, high),
             reliable_truth=reliability(others),
             level=stated.level,
             expected=stated.expected,
@@ -192,10 +193,6 @@ def _coverage(found: Ensemble, off: NDArray[np.float64], level: float) -> float:
     return float(np.mean([found.regions.contains(center + each, level) for each in off]))
 
 
-def _pair(values: Sequence[float]) -> tuple[float, float]:
-    return values[0], values[1]
-
-
 def read(values: dict[str, Any]) -> Row:
     """Return the row of a JSON object."""
-    return Row(**{**values, "coverage": _pair(values["coverage"])})
+    return Row(**{**values, "coverage": tuple(values["coverage"])})

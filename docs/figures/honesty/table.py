@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from docs.figures.honesty.rows import BASELINE, DRAWN, ENSEMBLE, HALVES, LARGER, MIXED, RANDOM_K
+from docs.figures.methods.tables import table
 from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def group_rows(rows: list[Row]) -> dict[str, list[Row]]:
 
 def by_setting(rows: list[Row]) -> str:
     """Return the ensemble's figures for each setting: means over its samples."""
-    lines = ["| data | n | ensemble | ceiling | ratio | 90 % | stated |", "|---|---|---|---|---|---|---|"]
+    lines = []
     for name, group in group_rows(rows).items():
         cells = (
             f"{name}{' *' if group[0].held_out else ''}",
@@ -54,16 +55,13 @@ def by_setting(rows: list[Row]) -> str:
             _mean(group, lambda row: row.coverage[1]),
             ", ".join(row.level for row in group),
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return table(["data", "n", "ensemble", "ceiling", "ratio", "90 %", "stated"], lines)
 
 
 def by_candidate(rows: list[Row]) -> str:
     """Return the mean rank correlation of each candidate, and the share of ratios within the goal."""
-    lines = [
-        "| candidate | rho, known settings | rho, held out | lowest setting | ratio | ratio within .7-1.4 |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = []
     groups = group_rows(rows)
     for name in CANDIDATES:
         means = {setting: float(np.mean([row.rho[name] for row in group])) for setting, group in groups.items()}
@@ -73,13 +71,14 @@ def by_candidate(rows: list[Row]) -> str:
         ]
         ratios = [row.ratio[name] for row in rows if name in row.ratio]
         size = (_number(float(np.exp(np.mean(np.log(ratios))))), _share(_within(ratios))) if ratios else ("", "")
-        lines.append(f"| {name} | {' | '.join((*parts, _number(min(means.values())), *size))} |")
-    return "\n".join(lines)
+        lines.append((name, *parts, _number(min(means.values())), *size))
+    head = ("candidate", "rho, known settings", "rho, held out", "lowest setting", "ratio", "ratio within .7-1.4")
+    return table(head, lines)
 
 
 def against_goals(rows: list[Row]) -> str:
     """Return the goals, and what was found in all settings and in those that were held out."""
-    lines = ["| figure | goal | all settings | held out |", "|---|---|---|---|"]
+    lines = []
     held_out = [row for row in rows if row.held_out]
     names = (
         ("rank correlation of the ensemble, mean", f"at least {_number(RHO)}"),
@@ -88,17 +87,16 @@ def against_goals(rows: list[Row]) -> str:
         ("rank correlation over settings, expected against found", f"at least {_number(RELIABILITY)}"),
     )
     for (name, goal), every, out in zip(names, figures(rows), figures(held_out), strict=True):
-        shown = [_share(value) if "share" in name else _number(value) for value in (every, out)]
-        lines.append(f"| {name} | {goal} | {shown[0]} | {shown[1]} |")
-    return "\n".join(lines)
+        show = _share if "share" in name else _number
+        lines.append((name, goal, show(every), show(out)))
+    return table(["figure", "goal", "all settings", "held out"], lines)
 
 
 def figures(rows: list[Row]) -> tuple[float, float, float, float]:
     """Return the four figures with goals."""
     groups = list(group_rows(rows).values())
-    found = np.array([np.mean([row.rho[ENSEMBLE] for row in group]) for group in groups])
-    expected = np.array([np.mean([row.expected for row in group]) for group in groups])
-    covered = np.array([np.mean([row.coverage[1] for row in group]) for group in groups])
+    values = [[(row.rho[ENSEMBLE], row.expected, row.coverage[1]) for row in group] for group in groups]
+    found, expected, covered = np.array([np.mean(of, axis=0) for of in values]).T
     inside = (covered >= COVERAGE[0]) & (covered <= COVERAGE[1])
     ratios = [row.ratio[ENSEMBLE] for row in rows]
     return float(found.mean()), _within(ratios), float(inside.mean()), rank_correlation(expected, found)
@@ -106,12 +104,12 @@ def figures(rows: list[Row]) -> tuple[float, float, float, float]:
 
 def by_word(rows: list[Row]) -> str:
     """Return the found rank correlations for each stated word."""
-    lines = ["| stated | samples | rho found: mean | lowest | highest |", "|---|---|---|---|---|"]
+    lines = []
     for word in ("high", "moderate", "low"):
         values = [row.rho[ENSEMBLE] for row in rows if row.level == word]
         cells = [_number(float(of(values))) for of in (np.mean, np.min, np.max)] if values else ["", "", ""]
-        lines.append(f"| {word} | {len(values)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append((word, str(len(values)), *cells))
+    return table(["stated", "samples", "rho found: mean", "lowest", "highest"], lines)
 
 
 def _within(ratios: list[float]) -> float:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = "1"  # before numpy is imported
-
 import argparse
 from pathlib import Path
 
@@ -20,7 +15,7 @@ COMPARE = "compare"
 COSTS = "costs"  # rewrites a table of the engine, so only on request
 
 
-def compare(data: Path, methods: list[str]) -> list[rows.Row]:
+def compare(data: Path, methods: list[str]) -> None:
     """Measure some methods on all sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
     names = rows.names_of_sets(data)
@@ -33,15 +28,6 @@ def compare(data: Path, methods: list[str]) -> list[rows.Row]:
             outcome = row.refused or " ".join(f"{score}={value:.4g}" for score, value in row.scores.items())
             print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {outcome}", flush=True)
         rows.keep(results, path)
-    return results
-
-
-def measure(parts: list[str], data: Path, methods: list[str]) -> None:
-    """Measure parts."""
-    if COMPARE in parts:
-        compare(data, methods)
-    if COSTS in parts:
-        costs.update(methods)
 
 
 def write(data: Path) -> None:
@@ -64,7 +50,10 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
     parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
     options = parser.parse_args()
-    measure(options.parts, options.data, options.methods)
+    if COMPARE in options.parts:
+        compare(options.data, options.methods)
+    if COSTS in options.parts:
+        costs.update(options.methods)
     write(options.data)
 
 

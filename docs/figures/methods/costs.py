@@ -17,6 +17,7 @@ from docs.figures.methods import rows
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError
 from glle_engine.methods import METHODS, costs
+from qa.frame import memory, reset_peak_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,15 +78,10 @@ def requests(method: Method[Any]) -> Iterator[tuple[int, int, MethodSpec]]:
 
 def peak_bytes(work: Callable[[], object]) -> float:
     """Return the rise of the resident memory of this process during some work (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
-
-    def memory(name: str) -> float:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-    before = memory("VmRSS:")
+    reset_peak_memory()
+    before = memory("VmRSS")
     work()
-    return memory("VmHWM:") - before
+    return float(memory("VmHWM") - before)
 
 
 def embed(name: str, n: int, d: int, parameters: dict[str, Any]) -> tuple[float, float] | str:
@@ -119,8 +115,7 @@ def measure(method: Method[Any]) -> list[Measurement]:
         except GlleError as error:
             print(f"{method.name} {n} {d}: {error.message}", file=sys.stderr)
             continue
-        expected = method.cost(n, d, spec)
-        if expected.seconds > SECONDS:
+        if (expected := method.cost(n, d, spec)).seconds > SECONDS:
             continue
         with get_context("fork").Pool(1) as pool:
             answer = pool.apply(embed, (method.name, n, d, spec.to_dict()))

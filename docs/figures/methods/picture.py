@@ -5,12 +5,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from PIL import Image
-
-mpl.use("Agg")
 from matplotlib import pyplot as plt
+from PIL import Image
 
 from docs.figures.methods.rows import SIZES, make
 from docs.figures.methods.tables import COLUMNS, format_scores

@@ -161,16 +161,9 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             if "most" in error.details and name not in REAL:
                 continue
             break
-        notes = [note.code for note in embedding.notes]
-        return Row(
-            data=name,
-            method=method.name,
-            n=size,
-            seconds=seconds,
-            scores=score_embedding(points, embedding.Y),
-            notes=notes,
-            Y=round_coordinates(embedding.Y),
-        )
+        notes, Y = [note.code for note in embedding.notes], round_coordinates(embedding.Y)
+        scores = score_embedding(points, embedding.Y)
+        return Row(data=name, method=method.name, n=size, seconds=seconds, scores=scores, notes=notes, Y=Y)
     assert refusal is not None
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
 
@@ -178,10 +171,9 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
 def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
     sheet = points.name not in REAL
-    names = ["trustworthiness", "continuity", "residual_variance"]
-    names += ["neighborhood_hit"] if points.name == "digits" else []
-    names += ["procrustes", "affine_r2"] if points.truth is not None else []
-    names += ["gplvm"] if points.name in REAL else []
+    names = {"trustworthiness", "continuity", "residual_variance"}
+    names |= {"neighborhood_hit"} if points.name == "digits" else {"gplvm"} if points.name in REAL else set()
+    names |= {"procrustes", "affine_r2"} if points.truth is not None else set()
     scores: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):
         near = sheet and name in {"trustworthiness", "continuity"}

@@ -26,6 +26,13 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mocap_run1": ("motion capture", ("gplvm",)),
     "robot_wifi": ("robot", ("gplvm",)),
 }
+SHORT = {
+    "trustworthiness": "trust",
+    "procrustes": "disparity",
+    "affine_r2": "affine R^2",
+    "neighborhood_hit": "hit",
+    "gplvm": "GP-LVM",
+}
 TIMED = "swiss_roll"  # set of the times in the table
 ABSENT = "not here"  # a missing real set
 FULL = 1000  # points of the sheets and the digits; a cell names a smaller number
@@ -61,7 +68,15 @@ def listing() -> str:
 def score_listing() -> str:
     """Return the table of all scores."""
     rows = [
-        [f"`{each.name}`", each.about, each.needs, each.better, each.growth, _most(each.most_points), _bits(each)]
+        [
+            f"`{each.name}`",
+            each.about,
+            each.needs,
+            each.better,
+            each.growth,
+            f"{each.most_points:,}" if each.most_points else "",
+            _bits(each),
+        ]
         for each in SCORES.values()
     ]
     head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
@@ -85,7 +100,11 @@ def overview(rows: list[Row]) -> str:
             row = by_place.get((name, data))
             cells.append(ABSENT if row is None else _cell(row, chosen, reasons))
         lines.append(cells)
-    head = ["method", "seconds", *(f"{title}: {', '.join(map(_short, chosen))}" for title, chosen in COLUMNS.values())]
+    head = [
+        "method",
+        "seconds",
+        *(f"{title}: {', '.join(map(SHORT.__getitem__, chosen))}" for title, chosen in COLUMNS.values()),
+    ]
     notes = "\n".join(f"{place}. {reason}" for place, reason in enumerate(reasons, 1))
     return table(head, lines) + (f"\n\nRefused:\n\n{notes}" if notes else "")
 
@@ -116,25 +135,9 @@ def _score(scores: dict[str, float], name: str) -> str:
     return f"{scores[name]:,.0f}" if name == "gplvm" else f"{scores[name]:.3f}"
 
 
-def _short(name: str) -> str:
-    return {
-        "trustworthiness": "trust",
-        "procrustes": "disparity",
-        "affine_r2": "affine R^2",
-        "neighborhood_hit": "hit",
-        "gplvm": "GP-LVM",
-    }[name]
-
-
 def _time(seconds: float) -> str:
     return f"{seconds:.3f}" if seconds < 0.1 else f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
 
 
 def _default(value: object) -> str:
-    return (
-        "true" if value is True else "false" if value is False else f"{value:g}" if type(value) is float else f"{value}"
-    )
-
-
-def _most(points: int | None) -> str:
-    return "" if points is None else f"{points:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,6 @@ The service runs in this process, with small caps, so that small bodies reach th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import tempfile
@@ -14,11 +13,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import httpx
 
+from qa.frame import align, memory, reset_peak_memory
 from qa.inputs.hostile.bodies.mutations import mutant, query_of
 from qa.inputs.hostile.bodies.npy import npy_attacks, npz_attacks
 from qa.inputs.hostile.bodies.tables import arrow_attacks, parquet_attacks
@@ -37,6 +36,7 @@ from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 SERVER = "server"  # folder of the Redis server
 GOOD = b"x,y\n1,2\n3,4\n"
@@ -84,15 +84,15 @@ class Service:
 
     def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Outcome:
         """Upload a body and return its outcome; delete the resulting data set."""
-        _forget_peak()
+        reset_peak_memory()
         self._ended.clear()
-        before, started = _memory("VmRSS"), time.process_time()
+        before, started = memory("VmRSS"), time.process_time()
         answer = self._runner.run(
             self._client.post(
                 "/v1/datasets", content=body, headers={"Content-Type": KINDS[reader]}, params=query, timeout=None
             )
         )
-        seconds, peak = time.process_time() - started, max(0, _memory("VmHWM") - before)
+        seconds, peak = time.process_time() - started, max(0, memory("VmHWM") - before)
         for ended in self._ended:  # the reader process belongs to the body
             seconds, peak = seconds + ended.seconds, max(peak, ended.peak)
         result = answer.json()
@@ -109,22 +109,6 @@ class Service:
         """Return the files of the data folder, except those of the server."""
         files = {path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()}
         return sorted(str(path) for path in files if path.parts[0] != SERVER)
-
-
-def _forget_peak() -> None:
-    """Reset the kernel's peak memory counter."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def _memory(field_name: str) -> int:
-    """Return a memory row of this process's status in bytes, or 0."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except FileNotFoundError:
-        return 0
-    match = next((line for line in status.splitlines() if line.startswith(field_name + ":")), f"{field_name}: 0 kB")
-    return int(match.split()[1]) * 1024
 
 
 @dataclass
@@ -225,9 +209,8 @@ def _parse(reader: str, body: bytes) -> str:
 
 def table(rows: dict[str, Row]) -> str:
     """Return the outcomes as a table."""
-    lines = [f"{'reader':<16}{'cases':>7}{'worst s':>9}{'peak MB':>9}{'files left':>12}{'bad':>5}  answers"]
+    lines: list[tuple[object, ...]] = [("reader", "cases", "worst s", "peak MB", "files left", "bad", "answers")]
     for name, row in rows.items():
         answers = ", ".join(f"{answer}: {count:,}" for answer, count in row.answers.most_common())
-        numbers = f"{row.seconds:>9.2f}{row.peak / 2**20:>9.0f}{row.left:>12}{len(row.bad):>5}"
-        lines.append(f"{name:<16}{row.cases:>7}{numbers}  {answers}")
-    return "\n".join(lines)
+        lines.append((name, row.cases, f"{row.seconds:.2f}", row.peak // 2**20, row.left, len(row.bad), answers))
+    return align(lines)
