@@ -16,9 +16,6 @@ from qa.audit.advisories import (
     PIP_AUDIT,
     SERVICES,
     AuditError,
-    AuditReport,
-    Locked,
-    Pin,
     UnreachableError,
     audit_report,
     read_pins,
@@ -27,6 +24,8 @@ from qa.audit.advisories import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from qa.audit.advisories import AuditReport, Locked, Pin
 
 AUDIT = ("optional", "required")
 
@@ -55,7 +54,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
 def print_report(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
     """Print the report; return 1 unless every pin was audited and is clean."""
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
-        where = pins.get(pin, Locked(frozenset(), frozenset())).locks
+        where = pins[pin].locks if pin in pins else ()
         _print_error(*(f"{pin} ({', '.join(sorted(where))}): {vulnerability}" for vulnerability in vulnerabilities))
     unaudited = sorted(set(pins) - result.clean - set(result.vulnerable))
     reasons = {pin: result.skipped.get(pin.name, "it is missing from the report") for pin in unaudited}

@@ -28,27 +28,15 @@ def failing(message: str) -> tuple[str, ...]:
     return "/bin/sh", "-c", f"echo '{message}' >&2; exit 1"
 
 
-def test_clean_pins_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every pin is audited."""
+def test_pins_are_clean_vulnerable_or_unaudited(capsys: pytest.CaptureFixture[str]) -> None:
+    """A finding has the package, its locks, its advisories and the fixed version; a skipped package is a failure."""
     assert exit_code({**CLEAN, "name": "a"}, CLEAN) == 0
     assert capsys.readouterr() == ("2 pins, by pypi: 2 clean, 0 vulnerable, 0 not audited.\n", "")
-
-
-def test_vulnerability_exits_with_1_and_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """The report names the package, its lock files, its advisories and the fixed version."""
     advisory = {"id": "PYSEC-1", "fix_versions": ["99"], "aliases": ["CVE-1"], "description": "Too many dimensions."}
     assert exit_code({"name": "a", "version": "1", "vulns": [advisory]}, CLEAN) == 1
-    output = capsys.readouterr()
-    assert output.err == "a==1 (server.lock): PYSEC-1 CVE-1, fixed in 99: Too many dimensions.\n"
-    assert " 1 vulnerable" in output.out
-
-
-def test_skipped_package_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    """A skipped package fails the audit, although pip-audit exits with 0."""
+    assert capsys.readouterr().err == "a==1 (server.lock): PYSEC-1 CVE-1, fixed in 99: Too many dimensions.\n"
     assert exit_code({"name": "a", "skip_reason": "Dependency not found on PyPI"}, CLEAN) == 1
-    output = capsys.readouterr()
-    assert "a==1 was not audited: Dependency not found on PyPI" in output.err
-    assert "1 not audited." in output.out
+    assert "a==1 was not audited: Dependency not found on PyPI" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("message", "mode", "code"), [(NO_NETWORK, "", 0), (NOT_NOW, "required", 1)])
@@ -64,14 +52,9 @@ def test_an_unreachable_service_is_reported_and_fails_if_required(
     assert output.out == ""
 
 
-def test_failure_of_pip_audit_is_not_a_missing_network(capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code is 1 and the reason is printed."""
+def test_failures_of_pip_audit_and_misspelled_modes_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another failure than that of the network exits with 1; a misspelled mode does not switch the check off."""
     assert main(failing(NO_HASH)) == 1
-    assert "does not contain a hash" in capsys.readouterr().err
-
-
-def test_unknown_audit_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelled value does not switch the check off."""
     monkeypatch.setenv("AUDIT", "requierd")
     assert main(failing(NO_NETWORK)) == 2
 
@@ -83,10 +66,6 @@ def test_rounds_contain_every_pin_once_with_all_hashes(tmp_path: Path) -> None:
     parts = rounds(read_pins(sorted(tmp_path.glob("*.lock"))))
     assert [list(part) for part in parts] == [[Pin("a", "1"), Pin("b-c", "1")], [Pin("a", "2")]]
     assert requirements(parts[0]) == "a==1 --hash=sha256:1 --hash=sha256:3\nb-c==1 --hash=sha256:4\n"
-
-
-def test_entry_that_is_not_a_pin_is_an_error(tmp_path: Path) -> None:
-    """A line that cannot be parsed is an error."""
     (tmp_path / "a.lock").write_text("a>=1 --hash=sha256:1\n")
     with pytest.raises(ValueError, match="a>=1"):
         read_pins([tmp_path / "a.lock"])

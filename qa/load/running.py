@@ -83,26 +83,29 @@ def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: thre
     stop
         Ends the load once it is set.
 
-    Raises
-    ------
-    RuntimeError
-        If a client failed, after all have ended.
+    The first failure of a client is raised after all have ended.
 
     """
     ledger = Ledger(load.keeps) if ledger is None else ledger
     stop = stop or threading.Event()
     pace = Pace(load.rate)
-    failures: list[BaseException] = []
-    threads = [
-        threading.Thread(target=_client, args=(number, load, urls, ledger, stop, pace, failures), name=f"load {number}")
-        for number in range(load.clients)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise RuntimeError("a client failed") from failures[0]
+    most = float("inf") if load.requests is None else load.requests
+    until = float("inf") if load.seconds is None else time.monotonic() + load.seconds
+
+    def act(number: int) -> None:
+        user = user_of(load, urls, ledger, number, stop)
+        try:
+            while not stop.is_set() and time.monotonic() < until and ledger.requests < most:
+                pace.wait(stop)
+                user.act()
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            user.requester.close()
+
+    with ThreadPoolExecutor(load.clients) as pool:
+        list(pool.map(act, range(load.clients)))  # raises the failure of a client
     return ledger
 
 
@@ -117,30 +120,6 @@ def run_beside(load: Load, urls: list[str]) -> Iterator[Ledger]:
         finally:
             stop.set()
         running.result()
-
-
-def _client(
-    number: int,
-    load: Load,
-    urls: list[str],
-    ledger: Ledger,
-    stop: threading.Event,
-    pace: Pace,
-    failures: list[BaseException],
-) -> None:
-    user = user_of(load, urls, ledger, number, stop)
-    until = float("inf") if load.seconds is None else time.monotonic() + load.seconds
-    try:
-        while not stop.is_set() and time.monotonic() < until:
-            if load.requests is not None and ledger.requests >= load.requests:
-                return
-            pace.wait(stop)
-            user.act()
-    except BaseException as error:  # noqa: BLE001 # raised by the waiting thread
-        failures.append(error)
-        stop.set()
-    finally:
-        user.requester.close()
 
 
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:

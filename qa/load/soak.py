@@ -30,7 +30,7 @@ import redis
 from scipy import stats
 
 from qa.faults.chaos.killer import RESIDENTS, tree
-from qa.frame import repeat, say, write_report
+from qa.frame import align, repeat, say, write_report
 from qa.load.ledger import Ledger
 from qa.load.running import Load, run
 from tests.system.conftest import running
@@ -49,7 +49,7 @@ ALLOWED_COUNT = 2
 ALLOWED_WAITING = 20
 WINDOWS = 10
 MIN_ATTEMPTS = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
-HEAD = f"{'series':34} {'unit':4} {'1st half':>10} {'2nd half':>10} {'change%':>7} {'slope 95 %':>18}"
+HEAD = ("series", "unit", "1st half", "2nd half", "change %", "slope, 95 %", "")
 USUAL = 1.0  # operations per second
 CLIENTS = 10
 AT_ONCE = 60  # more than the thread pool of the service
@@ -78,7 +78,8 @@ class Usage:
         folder = Path(f"/proc/{pid}")
         try:
             fields = {
-                name: 1024 * int(kilobytes) for name, kilobytes in _FIELDS.findall(_read(folder / "smaps_rollup"))
+                name: 1024 * int(kilobytes)
+                for name, kilobytes in _FIELDS.findall((folder / "smaps_rollup").read_text())
             }
             fds = len(list((folder / "fd").iterdir()))
             threads = len(list((folder / "task").iterdir()))
@@ -143,10 +144,6 @@ def processes(up: Up) -> dict[str, int]:
     return pids
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="ascii")
-
-
 @dataclass(frozen=True)
 class Verdict:
     """A series: medians of both halves, their change, the slope, and whether it is flat."""
@@ -164,15 +161,11 @@ class Verdict:
         """Relative change from the first half to the second."""
         return self.second / self.first - 1 if self.first else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as a JSON-able dictionary."""
-        return {**asdict(self), "change": self.change}
-
-    def line(self) -> str:
-        """Return the line of the table."""
-        span = f"[{100 * self.low:+6.1f}, {100 * self.high:+6.1f}]"
-        result = f"{self.first:10.2f} {self.second:10.2f} {100 * self.change:+7.1f} {span:>18}"
-        return f"{self.what:34} {self.unit:4} {result}  {'flat' if self.is_flat else 'NOT FLAT'}"
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        span = f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
+        figures = (f"{self.first:.2f}", f"{self.second:.2f}", f"{100 * self.change:+.1f}", span)
+        return (self.what, self.unit, *figures, "flat" if self.is_flat else "NOT FLAT")
 
 
 def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
@@ -187,9 +180,9 @@ def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]
             continue
         at = np.array([sample.at for sample in present])
         usages = [sample.processes[name] for sample in present]
-        verdicts.append(_memory(f"{name}: resident", at, np.array([usage.rss for usage in usages]) / MIB))
-        verdicts.append(_count(f"{name}: descriptors", at, np.array([usage.fds for usage in usages])))
-        verdicts.append(_count(f"{name}: threads", at, np.array([usage.threads for usage in usages])))
+        verdicts.append(_verdict(f"{name}: resident", "MiB", at, np.array([usage.rss for usage in usages]) / MIB))
+        verdicts.append(_verdict(f"{name}: descriptors", "", at, np.array([usage.fds for usage in usages])))
+        verdicts.append(_verdict(f"{name}: threads", "", at, np.array([usage.threads for usage in usages])))
     return verdicts
 
 
@@ -210,7 +203,7 @@ def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
         present = [sample for sample in measured if name in sample.servers]
         at = np.array([sample.at for sample in present])
         values = np.array([sample.servers[name] for sample in present])
-        verdicts.append(_memory(name.replace(" used MiB", " server: used"), at, values))
+        verdicts.append(_verdict(name.replace(" used MiB", " server: used"), "MiB", at, values))
     return verdicts
 
 
@@ -243,16 +236,11 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
     return verdicts
 
 
-def _memory(what: str, at: Any, values: Any) -> Verdict:
-    first, second = _halves(at, values)
-    low, high = _slope(at, values)
-    return Verdict(what, "MiB", first, second, low, high, is_flat=abs(second / first - 1) <= ALLOWED)
-
-
-def _count(what: str, at: Any, values: Any) -> Verdict:
-    first, second = _halves(at, values)
-    low, high = _slope(at, values)
-    return Verdict(what, "", first, second, low, high, is_flat=abs(second - first) <= ALLOWED_COUNT)
+def _verdict(what: str, unit: str, at: Any, values: Any) -> Verdict:
+    """Judge bytes by their relative change, counts by the difference."""
+    (first, second), (low, high) = _halves(at, values), _slope(at, values)
+    is_flat = abs(second / first - 1) <= ALLOWED if unit else abs(second - first) <= ALLOWED_COUNT
+    return Verdict(what, unit, first, second, low, high, is_flat=is_flat)
 
 
 def _halves(at: Any, values: Any) -> tuple[float, float]:
@@ -306,7 +294,7 @@ def main() -> int:
         "errors": [str(error) for error in ledger.errors()],
         "servers": last,
         "settings": SETTINGS,
-        "verdicts": [verdict.to_dict() for verdict in verdicts],
+        "verdicts": [{**asdict(verdict), "change": verdict.change} for verdict in verdicts],
         "samples": [
             {"at": sample.at, **{n: vars(held) for n, held in sample.processes.items()}, "servers": sample.servers}
             for sample in samples
@@ -314,7 +302,7 @@ def main() -> int:
     }
     write_report(options.out / "soak.json", fields)
     (options.out / "up.log").write_text(log)
-    lines = [HEAD, *(verdict.line() for verdict in verdicts)]
+    lines = [align([HEAD, *(verdict.cells() for verdict in verdicts)])]
     lines.append(f"{ledger.requests} requests, {fields['requests_per_second']:.1f} a second; {last}")
     lines += [*ledger.faults[:20], *fields["errors"][:20]]
     (options.out / "soak.txt").write_text("\n".join(lines) + "\n")

@@ -53,9 +53,13 @@ def main(arguments: list[str]) -> int:
     own, units = probe_kernels({})
     failed = []
     say("Bits under every setting.")
-    if subprocess.run(bits_command(arguments), env=environment({}), check=False).returncode:
+    # The tests compare all settings, alone and in a service of workers that differ; `make test` tries a few fits.
+    fleet = str(Path(__file__).with_name("test_fleet.py"))
+    if run_tests([str(BITS), fleet, "-m", "", *arguments], {}):
         failed.append("comparison of bits")
-    for setting in choose(units):
+    settings = [Setting(name, {"OPENBLAS_CORETYPE": name}, needed, name) for name, needed in KERNELS.items()]
+    settings.append(Setting("no wide vectors", {"NPY_DISABLE_CPU_FEATURES": " ".join(units)}, no_units=True))
+    for setting in settings:
         missing = [flag for flag in setting.flags if flag not in flags]
         is_own, has_no_units = setting.kernel and own == [setting.kernel], setting.no_units and not units
         if missing or is_own or has_no_units:
@@ -68,32 +72,16 @@ def main(arguments: list[str]) -> int:
             failed.append(setting.name)
             continue
         say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(active) or 'its baseline'}.")
-        if subprocess.run(command(arguments), env=environment(setting.environment), check=False).returncode:
+        if run_tests([str(ENGINE), f"--ignore={BITS}", *arguments], setting.environment):
             failed.append(setting.name)
     say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
     return int(bool(failed))
 
 
-def choose(units: list[str]) -> list[Setting]:
-    """Return the settings for a processor with these vector units; `make test` has this processor's own."""
-    return [
-        *(Setting(name, {"OPENBLAS_CORETYPE": name}, flags, name) for name, flags in KERNELS.items()),
-        Setting("no wide vectors", {"NPY_DISABLE_CPU_FEATURES": " ".join(units)}, no_units=True),
-    ]
-
-
-def command(arguments: list[str]) -> list[str]:
-    """Return the command that runs the fast tests."""
-    return [sys.executable, "-m", "pytest", str(ENGINE), f"--ignore={BITS}", "-n", "2", "-q", *arguments]
-
-
-def bits_command(arguments: list[str]) -> list[str]:
-    """Return the command that compares the results of all settings, alone and in a service of workers that differ.
-
-    `make -C qa slow` compares the oldest processor alone, `make test` a few fits on it.
-    """
-    tests = [str(BITS), str(Path(__file__).with_name("test_fleet.py"))]
-    return [sys.executable, "-m", "pytest", *tests, "-m", "", "-n", "2", "-q", *arguments]
+def run_tests(options: list[str], changes: dict[str, str]) -> int:
+    """Run tests in an environment with these changes, and return the exit code."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-q", *options]
+    return subprocess.run(command, env=environment(changes), check=False).returncode
 
 
 def environment(changes: dict[str, str]) -> dict[str, str]:

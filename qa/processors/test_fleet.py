@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from qa.faults.deployment import run_servers
-from qa.processors.__main__ import KERNELS, processor_flags
+from qa.processors.__main__ import other_processors
 from tests.conftest import until
 from tests.system.conftest import START_SECONDS, fit_posterior, synthetic, wait_for_end
 from worker.base.settings import Settings
@@ -33,6 +32,7 @@ N, P = 400, 8
 BATCH = 12
 REQUESTS = 120
 ALIGN = ("none", "procrustes")
+KERNELS = other_processors()[1:3] or [{}, {}]  # environments of workers
 
 
 class Fleet:
@@ -43,13 +43,6 @@ class Fleet:
         self.apis = [deployment.api() for _ in range(2)]
         self.stores = Stores.connect(deployment.settings)
         self.cache = self.stores.cache.client
-
-
-def kernels() -> list[dict[str, str]]:
-    """Return the environments of workers with the BLAS kernels of several processors that this one can run."""
-    flags = processor_flags(Path("/proc/cpuinfo"))
-    chosen = [name for name in ("Haswell", "Sandybridge") if flags.issuperset(KERNELS[name])]
-    return [{"OPENBLAS_CORETYPE": name} for name in chosen] or [{}, {}]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +58,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 @pytest.fixture(scope="module")
 def posteriors(fleet: Fleet) -> list[str]:
     """Fit once while a worker of each kernel is live; return the path."""
-    for kernel in kernels():
+    for kernel in KERNELS:
         fleet.deployment.start("worker", **kernel)
-    until(lambda: fleet.stores.queue.live_workers() == len(kernels()), START_SECONDS)
+    until(lambda: fleet.stores.queue.live_workers() == len(KERNELS), START_SECONDS)
     dataset = synthetic(fleet.apis[0], N)
     return [fit_posterior(fleet.apis[0], dataset, n_components=components) for components in (P, P + 1)]
 

@@ -63,14 +63,7 @@ def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
     last = max([kill.at for kill in killer.kills], default=time.time())
     rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
-    user = user_of(load, [up.url], ledger)
-    jobs = list(ledger.jobs.values())
-    rows += [
-        checks.results(user, jobs[:: max(1, len(jobs) // options.results)]),
-        checks.check_stored(user),
-        checks.check_deleted(user),
-    ]
-    rows += checks.bits(ledger)
+    rows += checks.read_again(user_of(load, [up.url], ledger), options.results)
     with httpx.Client(base_url=up.url, timeout=60) as http:
         row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
     if set(killer.kinds) & set(RESIDENTS.values()):

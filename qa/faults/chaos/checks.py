@@ -273,6 +273,13 @@ def all_ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Ro
     return [late, Row("accepted jobs that are missing", len(ledger.jobs), missing)], seconds
 
 
+def read_again(user: User, count: int) -> list[Row]:
+    """Request some of the jobs, and everything that was stored or deleted; then compare all arrays."""
+    jobs = list(user.ledger.jobs.values())
+    rows = [results(user, jobs[:: max(1, len(jobs) // count)]), check_stored(user), check_deleted(user)]
+    return [*rows, *bits(user.ledger)]
+
+
 def results(user: User, jobs: list[Accepted]) -> Row:
     """Request jobs and their results; the ledger records the answers."""
     row = Row("jobs and results, as reported at the end", len(jobs))

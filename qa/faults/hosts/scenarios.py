@@ -12,18 +12,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qa.faults.hosts.deployment import PORT, Deployment, worker_names
-from qa.faults.hosts.network import HOST_ADDRESS, Balancer, Network, create_cgroup, run, wait_until
+from qa.faults.hosts.network import HOST_ADDRESS, Balancer, Network, create_cgroup, run
 from qa.frame import align, write_report
 from qa.load.running import Load, run_beside
 from qa.load.work import OPEN, Work, probe
+from tests.conftest import until
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from qa.faults.hosts.network import Machine
     from qa.load.ledger import Ledger
-    from qa.load.work import Job
 
 HEAD = ("scenario", "jobs", "finished", "wrong bits", "failed requests", "503s", "slowest answer", "seconds to heal")
 DRAWS = 1024
@@ -64,6 +65,8 @@ class Row:
         Seconds from the fault, or from its end, to the end of the job.
     left
         Differences that remain, such as a worker that is missing from the registry or in it twice.
+    requests
+        Number of requests of the load; 0 without one.
 
     """
 
@@ -76,6 +79,7 @@ class Row:
     slowest: float
     heal: float
     left: str = ""
+    requests: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -101,11 +105,6 @@ def table(rows: list[Row]) -> str:
     return align([HEAD, *result])
 
 
-def wait_for_progress(work: Work, job: Job) -> None:
-    """Wait until a small part of the job is done."""
-    wait_until("the job is running", lambda: work.done(job) > 0, PATIENCE)
-
-
 def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row]]]:
     """Yield each fault by name, with the function that runs it."""
 
@@ -113,8 +112,8 @@ def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[
         """Start a job, run a fault in its middle or before it, and record the result of both."""
         with probe(*work.probes()) as probes:
             job = work.start(DRAWS) if begun else None
-            if job is not None:
-                wait_for_progress(work, job)
+            if (running := job) is not None:
+                until(lambda: work.done(running) > 0, PATIENCE)
             fault()
             fault_end = time.monotonic()
             job = job or work.start(DRAWS)
@@ -127,19 +126,18 @@ def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[
         wrong = work.wrong(job) if finished else job.count
         return Row(name, 1, finished, wrong, len(probes.failed), probes.refused, probes.slowest, heal, differences)
 
+    def machine(name: str) -> Machine:
+        return deployment.processes[name].machine
+
     def cut(name: str, seconds: float) -> None:
-        machine = deployment.processes[name].machine
-        machine.cut()
+        machine(name).cut()
         time.sleep(seconds)
-        machine.heal()
+        machine(name).heal()
 
     def power_cut(name: str, seconds: float) -> None:
         deployment.vanish(name)
         time.sleep(seconds)
         deployment.add(name)
-
-    def lossy(name: str) -> None:
-        deployment.processes[name].machine.lose(5)
 
     scenarios: dict[str, Callable[[], object]] = {
         "nothing": time.monotonic,
@@ -153,10 +151,10 @@ def faults(deployment: Deployment, work: Work) -> Iterator[tuple[str, Callable[[
         "cache cut off for 40 s": lambda: cut("cache", 40),
         "queue vanishes, back in 5 s": lambda: power_cut("queue", 5),
         "cache vanishes, back in 5 s": lambda: power_cut("cache", 5),
-        "worker's link loses 5 %": lambda: lossy("worker-3"),
-        "queue's link loses 5 %": lambda: lossy("queue"),
-        "cache's link loses 5 %": lambda: lossy("cache"),
-        "worker's link: 2 Mbit/s": lambda: deployment.processes["worker-3"].machine.throttle("2mbit"),
+        "worker's link loses 5 %": lambda: machine("worker-3").lose(5),
+        "queue's link loses 5 %": lambda: machine("queue").lose(5),
+        "cache's link loses 5 %": lambda: machine("cache").lose(5),
+        "worker's link: 2 Mbit/s": lambda: machine("worker-3").throttle("2mbit"),
     }
     for name, fault in scenarios.items():
         yield name, partial(row, name, fault, begun="then a job" not in name)
@@ -171,8 +169,8 @@ def _restore(deployment: Deployment) -> str:
             deployment.add(name)
     try:
         deployment.expect_workers(*WORKERS, seconds=PATIENCE)
-        wait_until("ready", deployment.is_ready, PATIENCE)
-    except TimeoutError as error:
+        until(deployment.is_ready, PATIENCE)
+    except AssertionError as error:
         return f"{error}; the registry has {deployment.workers()}"
     return ""
 
@@ -216,7 +214,7 @@ def measure_joining(deployment: Deployment, work: Work, hosts: int, then: int) -
     for _ in range(2):  # each worker then has the posterior in memory
         work.status(work.start(WARM_UP_DRAWS), JOINED_SECONDS)
     job = work.start(JOINED_DRAWS)
-    wait_until("the job is running", lambda: work.done(job) > 0, JOINED_SECONDS)
+    until(lambda: work.done(job) > 0, JOINED_SECONDS)
     started, first = time.monotonic(), work.done(job)
     deployment.set_workers(*worker_names(then))
     joined_at, late = time.monotonic(), work.done(job)
@@ -235,18 +233,18 @@ def rolling(deployment: Deployment, work: Work) -> Row:
     if "api-2" not in deployment.processes:
         deployment.add("api-2")
     for name in APIS:
-        wait_until(f"{name} is ready", partial(deployment.is_ready, name), START_PATIENCE)
+        until(partial(deployment.is_ready, name), START_PATIENCE)
     load = Load(seconds=LOAD_SECONDS, clients=4, seed=1, rate=15.0, patience=0.0)
     with Balancer(HOST_ADDRESS, [(deployment.network.addresses[name], PORT) for name in APIS]) as balancer:
-        wait_until("both are ready", lambda: len(balancer.ready) == len(APIS))
+        until(lambda: len(balancer.ready) == len(APIS), 60)
         with run_beside(load, [balancer.url]) as ledger:
             time.sleep(BEFORE)
             job = work.start(DRAWS)
             started = time.monotonic()
             for name in APIS:
                 deployment.replace(name)
-                wait_until(f"{name} is ready", partial(deployment.is_ready, name), START_PATIENCE)
-                wait_until(f"the balancer knows of {name}", lambda: len(balancer.ready) == len(APIS))
+                until(partial(deployment.is_ready, name), START_PATIENCE)
+                until(lambda: len(balancer.ready) == len(APIS), 60)
             for name in WORKERS:
                 deployment.replace(name, 120)
                 deployment.expect_workers(*WORKERS, seconds=START_PATIENCE)
@@ -262,11 +260,9 @@ def rolling(deployment: Deployment, work: Work) -> Row:
     wrong = (work.wrong(job) if status == "succeeded" else job.count) + twice + len(ledger.faults)
     unfinished = _still_open(work, ledger)
     accepted = len(ledger.jobs) + 1
-    name = f"rolling restart, {len(ledger.attempts)} requests"
-    slowest = max(attempt.seconds for attempt in ledger.attempts)
-    return Row(
-        name, accepted, accepted - unfinished - (status != "succeeded"), wrong, len(failed), 0, slowest, duration
-    )
+    finished, slowest = accepted - unfinished - (status != "succeeded"), max(one.seconds for one in ledger.attempts)
+    requests = len(ledger.attempts)
+    return Row("rolling restart", accepted, finished, wrong, len(failed), 0, slowest, duration, requests=requests)
 
 
 def _still_open(work: Work, ledger: Ledger) -> int:
@@ -298,7 +294,7 @@ def run_all(chosen: argparse.Namespace, folder: Path) -> int:
             deployment.add(name)
         deployment.watch()
         deployment.expect_workers(*WORKERS, seconds=START_SECONDS)
-        wait_until("ready", deployment.is_ready, START_SECONDS)
+        until(deployment.is_ready, START_SECONDS)
 
         def is_chosen(name: str) -> bool:
             return not chosen.only or any(word in name for word in chosen.only)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from qa.faults.hosts import deployment
-from qa.faults.hosts.scenarios import Row, table
+from qa.faults.hosts.scenarios import Row
 from worker.base.settings import Settings
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_processes_match_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -30,12 +31,8 @@ def test_processes_match_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (settings.redis_url, settings.cache_url) == ("redis://queue:6379/0", "redis://cache:6379/0")
 
 
-@pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])
-def test_nonzero_column_fails_the_row(column: str) -> None:
-    """Each column is checked separately; refusals are allowed."""
+def test_each_column_that_is_not_zero_fails_the_row() -> None:
+    """Refusals are allowed."""
     good = Row("s", jobs=1, finished=1, wrong=0, failed=0, refused=7, slowest=1.0, heal=2.0)
-    assert good.is_good
-    spoilt: dict[str, Any] = {"finished": 0, "wrong": 1, "failed": 1, "left": "a worker is missing"}
-    row = replace(good, **{column: spoilt[column]})
-    assert not row.is_good
-    assert str(row.jobs) in table([row])
+    bad = [replace(good, finished=0), replace(good, wrong=1), replace(good, failed=1), replace(good, left="a worker")]
+    assert [row.is_good for row in (good, *bad)] == [True, False, False, False, False]

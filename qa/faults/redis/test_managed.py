@@ -9,6 +9,8 @@ import signal
 import ssl
 import subprocess
 import threading
+import time
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -103,24 +105,24 @@ def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    loop, cut = asyncio.new_event_loop(), [0]
+    started, cut = Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]](), [0]
 
     async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, active: list[float]) -> None:
         with suppress(OSError):
             while data := await source.read(2**18):
-                active[0] = loop.time()
+                active[0] = time.monotonic()
                 target.write(data)
                 await target.drain()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
-        active = [loop.time()]
+        active = [time.monotonic()]
         requests, answers = pass_on(reader, downstream, active), pass_on(upstream, writer, active)
         ways = {asyncio.create_task(requests), asyncio.create_task(answers)}
         try:
             while not any(way.done() for way in ways):
                 await asyncio.wait(ways, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
-                if loop.time() - active[0] > IDLE_SECONDS:
+                if time.monotonic() - active[0] > IDLE_SECONDS:
                     cut[0] += 1
                     break
         finally:
@@ -129,23 +131,20 @@ def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]
             downstream.transport.abort()
             writer.transport.abort()
 
-    async def end() -> None:
-        remaining = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in remaining:
-            task.cancel()
-        await asyncio.gather(*remaining, return_exceptions=True)
+    async def listen() -> None:
+        server, ended = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context), asyncio.Event()
+        started.set_result((server.sockets[0].getsockname()[1], asyncio.get_running_loop(), ended))
+        await ended.wait()
+        server.close()
 
-    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0, ssl=context))
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=asyncio.run, args=(listen(),))
     thread.start()
+    listening, loop, ended = started.result()
     try:
-        yield server.sockets[0].getsockname()[1], cut
+        yield listening, cut
     finally:
-        loop.call_soon_threadsafe(server.close)
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(ended.set)
         thread.join()
-        loop.run_until_complete(end())
-        loop.close()
 
 
 @pytest.fixture(scope="module")

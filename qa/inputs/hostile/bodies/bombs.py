@@ -39,9 +39,9 @@ def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
 
 def parquet_footer_bomb(columns: int) -> bytes:
     """Return a Parquet file without rows whose footer has very many columns of a few bytes each."""
-    root = b"\x48\x01s\x15" + _varint(2 * columns) + b"\0"
+    root = b"\x48\x01s\x15" + varint(2 * columns) + b"\0"
     leaf = b"\x15\x0a\x25\x00\x18\x01x\0"
-    footer = b"\x15\x02\x19\xfc" + _varint(columns + 1) + root + leaf * columns + b"\x16\x00\x19\x0c\0"
+    footer = b"\x15\x02\x19\xfc" + varint(columns + 1) + root + leaf * columns + b"\x16\x00\x19\x0c\0"
     return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 
@@ -119,9 +119,10 @@ class _Flat:
         return bytes(self._buffer)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int, length: int = 0) -> bytes:
+    """Return a number in seven bits a byte, padded to a minimum length."""
     found = bytearray()
-    while value > 127:
+    while value > 127 or len(found) + 1 < length:
         found.append(value & 127 | 128)
         value >>= 7
     return bytes([*found, value])

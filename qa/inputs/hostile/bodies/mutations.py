@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from qa.inputs.hostile.bodies.npy import X, deflate, npy_of, npy_with_header, npz_of_names
+from qa.inputs.hostile.bodies.npy import X, deflate, npy_of, npy_with_header, npz_of_names, zip_of
 from qa.inputs.hostile.bodies.tables import arrow_stream, frame, parquet_file, with_words
 
 _VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
@@ -62,13 +62,11 @@ def mutant(seed: str, reader: str, number: int) -> bytes:
 
 def _repack(body: bytes, chance: random.Random) -> bytes:
     """Return an npz file with one mutated member and correct checksums."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
-        chosen = chance.choice(old.namelist())
-        for name in old.namelist():
-            member = old.read(name)
-            new.writestr(name, _change(member, chance) if name == chosen else member)
-    return buffer.getvalue()
+    with zipfile.ZipFile(io.BytesIO(body)) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    chosen = chance.choice(list(members))
+    members[chosen] = _change(members[chosen], chance)
+    return zip_of(*members.items(), packing=zipfile.ZIP_DEFLATED)
 
 
 def _change(body: bytes, chance: random.Random) -> bytes:

@@ -103,22 +103,23 @@ def npy_attacks() -> Iterator[Attack]:
     yield npy("longer than is allowed", npy_of(np.zeros((MAX_BODY // 8, 1))))
 
 
+def zip_of(*members: tuple[str | zipfile.ZipInfo, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip file with these members."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", packing) as archive:
+        for name, body in members:
+            archive.writestr(name, body)
+    return buffer.getvalue()
+
+
 def deflate(**members: bytes) -> bytes:
     """Return a zip file with these bytes by name."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, body in members.items():
-            archive.writestr(name + ".npy", body)
-    return buffer.getvalue()
+    return zip_of(*((name + ".npy", body) for name, body in members.items()), packing=zipfile.ZIP_DEFLATED)
 
 
 def npz_of_names(*names: str) -> bytes:
     """Return a zip file whose members have these names, each an array."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in names:
-            archive.writestr(zipfile.ZipInfo(name), npy_of(X))
-    return buffer.getvalue()
+    return zip_of(*((zipfile.ZipInfo(name), npy_of(X)) for name in names))
 
 
 def lying(body: bytes, place: int, length: int, value: int, *, of: bytes = b"PK\1\2") -> bytes:
@@ -145,12 +146,9 @@ def overlapping(count: int) -> bytes:
 
 def npz_with_symlink() -> bytes:
     """Return a zip file with a member marked as a symbolic link."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        link = zipfile.ZipInfo("data.npy")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, "/etc/passwd")
-    return buffer.getvalue()
+    link = zipfile.ZipInfo("data.npy")
+    link.external_attr = 0o120777 << 16
+    return zip_of((link, b"/etc/passwd"))
 
 
 def zip64(body: bytes) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from qa.inputs.hostile.bodies.bombs import varint
 from qa.inputs.hostile.bodies.npy import Payload
 from qa.inputs.hostile.case import MAX_BODY, MAX_INFLATED, Attack
 
@@ -57,11 +58,7 @@ def patch(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0) 
 
 def zigzag(value: int, length: int = 0) -> bytes:
     """Return a number in thrift's compact encoding, padded to a minimum length."""
-    coded, found = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
-    while coded > 127 or len(found) + 1 < length:
-        found.append(coded & 127 | 128)
-        coded >>= 7
-    return bytes([*found, coded])
+    return varint(value << 1 if value >= 0 else (-value << 1) - 1, length)
 
 
 def lying(body: bytes, old: int, new: int) -> bytes:
