@@ -122,13 +122,8 @@ def test_the_layout_does_not_jump_when_figures_arrive(explorer: Explorer, link: 
 
 def within(inner: FloatRect, outer: FloatRect) -> bool:
     """Return whether a bounding box is within another."""
-    right, bottom = inner["x"] + inner["width"], inner["y"] + inner["height"]
-    return bool(
-        outer["x"] <= inner["x"]
-        and outer["y"] <= inner["y"]
-        and right <= outer["x"] + outer["width"]
-        and bottom <= outer["y"] + outer["height"]
-    )
+    sides = (("x", "width"), ("y", "height"))
+    return all(outer[at] <= inner[at] and inner[at] + inner[of] <= outer[at] + outer[of] for at, of in sides)
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 390])
@@ -136,10 +131,7 @@ def test_legend_and_tools_hide_nothing(tab: Tab, up: Up, link: str, width: int) 
     """On a wide page legend and tools are in opposite corners of the stage, on a phone below the picture."""
     with tab(up.url, viewport={"width": width, "height": 844}) as explorer:
         explorer.open_draws(link)
-        stage, legend, tool = (explorer.at(name).bounding_box() for name in ("stage", "legend", "zoom-in"))
-        assert stage
-        assert legend
-        assert tool
+        stage, legend, tool = (explorer.box(name) for name in ("stage", "legend", "zoom-in"))
         if width == 390:
             assert min(legend["y"], tool["y"]) >= stage["y"] + stage["height"]
         else:
@@ -164,18 +156,8 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
         name, ring = explorer.page.evaluate(FOCUSED)
         assert ring, f"{name} does not show that it has the focus"
         reached.append(name)
-    expected = [
-        "change-data",
-        "method",
-        "form-em-n_neighbors",
-        "draws-count",
-        "fit",
-        "tab-draws",
-        "stage",
-        "play",
-        "scrub",
-    ]
-    expected += ["show-consensus", "export-png", "color"]
+    expected = ["change-data", "method", "form-em-n_neighbors", "draws-count", "fit", "tab-draws", "stage", "play"]
+    expected += ["scrub", "show-consensus", "export-png", "color"]
     assert [name for name in dict.fromkeys(reached) if name in expected] == expected
     explorer.at("stage").focus()
     keys.press("Space")
@@ -276,27 +258,15 @@ def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
     expect(explorer.at("set-up")).to_have_attribute("aria-expanded", "true")
     explorer.fit(count=3)
     expect(explorer.at("setup")).to_be_hidden()
-    wide = explorer.at("stage").bounding_box()
+    wide = explorer.box("stage")
     explorer.at("set-up").click()
     expect(explorer.at("chosen")).to_contain_text("120 rows")
-    narrow = explorer.at("stage").bounding_box()
-    assert wide
-    assert narrow
+    narrow = explorer.box("stage")
     assert wide["width"] > narrow["width"] + 250
     expect(explorer.at("draws-count")).to_have_value("3")
     explorer.at("stage").focus()
     explorer.page.keyboard.press("s")
     expect(explorer.at("setup")).to_be_hidden()
-
-
-def test_a_synthetic_data_set_is_shown_before_its_fit(explorer: Explorer) -> None:
-    """Its first rows, its name and the cost of the fit are shown, and the fit is enabled."""
-    explorer.open_sheet("swiss_roll", 1000)
-    expect(explorer.at("chosen")).to_contain_text("1,000 rows, 3 columns")
-    expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
-    expect(explorer.at("estimate")).to_contain_text("24 draws of 1,000 points")
-    expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
-    expect(explorer.at("fit")).to_be_enabled()
 
 
 def test_methods_and_settings_are_those_of_the_service(explorer: Explorer) -> None:
@@ -322,15 +292,3 @@ def method_parameters(method: dict[str, Any]) -> dict[str, Any]:
     schemas = fields["parameters"]["properties"] if method["makes"] == "embedding" else fields
     assert isinstance(schemas, dict)
     return schemas
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_without_webgl_the_page_uses_a_canvas(tab: Tab, explorer: Explorer, link: str, scheme: str) -> None:
-    """The link shows its draws on a plain canvas."""
-    with tab(explorer.url, color_scheme=scheme) as flat:
-        flat.open(link.replace("/#", "/?plot=flat#"))
-        flat.wait_drawn()
-        expect(flat.at("plot")).to_have_attribute("data-kind", "canvas")
-        before = flat.wait_still()
-        flat.at("next").click()
-        assert flat.wait_still() != before

@@ -30,6 +30,17 @@ _PLACES = """async () => {
     return Array.from({ length: onStage.xy.length / 2 }, (_, i) =>
         [box.left + x + sx * onStage.xy[2 * i], box.top + y + sy * onStage.xy[2 * i + 1]]);
 }"""
+# Whether the overlay has ink around places of the plot.
+_INK = """async ([places, around]) => {
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const { x, y, sx, sy } = onStage.plot.screen();
+    const context = onStage.overlay.getContext('2d');
+    return places.every(([across, up]) => {
+        const corner = [x + sx * across - around, y + sy * up - around];
+        const pixels = context.getImageData(...corner.map(Math.round), 2 * around + 1, 2 * around + 1).data;
+        return pixels.some((value, i) => i % 4 === 3 && value > 60);
+    });
+}"""
 
 
 @dataclass
@@ -166,6 +177,15 @@ class Explorer:
         positions = self.page.evaluate(_PLACES)
         assert isinstance(positions, list)
         return positions
+
+    def stability(self) -> list[float]:
+        """Return the stability of each point."""
+        shares = "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
+        return list(self.page.evaluate(shares))
+
+    def has_ink(self, *places: tuple[float, float], around: int) -> bool:
+        """Return whether the overlay has ink at most so many pixels from each place of the plot."""
+        return bool(self.page.evaluate(_INK, [places, around]))
 
     def screenshot(self, name: str = "stage") -> bytes:
         """Return a screenshot of an element, as PNG."""

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -> None:
-    """The picture and the draw number change during the animation, and stop with it."""
+    """The picture and the draw number change during the animation, and stop with it; the first follows the last."""
     before = tab_with_draws.wait_still()
+    tab_with_draws.at("scrub").fill("6")
     tab_with_draws.at("play").click()
     expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "true")
-    until(lambda: tab_with_draws.state("frame") >= 3)
+    until(lambda: 3 <= tab_with_draws.state("frame") < 6)
     assert tab_with_draws.screenshot() != before
     tab_with_draws.at("play").click()
     expect(tab_with_draws.at("play")).to_have_attribute("aria-pressed", "false")
@@ -32,13 +33,6 @@ def test_playing_moves_the_points_until_it_is_paused(tab_with_draws: Explorer) -
     frame = tab_with_draws.state("frame")
     tab_with_draws.page.wait_for_timeout(700)
     assert (tab_with_draws.screenshot(), tab_with_draws.state("frame")) == (after, frame)
-
-
-def test_the_animation_repeats(tab_with_draws: Explorer) -> None:
-    """The first draw follows the last one."""
-    tab_with_draws.at("scrub").fill("6")
-    tab_with_draws.at("play").click()
-    expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 0")
 
 
 def test_the_slider_goes_to_any_draw_and_the_link_follows(tab_with_draws: Explorer) -> None:
@@ -98,9 +92,7 @@ def test_the_least_certain_points_have_regions_within_the_view(tab_with_draws: E
     expect(tab_with_draws.at("inspector")).to_contain_text("Around the average place of a point")
     tab_with_draws.wait_changed(before)
     rows, sides, size = tab_with_draws.page.evaluate(OUTLINES)
-    stability = tab_with_draws.page.evaluate(
-        "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
-    )
+    stability = tab_with_draws.stability()
     assert len(rows) == 20
     assert max(stability[row] for row in rows) <= min(np.delete(stability, rows))
     assert np.min(sides) >= 0
@@ -210,21 +202,10 @@ def test_a_point_shows_its_contour_on_hover_and_selection(tab_with_draws: Explor
     else:
         tab_with_draws.page.mouse.move(places[row][0] + 30, places[row][1] + 30)
         tab_with_draws.page.mouse.move(*places[row], steps=4)
-    until(lambda: tab_with_draws.page.evaluate(INK, contour))
-
-
-# Whether the overlay has ink at both ends of the longer axis of a contour.
-INK = """async ({ x, y, long, angle }) => {
-    const { onStage } = await import('/explorer/js/views/stage.js');
-    const screen = onStage.plot.screen();
-    const context = onStage.overlay.getContext('2d');
-    return [1, -1].every((sign) => {
-        const px = screen.x + screen.sx * (x + sign * long * Math.cos(angle));
-        const py = screen.y + screen.sy * (y + sign * long * Math.sin(angle));
-        const pixels = context.getImageData(px - 2, py - 2, 5, 5).data;
-        return pixels.some((value, i) => i % 4 === 3 && value > 60);
-    });
-}"""
+    x, y, angle = contour["x"], contour["y"], contour["angle"]
+    across, up = contour["long"] * np.cos(angle), contour["long"] * np.sin(angle)
+    ends = [(x + sign * across, y + sign * up) for sign in (1, -1)]
+    until(lambda: tab_with_draws.has_ink(*ends, around=2))
 
 
 def test_the_density_of_each_label_holds_half_of_its_places(explorer: Explorer) -> None:

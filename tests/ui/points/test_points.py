@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -105,9 +106,7 @@ DOT = """async ([x, y]) => {
 
 def test_the_least_certain_rows_are_listed_and_selected(tab_with_draws: Explorer) -> None:
     """Twenty rows by their stability; a click selects one, a button all of them."""
-    stability = tab_with_draws.page.evaluate(
-        "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
-    )
+    stability = tab_with_draws.stability()
     rows = tab_with_draws.at("least-certain").locator("li button")
     expect(rows).to_have_count(20)
     found = [re.match(r"Row (\d+)\s+(\d+)%", text) for text in rows.all_inner_texts()]
@@ -127,8 +126,7 @@ def test_a_selection_in_the_large_view_is_in_all_views(tab_with_draws: Explorer)
     tab_with_draws.at("tab-grid").click()
     whole = tab_with_draws.wait_still("thumb")
     tab_with_draws.at("tab-draws").click()
-    places, stage = tab_with_draws.places(), tab_with_draws.at("stage").bounding_box()
-    assert stage
+    places, stage = tab_with_draws.places(), tab_with_draws.box("stage")
     tab_with_draws.page.mouse.move(5, 5)
     draw_lasso(tab_with_draws, tab_with_draws.at("stage"), shift=True)
     expect(tab_with_draws.at("selected")).to_contain_text("points selected")
@@ -185,21 +183,15 @@ def test_a_selected_point_is_linked_with_its_neighbors(tab_with_draws: Explorer)
     linked = tab_with_draws.wait_still()
     rows = [int(text) for text in tab_with_draws.at("point-neighbors").locator("button").all_text_contents()]
     assert len(rows) == 8
-    assert all(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
+    xy = np.array(tab_with_draws.page.evaluate(PLACES)).reshape(-1, 2)
+    middles = [((xy[row] + xy[other]) / 2).tolist() for other in rows]
+    assert tab_with_draws.has_ink(*middles, around=1)
     tab_with_draws.page.keyboard.press("Escape")
     until(lambda: tab_with_draws.screenshot() != linked)
-    assert not any(tab_with_draws.page.evaluate(LINE, [row, other]) for other in rows)
+    assert not any(tab_with_draws.has_ink(middle, around=1) for middle in middles)
 
 
-# Whether the overlay has ink in the middle between two rows.
-LINE = """async ([a, b]) => {
-    const { onStage: { plot, overlay, xy } } = await import('/explorer/js/views/stage.js');
-    const { x, y, sx, sy } = plot.screen();
-    const px = x + (sx * (xy[2 * a] + xy[2 * b])) / 2;
-    const py = y + (sy * (xy[2 * a + 1] + xy[2 * b + 1])) / 2;
-    const pixels = overlay.getContext('2d').getImageData(px - 1, py - 1, 3, 3).data;
-    return pixels.some((value, i) => i % 4 === 3 && value > 60);
-}"""
+PLACES = "async () => Array.from((await import('/explorer/js/views/stage.js')).onStage.xy)"  # in the plot
 
 
 def test_rows_are_found_by_label(explorer: Explorer) -> None:
