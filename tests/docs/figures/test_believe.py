@@ -9,15 +9,6 @@ from glle_engine import manifolds
 from glle_engine.audit.audit import audit
 
 
-def test_planted_points_have_the_places_of_each_other() -> None:
-    """A twentieth of the points has another place, and the places as a whole are the same."""
-    Y = np.random.default_rng(0).standard_normal((100, 2))
-    planted, is_moved = peers.plant(Y)
-    np.testing.assert_array_equal((planted != Y).any(axis=1), is_moved)
-    assert is_moved.sum() == 5
-    np.testing.assert_array_equal(np.sort(planted, axis=0), np.sort(Y, axis=0))
-
-
 def test_variance_of_distances_does_not_see_rotations() -> None:
     """It is 0 for rotated and scaled places, and largest for the point that moves."""
     Y = np.random.default_rng(1).standard_normal((30, 2))

@@ -15,13 +15,13 @@ REPORTS = read()
 
 def rows_of(command: str) -> dict[str, Any]:
     """Return the rows of a command's report by name."""
-    if command == "chaos":
-        return {row["name"]: row for row in REPORTS["chaos"]["checks"]}
-    if command == "hosts":
-        return {row["scenario"]: row for row in REPORTS["faults"]}
-    if command == "degraded":
-        return {row["name"]: row for row in REPORTS["degraded"]}
-    return {row["what"]: row for row in REPORTS["soak"]["verdicts"]}
+    rows, name = {
+        "chaos": (REPORTS["chaos"]["checks"], "name"),
+        "hosts": (REPORTS["faults"], "scenario"),
+        "degraded": (REPORTS["degraded"], "name"),
+        "soak": (REPORTS["soak"]["verdicts"], "what"),
+    }[command]
+    return {row[name]: row for row in rows}
 
 
 PROMISED = [
