@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from .engine import Engine, import_standins, run_engine, wait_until
+from tests.conftest import until
+
+from .engine import Engine, import_standins, run_engine
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -57,8 +59,8 @@ def up(engine: Engine) -> None:
             return False
 
     try:
-        wait_until("/readyz is 200", ready, seconds=60)
-    except TimeoutError as error:
+        until(ready)
+    except AssertionError as error:
         error.add_note(engine.compose("ps") + engine.compose("logs", "--no-color", "--tail=50"))
         raise
 

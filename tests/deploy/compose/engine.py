@@ -6,14 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.conftest import until
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 STANDIN = Path(__file__).parent / "standin"
@@ -34,24 +35,6 @@ def program(name: str) -> str:
     if path is None:
         raise FileNotFoundError(f"{name} is not installed; tests/deploy/compose/run installs it.")
     return path
-
-
-def wait_until(description: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
-    """Return the first true value of `ready()`.
-
-    Raises
-    ------
-    TimeoutError
-        After `seconds`.
-
-    """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = ready()
-        if value:
-            return value
-        time.sleep(every)
-    raise TimeoutError(f"not within {seconds:g} s: {description}")
 
 
 @dataclass(frozen=True)
@@ -124,7 +107,7 @@ def run_engine(folder: Path, cgroup: str) -> Iterator[Engine]:
         return bool(engine.docker("version", "--format", "{{.Server.Version}}", check=False).strip())
 
     try:
-        wait_until("dockerd answers", ready, seconds=60)
+        until(ready)
         yield engine
     finally:
         daemon.terminate()

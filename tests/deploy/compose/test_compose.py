@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
 import numpy as np
 import pytest
 
+from qa.load.work import probe
+from tests.conftest import until
+from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
+from tests.system.conftest import fit_posterior, synthetic, wait_for_end
+
 from .conftest import API, up
-from .engine import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import httpx
 
     from .engine import Engine
 
@@ -35,40 +37,17 @@ print(*[w.hostname for w in rq.Worker.all(connection=queue) if w.get_current_job
 """
 
 
-def post_job(client: httpx.Client, url: str, body: dict[str, Any]) -> str:
-    """Post a request that creates a job; return the job's URL."""
-    answer = client.post(url, json=body)
-    assert answer.status_code == 202, answer.text
-    return answer.headers["Location"]
-
-
-def status(client: httpx.Client, job: str, wait: float = 0) -> str:
-    """Return the status of the job at the URL `job`."""
-    answer = client.get(job, params={"wait": wait})
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["status"])
-
-
-def succeed(client: httpx.Client, job: str, *, seconds: float) -> None:
-    """Wait for the success of a job."""
-    wait_until(f"{job} ends", lambda: status(client, job, wait=5) not in {"queued", "running"}, seconds=seconds)
-    assert status(client, job) == "succeeded", client.get(job).text
-
-
-def npy(client: httpx.Client, url: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the array at `url`."""
-    answer = client.get(url, headers={"Accept": "application/x-npy"})
-    assert answer.status_code == 200, answer.text
-    array: np.ndarray[Any, np.dtype[np.float64]] = np.load(io.BytesIO(answer.content), allow_pickle=False)
-    return array
+def status(client: httpx.Client, job: str) -> str:
+    """Return the status of a job."""
+    return str(client.get(f"/v1/jobs/{job}").raise_for_status().json()["status"])
 
 
 def running_fit(client: httpx.Client, stack: Engine, seed: int) -> tuple[str, str]:
-    """Start a long fit; return the URL of its job and the container that runs it."""
-    answer = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": LONG, "seed": seed})
-    assert answer.status_code == 201, answer.text
-    job = post_job(client, "/v1/posteriors", {"dataset": answer.json()["id"]})
-    wait_until("the fit runs", lambda: status(client, job) == "running", seconds=30)
+    """Start a long fit; return the id of its job and the container that runs it."""
+    answer = client.post("/v1/posteriors", json={"dataset": synthetic(client, LONG, seed)})
+    assert answer.status_code == 202, answer.text
+    job = answer.json()["id"]
+    until(lambda: status(client, job) == "running", 30)
     (host,) = stack.compose("exec", "-T", "api", "python", "-c", BUSY).split()
     return job, host
 
@@ -95,7 +74,7 @@ def wait_until_healthy(stack: Engine) -> None:
         names = [name for service in SERVICES[1:] for name in stack.containers(service)]
         return all(stack.inspect(name)["State"]["Health"]["Status"] == "healthy" for name in names)
 
-    wait_until("every container is healthy", healthy, seconds=120)
+    until(healthy, 120)
 
 
 def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
@@ -129,18 +108,12 @@ def test_redis_persistence_and_eviction(stack: Engine, service: str, policy: str
 def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     """An upload, its posterior and many draws as npy survive `down` and `up`."""
     angle, height = np.random.default_rng(1).uniform(size=(2, 1000))
-    upload = io.BytesIO()
-    np.save(upload, np.column_stack([np.sin(6 * angle), 3 * height, np.cos(6 * angle) + 3 * angle]))
-    headers = {"Content-Type": "application/x-npy"}
-    answer = client.post("/v1/datasets", content=upload.getvalue(), headers=headers)
-    assert answer.status_code == 201, answer.text
-    dataset = answer.json()["id"]
-    job = post_job(client, "/v1/posteriors", {"dataset": dataset, "n_neighbors": 10})
-    succeed(client, job, seconds=60)
-    posterior = client.get(job).json()["posterior"]
-    draws = post_job(client, f"/v1/posteriors/{posterior}/draws", {"count": 8, "seed": 3})
-    succeed(client, draws, seconds=60)
-    embeddings = npy(client, f"{draws}/result")
+    points = np.column_stack([np.sin(6 * angle), 3 * height, np.cos(6 * angle) + 3 * angle])
+    dataset = client.post("/v1/datasets", content=to_npy(points), headers=UPLOAD).raise_for_status().json()["id"]
+    posterior = fit_posterior(client, dataset, n_neighbors=10)
+    draws = client.post(f"{posterior}/draws", json={"count": 8, "seed": 3}).json()["id"]
+    assert wait_for_end(client, draws)["status"] == "succeeded"
+    embeddings = from_npy(client.get(f"/v1/jobs/{draws}/result", headers=NPY).content)
     assert embeddings.shape == (8, 1000, 2)
     assert np.isfinite(embeddings).all()
     assert len(np.unique(embeddings[:, 0, 0])) == 8
@@ -148,33 +121,20 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     stack.compose("down")
     up(stack)
     assert client.get(f"/v1/datasets/{dataset}").status_code == 200
-    again = npy(client, f"/v1/posteriors/{posterior}/draws/5?seed=3&wait=60")  # the cache is empty after the restart
-    np.testing.assert_array_equal(again, embeddings[5])
+    again = client.get(f"{posterior}/draws/5?seed=3&wait=60", headers=NPY)  # the cache is empty after the restart
+    np.testing.assert_array_equal(from_npy(again.content), embeddings[5])
 
 
 def test_an_upgrade_refuses_no_request(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of docs/how-to/upgrades.md replace all containers of the image, while clients open connections."""
     wait_until_healthy(stack)
     before = {name: stack.containers(name) for name in SERVICES}
-    statuses: list[int] = []
-    is_over = threading.Event()
-
-    def probe() -> None:
-        while not is_over.is_set():
-            statuses.append(httpx.get(f"{API}/v1/info", timeout=60).status_code)  # a new connection each
-
-    with ThreadPoolExecutor() as pool:
-        probes = [pool.submit(probe) for _ in range(4)]
-        try:
-            monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
-            for service in ("worker", "api", "api-2"):
-                stack.compose("up", "--detach", "--scale", "worker=2", service)
-                wait_until_healthy(stack)
-        finally:
-            is_over.set()
-        for each in probes:
-            each.result()  # raises if a connection was refused
-    assert set(statuses) == {200}, len(statuses)
+    with probe(f"{API}/v1/info", times=4, seconds=0.0) as probes:  # a new connection for each request
+        monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
+        for service in ("worker", "api", "api-2"):
+            stack.compose("up", "--detach", "--scale", "worker=2", service)
+            wait_until_healthy(stack)
+    assert (probes.failed, probes.refused) == ([], 0)
     after = {name: stack.containers(name) for name in SERVICES}
     assert [name for name in SERVICES if after[name] == before[name]] == ["door", "queue", "cache"]
 
@@ -218,7 +178,7 @@ def test_job_survives_its_worker_container(stack: Engine, client: httpx.Client) 
     stack.docker("kill", host)
     killed = time.monotonic()
     assert status(client, job) == "running"
-    succeed(client, job, seconds=REDONE_SECONDS)
+    assert wait_for_end(client, job)["status"] == "succeeded"
     assert time.monotonic() - killed < REDONE_SECONDS
     assert len(stack.containers("worker")) == 1
     up(stack)
@@ -235,7 +195,7 @@ def test_crashed_worker_restarts(stack: Engine) -> None:
         now = stack.inspect(name)
         return bool(now["State"]["Running"] and now["RestartCount"] == before["RestartCount"] + 1)
 
-    wait_until("the worker is back", back, seconds=30)
+    until(back, 30)
 
 
 def test_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
