@@ -79,7 +79,7 @@ def _small_fit(service: Service) -> Row:
         if number >= 0:
             times.append(took)
     work = f"a small fit, n = {FITTED}, from POST to succeeded"
-    return at_most(work, statistics.median(times) * 1e3, "ms", FIT_GOAL_MS, **{"slowest ms": max(times) * 1e3})
+    return at_most(work, statistics.median(times) * 1e3, "ms", FIT_GOAL_MS, "-", **{"slowest ms": max(times) * 1e3})
 
 
 SINGLES, SINGLE_GOAL = 30, 8.0
@@ -140,7 +140,7 @@ def _commands(service: Service) -> Iterator[Row]:
         scale, counts = busy.seconds / idle.seconds, ((busy.sent, idle.sent), (busy.inner, idle.inner))
         sent, inner = ((mine.total() - scale * others.total()) / times for mine, others in counts)
         work = f"Redis commands of {what}, n = {COUNTED:,}"
-        yield at_most(work, sent, "", goal, **{"inside Lua": inner})
+        yield at_most(work, sent, "", goal, "-", **{"inside Lua": inner})
 
 
 def _window(service: Service, times: int, do: Callable[[], None]) -> Commands:

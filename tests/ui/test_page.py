@@ -122,8 +122,13 @@ def test_the_layout_does_not_jump_when_figures_arrive(explorer: Explorer, link: 
 
 def within(inner: FloatRect, outer: FloatRect) -> bool:
     """Return whether a bounding box is within another."""
-    sides = (("x", "width"), ("y", "height"))
-    return all(outer[at] <= inner[at] and inner[at] + inner[of] <= outer[at] + outer[of] for at, of in sides)
+    right, bottom = inner["x"] + inner["width"], inner["y"] + inner["height"]
+    return bool(
+        outer["x"] <= inner["x"]
+        and outer["y"] <= inner["y"]
+        and right <= outer["x"] + outer["width"]
+        and bottom <= outer["y"] + outer["height"]
+    )
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 390])

@@ -207,14 +207,14 @@ def smaller_than_configured(deployment: Degraded) -> Iterator[None]:
 def configure(client: redis.Redis, **values: str) -> Iterator[None]:
     """Change the configuration of a server, and restore it."""
     names = {name.replace("_", "-"): value for name, value in values.items()}
-    before = {name: client.config_get(name)[name] for name in names}
+    before = {name: str(client.config_get(name)[name]) for name in names}
     for name, value in names.items():
         client.config_set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            client.config_set(name, value)
+        for name, former in before.items():
+            client.config_set(name, former)
 
 
 @contextmanager
