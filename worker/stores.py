@@ -29,7 +29,7 @@ from worker.storage.free_space import QueueCapacity
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.object_store.results import ObjectIndex, ResultStore
-from worker.storage.posteriors import ImportedPosteriors, PosteriorStore
+from worker.storage.posteriors import PosteriorStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
@@ -49,7 +49,6 @@ class Stores:
     draws: DrawCache
     datasets: DatasetStore
     posteriors: PosteriorStore
-    imports: ImportedPosteriors
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
@@ -102,8 +101,7 @@ class Stores:
             cache=cache,
             draws=DrawCache(cache, commands),
             datasets=DatasetStore(client, files, room),
-            posteriors=PosteriorStore(client, cache),
-            imports=ImportedPosteriors(files),
+            posteriors=PosteriorStore(client, cache, files),
             embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,

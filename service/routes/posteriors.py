@@ -259,7 +259,7 @@ def _export_response(id_: str, request: Request, stores: Stores) -> Response:
 
 def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
     """Return the identity of the data of a posterior, which an imported one keeps in its file."""
-    if record.is_imported and (origin := stores.imports.origin(record)) is not None:
+    if record.is_imported and (origin := stores.posteriors.origin(record)) is not None:
         return {"id": record.dataset, **origin["dataset"]}
     dataset = stores.datasets.fetch(record.dataset)
     return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
@@ -287,7 +287,7 @@ def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tupl
             stores.posteriors.require_room()
             stores.datasets.require_room(nbytes)
         quota = stores.quotas.of(tenant)
-        return stores.imports.add(stores.posteriors, record, checked, nbytes, quota.bytes)
+        return stores.posteriors.add_imported(record, checked, nbytes, quota.bytes)
 
 
 def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:

@@ -169,8 +169,7 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     job = stores.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
-    if (deleted := stores.posteriors.delete(record.id)) is not None and deleted.is_imported:
-        stores.imports.remove(deleted)
+    stores.posteriors.delete(record.id)
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:

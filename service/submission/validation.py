@@ -54,7 +54,7 @@ def require_partial(job: Job) -> None:
 def require_data(stores: Stores, record: PosteriorRecord) -> None:
     """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
     if record.is_imported and stores.datasets.get(record.dataset) is None:
-        raise stores.imports.data_not_found(record)
+        raise stores.posteriors.data_not_found(record)
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:

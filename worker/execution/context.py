@@ -94,7 +94,7 @@ class TaskContext:
             return posterior
         if record.is_imported:
             with stage("reading"):
-                posterior = stores.imports.load(record)
+                posterior = stores.posteriors.load_imported(record)
         else:
             on_progress = progress_writer(stores, self.job, "fitting again: ")
             with stage("fitting again"):
@@ -106,7 +106,7 @@ class TaskContext:
         """Return the data (n, d) of the posterior's fit."""
         record = self.record
         if record.is_imported and self.stores.datasets.get(record.dataset) is None:
-            raise self.stores.imports.data_not_found(record)
+            raise self.stores.posteriors.data_not_found(record)
         data = np.ascontiguousarray(self.values(record.dataset), np.float64)
         if record.is_imported:  # the file names its data set, so only the engine's digest proves that it is this one
             require_training_data(data, self.posterior().data_sha256)

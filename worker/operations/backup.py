@@ -396,7 +396,7 @@ def _write(stores: Stores, archive: Archive, records: RecordStore[Any], record: 
         case PosteriorRecord(is_imported=True):
             member = member_of(record.id, NAME)
             with archive.open(member) as file:
-                stores.imports.add(stores.posteriors, record, file, archive.size(member))
+                stores.posteriors.add_imported(record, file, archive.size(member))
         case PosteriorRecord():
             stores.posteriors.record(record)
         case _:

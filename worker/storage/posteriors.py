@@ -116,7 +116,7 @@ class PosteriorRecord:
 
     @property
     def is_imported(self) -> bool:
-        """Whether the arrays are those of a file (`ImportedPosteriors`), and no fit makes them."""
+        """Whether the arrays are those of a file (`PosteriorStore.add_imported`), and no fit makes them."""
         return IMPORTED in self.provenance
 
     @property
@@ -174,12 +174,16 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         The queue's Redis, for the records.
     cache
         The cache of the arrays.
+    files
+        Those of imported posteriors: head and arrays of a posterior, its tenant, and the identity of its data. The API
+        writes them, workers read them.
 
     """
 
-    def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
+    def __init__(self, client: redis.Redis, cache: ArrayCache, files: ObjectFiles) -> None:
         super().__init__(client, KIND)
         self._cache = cache
+        self._files = files
         self._used: dict[str, int] = {}  # days of the latest uses that this process has noted
 
     def get(self, id_: str) -> PosteriorRecord | None:
@@ -320,11 +324,12 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return id_ if record is None else record.arrays_id
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
-        """Remove a posterior, its draws and all results, unless one of these keys exists; return it, or None."""
+        """Remove a posterior, its draws, results and file, unless one of these keys exists; return it, or None."""
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
             self._client.zrem(USED, id_)
             self.forget(id_)
+            self._files.remove(record.files)
         return record
 
     def forget(self, id_: str, *, is_drawn: bool = True) -> None:
@@ -332,6 +337,65 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         self._cache.delete(_cache_key(id_))
         if is_drawn:
             self._cache.forget(id_)
+
+    def add_imported(
+        self, record: PosteriorRecord, file: IO[bytes], size: int, max_bytes: int = 0
+    ) -> tuple[PosteriorRecord, bool]:
+        """Store an imported file of so many bytes and its record; return the record, and whether it is new.
+
+        The file of an existing one is replaced if it is damaged. `max_bytes` is the quota of the tenant's files.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``, and those of `ObjectFiles.write`.
+
+        """
+        stored = self._files.write_new({NAME: (pieces_of(file), size)})
+        return self._files.publish(
+            self,
+            replace(record, file=stored[NAME]),
+            with_files=lambda old, new: replace(old, file=new.file),
+            max_bytes=max_bytes,
+        )
+
+    def load_imported(self, record: PosteriorRecord) -> glle_engine.Posterior:
+        """Return the posterior of an imported file; raises ``posterior-damaged``."""
+        assert record.file is not None
+        try:
+            return glle_engine.load(self._files.path(record.file))
+        except _UNREADABLE as error:
+            detail = f"The stored file of the imported posterior {record.id} is missing, or differs from the import."
+            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id) from error
+
+    def origin(self, record: PosteriorRecord) -> dict[str, Any] | None:
+        """Return `tenant` and `dataset`, the identity of the data of an import; None if its file is lost or damaged."""
+        assert record.file is not None
+        try:
+            with NPY_HEADER_LOCK, np.load(self._files.path(record.file), allow_pickle=False) as content:
+                origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
+        except _UNREADABLE:
+            return None
+        return origin
+
+    def data_not_found(self, record: PosteriorRecord) -> ProblemError:
+        """Return the problem of an imported posterior whose data set is not in this service."""
+        dataset = (self.origin(record) or {}).get("dataset", {})
+        names = dataset.get("names")
+        columns = f" with the features {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
+        return refuse(
+            "dataset-not-found",
+            404,
+            f"Posterior {record.id} was imported, and its data set {record.dataset} is not here: {record.n:,} points,"
+            f" {record.d:,} features, SHA-256 {dataset.get('sha256')}.",
+            f"Upload the same table{columns} by POST /v1/datasets, with its labels, colors and ids if it had them, so"
+            " that the SHA-256 is equal; or use the draws, which need no data.",
+            dataset=record.dataset,
+            sha256=dataset.get("sha256"),
+            n=record.n,
+            d=record.d,
+            names=names,
+        )
 
 
 def _cache_key(id_: str) -> str:
@@ -369,80 +433,3 @@ def write_posterior(file: IO[bytes], posterior: glle_engine.Posterior, origin: M
     texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
     encoded = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
     np.savez(file, allow_pickle=False, **encoded, **posterior.arrays())
-
-
-class ImportedPosteriors:
-    """Files of imported posteriors, `.npz`: head and arrays of a posterior, its tenant, and the identity of its data.
-
-    Parameters
-    ----------
-    files
-        Written by the API, read by the workers.
-
-    """
-
-    def __init__(self, files: ObjectFiles) -> None:
-        self._files = files
-
-    def add(
-        self, posteriors: PosteriorStore, record: PosteriorRecord, file: IO[bytes], size: int, max_bytes: int = 0
-    ) -> tuple[PosteriorRecord, bool]:
-        """Store a file of so many bytes and its record; return the record, and whether it is new.
-
-        The file of an existing one is replaced if it is damaged. `max_bytes` is the quota of the tenant's files.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``, and those of `ObjectFiles.write`.
-
-        """
-        stored = self._files.write_new({NAME: (pieces_of(file), size)})
-        return self._files.publish(
-            posteriors,
-            replace(record, file=stored[NAME]),
-            with_files=lambda old, new: replace(old, file=new.file),
-            max_bytes=max_bytes,
-        )
-
-    def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
-        """Return the posterior of a record; raises ``posterior-damaged``."""
-        assert record.file is not None
-        try:
-            return glle_engine.load(self._files.path(record.file))
-        except _UNREADABLE as error:
-            detail = f"The stored file of the imported posterior {record.id} is missing, or differs from the import."
-            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id) from error
-
-    def origin(self, record: PosteriorRecord) -> dict[str, Any] | None:
-        """Return `tenant` and `dataset`, the identity of the data set; None if the file is missing or damaged."""
-        assert record.file is not None
-        try:
-            with NPY_HEADER_LOCK, np.load(self._files.path(record.file), allow_pickle=False) as content:
-                origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
-        except _UNREADABLE:
-            return None
-        return origin
-
-    def remove(self, record: PosteriorRecord) -> None:
-        """Remove the file of a deleted record."""
-        self._files.remove(record.files)
-
-    def data_not_found(self, record: PosteriorRecord) -> ProblemError:
-        """Return the problem of an imported posterior whose data set is not in this service."""
-        dataset = (self.origin(record) or {}).get("dataset", {})
-        names = dataset.get("names")
-        columns = f" with the features {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
-        return refuse(
-            "dataset-not-found",
-            404,
-            f"Posterior {record.id} was imported, and its data set {record.dataset} is not here: {record.n:,} points,"
-            f" {record.d:,} features, SHA-256 {dataset.get('sha256')}.",
-            f"Upload the same table{columns} by POST /v1/datasets, with its labels, colors and ids if it had them, so"
-            " that the SHA-256 is equal; or use the draws, which need no data.",
-            dataset=record.dataset,
-            sha256=dataset.get("sha256"),
-            n=record.n,
-            d=record.d,
-            names=names,
-        )

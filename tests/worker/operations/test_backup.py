@@ -96,13 +96,13 @@ def import_posterior(stores: Stores, tenant: str) -> PosteriorRecord:
     provenance = {ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256}
     members: dict[str, Any] = {"id": imported_id(sha256, tenant), "dataset": "ds_" + "0" * 32, "tenant": tenant}
     record = posterior_record(**members, n=40, provenance=provenance)
-    return stores.imports.add(stores.of(tenant).posteriors, record, file, size)[0]
+    return stores.of(tenant).posteriors.add_imported(record, file, size)[0]
 
 
 def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty: Callable[[], Stores]) -> None:
     """Its file is in the backup of its tenant, and the restored one draws the same bits."""
     record = import_posterior(full, "alice")
-    draw = full.imports.load(record).draw(3).embedding
+    draw = full.posteriors.load_imported(record).draw(3).embedding
     assert record.id.encode() not in backup(full, BackupScope(tenants=frozenset({"default"})))
     raw = backup(full)
     restored = empty()
@@ -112,7 +112,7 @@ def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty:
     assert (rows["in the backup"], rows["restored"]) == (3, 3)
     found = restored.of("alice").posteriors.fetch(record.id)
     assert found == replace(record, file=found.file)
-    np.testing.assert_array_equal(restored.imports.load(found).draw(3).embedding, draw)
+    np.testing.assert_array_equal(restored.posteriors.load_imported(found).draw(3).embedding, draw)
     rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)["posteriors"]
     assert rows["there already"] == 3
 
