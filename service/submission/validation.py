@@ -12,7 +12,6 @@ from service.uploads.limits import Limits
 from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
-from worker.records.job import is_quick_draws
 from worker.storage.datasets import all_points_equal
 from worker.storage.posteriors import neighbors_of, spec_of
 
@@ -161,7 +160,7 @@ def require_sample(
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
     """Raise a problem if interactive draws would delay other jobs by more than so many seconds."""
-    if not is_quick_draws(spec, seconds):
+    if spec.is_auto or spec.seconds > seconds:
         reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
             "not-interactive",

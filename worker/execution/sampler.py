@@ -24,7 +24,7 @@ from worker.base.memory import GROWTH, resident_bytes, resident_limit
 from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
 from worker.execution.draws import draw_entries, group_size, lane_group, limit_draws, make_draws
-from worker.execution.telemetry import observe_requests, record_stages, stage
+from worker.execution.telemetry import observe, record_stages, stage
 from worker.jobs.draw_stream import (
     LEASE_SECONDS,
     MAX_SENT_BYTES,
@@ -216,7 +216,7 @@ class SamplerLoop:
             self._stream.finish(batch, "job")
             return
         began = time.thread_time()
-        with observe_requests(self._stores, batch.requests[0].metadata):
+        with observe(self._stores, batch.requests[0].metadata, kind="draws"):
             record_stages({"queued": batch.seconds_since_sent()})
             try:
                 self._draw_uncached(batch)

@@ -94,7 +94,7 @@ _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
     """Observe the task of a job, and send its counts and spans at the end."""
     task = get_current_job()
-    with _observe(stores, {} if task is None else task.meta, job=job) as telemetry:
+    with observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:
             waited = (datetime.now(UTC) - task.enqueued_at).total_seconds()
             record_stages({"queued": max(0.0, waited)})
@@ -107,15 +107,11 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
 
 
 @contextmanager
-def observe_requests(stores: Stores, metadata: Mapping[str, str]) -> Iterator[None]:
-    """Observe draws that clients request one by one; `metadata` is that of the first request."""
-    with _observe(stores, metadata, kind="draws"):
-        yield
+def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
+    """Open the span of the work for a request, whose id and trace `metadata` has, and make it the active one.
 
-
-@contextmanager
-def _observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
-    """Open the span of the work for a request, whose id and trace `metadata` has, and make it the active one."""
+    The work is the task of a `job`, or requests of a `kind`.
+    """
     if not TRACING.is_on and has_collector():
         TRACING.start("glle-worker", seconds=HORSE_SECONDS)
     parent = PROPAGATOR.extract(metadata, Context())

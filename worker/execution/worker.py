@@ -20,7 +20,6 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -323,7 +322,3 @@ def _wait_for_server(connection: redis.Redis) -> None:
         else:
             connection.close()
             return
-
-
-if __name__ == "__main__":
-    sys.exit(main())

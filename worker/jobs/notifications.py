@@ -100,7 +100,7 @@ class Notifications:
 
     def close(self) -> None:
         """Stop listening."""
-        self._call(_Subscription.close)
+        self._call(lambda subscription: subscription.task.cancel())
 
     def _call(self, method: Callable[[_Subscription], object]) -> None:
         for loop, subscription in list(self._subscriptions.items()):
@@ -124,10 +124,6 @@ class _Subscription:
         self.is_subscribed = asyncio.Event()
         self._outcomes = outcomes
         self.task = asyncio.create_task(self._run(connect, channel), name=channel)
-
-    def close(self) -> None:
-        """Unsubscribe."""
-        self.task.cancel()
 
     def wake_all(self) -> None:
         """Wake all waiting requests."""

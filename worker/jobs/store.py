@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import json
 from copy import copy
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
@@ -27,6 +30,7 @@ from worker.records.job import (
     BATCH,
     FIELDS,
     INTERACTIVE,
+    IS_INLINE,
     OPEN,
     PARTS,
     POINTS,
@@ -34,8 +38,6 @@ from worker.records.job import (
     Kind,
     Status,
     Terms,
-    inline_fields,
-    inline_points,
     job_key,
     job_of,
 )
@@ -134,7 +136,7 @@ class JobStore:
         parts
             Shards of an analysis; None for one task. Draws have those of their specification.
         points
-            Points of the request, under a data set id without a stored data set (`worker.records.job.inline_points`).
+            Points of the request, under a data set id without a stored data set.
         short
             Whether its tasks take some seconds at most, so that they wait in the queue of interactive tasks.
 
@@ -154,9 +156,9 @@ class JobStore:
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "created_ms": now_ms(), "spec": json.dumps(spec, allow_nan=False), "round": 0,
             "touched": now_ms(), "tenant": tenant, "numbers": self._numbers, "queue": queue,
-            **({} if parts is None else {PARTS: parts.to_json()}),
+            **({} if parts is None else {PARTS: json.dumps(asdict(parts))}),
             **({} if posterior is None else {"posterior": posterior}),
-            **inline_fields(points),
+            **({} if points is None else {POINTS: json.dumps(points.tolist()), IS_INLINE: "1"}),
         }  # fmt: skip
         raw, *record = self._create(
             keys=[self._claim(claim), job_key(new)],
@@ -195,7 +197,7 @@ class JobStore:
         raw = self._client.hget(job_key(job.id), POINTS)
         if raw is None:
             raise Cancelled
-        return inline_points(raw)
+        return np.array(json.loads(raw), np.float64)
 
     def counts(self) -> tuple[int, int]:
         """Return the number of open jobs of the tenant, and the bytes of the records of its ended ones."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-import numpy as np
 import pydantic.dataclasses
 
 from worker.base.clock import now_ms
@@ -19,9 +18,6 @@ from worker.base.versions import MEMBER, check_schema, unreadable
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.records.sharding import PartsSharding, Sharding  # noqa: TC001 # pydantic reads the annotation
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, np.dtype[Any]]
 
 Kind = Literal[
     "fit",
@@ -77,11 +73,6 @@ class Terms:
 
 
 ANY_TIME = Terms()
-
-
-def is_quick_draws(spec: DrawsSpec, seconds: float) -> bool:
-    """Return whether a draws job takes at most `seconds` by estimate."""
-    return not spec.is_auto and spec.seconds <= seconds
 
 
 def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
@@ -227,13 +218,3 @@ def job_of(values: list[Any]) -> Job | None:
         return Job(**{"since": record["touched"], "base": record["done"], **record, "spec": spec, **parsed})
     except (ValueError, KeyError, TypeError) as error:
         raise unreadable(name) from error
-
-
-def inline_fields(points: Array | None) -> dict[str, str]:
-    """Return the fields for the points (m, d) of a request."""
-    return {} if points is None else {POINTS: json.dumps(points.tolist()), IS_INLINE: "1"}
-
-
-def inline_points(raw: bytes | str) -> Array:
-    """Return the points of a record, (m, d)."""
-    return np.array(json.loads(raw), np.float64)

@@ -5,9 +5,8 @@ The parts of a draws job are draws (`worker.records.draws`); those of an analysi
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
@@ -75,7 +74,3 @@ class PartsSharding:
     def shard_size(self, shard: int) -> int:
         """Return the number of resamples in a shard."""
         return sum(self.sizes[part] for part in self.parts(shard))
-
-    def to_json(self) -> str:
-        """Return it as a field of the job's record."""
-        return json.dumps(asdict(self))
