@@ -53,8 +53,7 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
 
     """
     url, _ = _parse(settings.redis_url, "GLLE_REDIS_URL")
-    options = {"socket_timeout": seconds, "socket_read_size": RECORD_SIZE}
-    return _connect(url, "GLLE_REDIS_URL", options, retry)
+    return _connect(url, "GLLE_REDIS_URL", seconds, RECORD_SIZE, retry)
 
 
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
@@ -62,8 +61,7 @@ def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
         raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
-    options = {"socket_timeout": seconds, "socket_read_size": READ_SIZE}
-    return _connect(url, "GLLE_CACHE_URL", options, retry)
+    return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
 
 
 def require_login(settings: Settings) -> list[str]:
@@ -105,10 +103,10 @@ def replicas_of(settings: Settings) -> int:
     return _parse(settings.redis_url, "GLLE_REDIS_URL")[1]
 
 
-def _connect(url: str, variable: str, options: dict[str, Any], retry: Retry | None) -> redis.Redis:
-    options = {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED, **options}
+def _connect(url: str, variable: str, seconds: float, read_size: int, retry: Retry | None) -> redis.Redis:
+    options = {"socket_timeout": seconds, "socket_read_size": read_size, "socket_connect_timeout": CONNECT_SECONDS}
     try:
-        client = redis.Redis.from_url(url, **options, retry=retry or RetryPolicy(0.0, variable))
+        client = redis.Redis.from_url(url, **options, **_UNNAMED, retry=retry or RetryPolicy(0.0, variable))
         client.connection_pool.make_connection()  # checks the parameters, and sends nothing
     except (TypeError, ValueError, redis.RedisError) as error:
         raise SettingsError(f"{variable} is not a Redis URL: {error}") from error

@@ -76,9 +76,8 @@ class EmbeddedRedis:
     def wait(self) -> Self:
         """Wait until the server answers; raises `ServerError` if it ends or stays silent."""
         assert self.process is not None
-        client = redis.Redis.from_url(self.url, socket_connect_timeout=1.0, socket_timeout=1.0)
         deadline = time.monotonic() + START_SECONDS
-        try:
+        with redis.Redis.from_url(self.url, socket_connect_timeout=1.0, socket_timeout=1.0) as client:
             while time.monotonic() < deadline and self.process.poll() is None:
                 try:
                     client.ping()
@@ -86,8 +85,6 @@ class EmbeddedRedis:
                     time.sleep(0.01)
                 else:
                     return self
-        finally:
-            client.close()
         raise ServerError(f"The embedded server in {self.folder} did not start: {self._log_tail()}")
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ import logging
 import secrets
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,6 +55,7 @@ _SEPARATE = b""  # the head of an entry with a separate hash
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class ArrayCache:
     """Cache of entries in one Redis, with an object store behind it.
 
@@ -72,20 +74,11 @@ class ArrayCache:
 
     """
 
-    def __init__(
-        self,
-        client: redis.Redis,
-        *,
-        budget: int,
-        ttl: int,
-        counts: Counters,
-        objects: ResultStore | None = None,
-    ) -> None:
-        self.client = client
-        self.budget = budget
-        self.ttl = ttl
-        self.objects = objects
-        self._counts = counts
+    client: redis.Redis
+    budget: int
+    ttl: int
+    counts: Counters
+    objects: ResultStore | None = None
 
     def check_size(self, nbytes: int, name: str) -> None:
         """Raise ``cache-too-small``, or with a store ``store-too-small``, if there is no room for `nbytes`.
@@ -268,7 +261,7 @@ class ArrayCache:
         """Count reads of entries in the cache's server or in the store."""
         for outcome, number in (("hit", hits), ("miss", misses)):
             if number:
-                self._counts.add("cache_reads", place, outcome, by=number)
+                self.counts.add("cache_reads", place, outcome, by=number)
 
     def _read_fields(self, keys: Sequence[str], *names: str) -> dict[str, Fields]:
         """Return the named fields of each entry, of its separate hash if it has one."""
@@ -372,10 +365,6 @@ class DrawCache:
     def put(self, arrays_id: str, draws: Mapping[DrawAddress, Entry], together: int = 0) -> None:
         """Write draws; raises as `ArrayCache.put_many`."""
         self._cache.put_many({key.cache_key(arrays_id): entry for key, entry in draws.items()}, together=together)
-
-    def delete(self, arrays_id: str, key: DrawAddress) -> None:
-        """Remove a draw, if it is cached."""
-        self._cache.delete(key.cache_key(arrays_id))
 
 
 def _cache_keys(arrays_id: str, keys: Iterable[DrawAddress]) -> list[str]:

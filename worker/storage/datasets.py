@@ -13,7 +13,7 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
-from worker.records.dataset import VALUES, Array, Dataset, Table, content_digest
+from worker.records.dataset import EXTRAS, VALUES, Array, Dataset, Table, content_digest
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
@@ -77,6 +77,7 @@ class DatasetStore(RecordStore[Dataset]):
         n, d = table.values.shape
         dtype, extras = _stored_dtype(table), table.extras
         sha256 = _sha256(table)
+        has_extras: dict[str, Any] = {f"has_{name}": name in extras for name in EXTRAS}
         dataset = Dataset(
             id=dataset_id(sha256, tenant),
             sha256=sha256,
@@ -85,10 +86,7 @@ class DatasetStore(RecordStore[Dataset]):
             dtype=dtype.name,
             nbytes=n * d * dtype.itemsize,
             names=table.names,
-            has_labels=table.labels is not None,
-            has_coordinates=table.coordinates is not None,
-            has_color=table.color is not None,
-            has_ids=table.ids is not None,
+            **has_extras,
             source=table.source,
             created=now_iso(),
             tenant=tenant,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.base.problems import ProblemError, refuse
+from worker.records.cache_entry import Array, bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK = 2**22  # values of a block: 32 MB
 EXACT = 2**53  # the largest integer up to which float64 is exact
@@ -33,16 +32,12 @@ def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None)
         for code, bad in _faults(raw, block).items():
             if bad.any():
                 raise _problem(values[start:], start, dtype, names, code)
-        yield _bytes_of(block)
+        yield bytes_of(block)
 
 
 def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
     """Yield the bytes of converted values that were checked before, block by block."""
-    return (_bytes_of(_convert(raw, dtype)) for _, raw in _blocks(values))
-
-
-def _bytes_of(block: Array) -> memoryview:
-    return block.reshape(-1).view(np.uint8).data
+    return (bytes_of(_convert(raw, dtype)) for _, raw in _blocks(values))
 
 
 def _blocks(values: Array) -> Iterator[tuple[int, Array]]:

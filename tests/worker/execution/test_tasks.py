@@ -74,7 +74,7 @@ def test_a_further_round_draws_what_is_missing(
     before = stores.draws.get(arrays_id, keys[1])
     if is_flushed:
         stores.cache.client.flushall()
-    stores.draws.delete(arrays_id, keys[1])
+    stores.cache.delete(keys[1].cache_key(arrays_id))
     indices: list[int] = []
 
     def draw_and_record(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:

@@ -204,7 +204,7 @@ def test_any_order_of_writes_is_read_as_by_a_dictionary(
             expected = {index: value for index, value in expected.items() if index // LANES != group}
         elif step == "delete":
             for index in chosen:
-                stores.draws.delete(ID, replace(KEY, index=index))
+                stores.cache.delete(replace(KEY, index=index).cache_key(ID))
                 expected.pop(index, None)
         else:
             put(stores, *chosen, n=3 if step == "put" else PIECE // 16 + 1, value=float(number))
@@ -251,7 +251,7 @@ def test_draws_of_a_large_job_are_in_the_object_store(tiered_stores: Stores) -> 
         assert tiered_stores.draws.contains(ID, keys) == [True, True, True, False, False, True]
         assert [head and head["index"] for head in tiered_stores.draws.heads(ID, keys)] == [0, 1, 2, None, None, 5]
         assert indices(tiered_stores.draws.get_many(ID, keys)) == [0, 1, 2, None, None, 5]
-    tiered_stores.draws.delete(ID, keys[1])
+    tiered_stores.cache.delete(keys[1].cache_key(ID))
     assert tiered_stores.draws.contains(ID, keys) == [True, False, True, False, False, True]
     tiered_stores.cache.forget("post_1")
     assert tiered_stores.cache.objects is not None

@@ -44,7 +44,7 @@ LOCAL = "objects"  # folder of the store within the data folder, without another
 COPIES = "copies"  # folder within the data folder
 STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
 COPY_BYTES = 2**20
-MAX_COPIES = 2**32  # bytes
+MAX_COPIES = 2**32  # bytes, and a quarter of the disk at most
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
 AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
 MAX_REMEMBERED = 2**16  # verified files, some 200 bytes each
@@ -177,7 +177,8 @@ class ObjectFiles:
         """Return the files of a store, by default of a folder in the data folder."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
-        return cls(bucket, LocalCopies(folder / COPIES, copies_limit(folder)))
+        quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
+        return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)))
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
         """Write or replace a file; raises ``store-unavailable``, ``storage-full``."""
@@ -339,11 +340,6 @@ class ObjectFiles:
         if self.bucket.is_local:
             return self.bucket.local_path(file.path)
         return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
-
-
-def copies_limit(folder: Path) -> int:
-    """Return the bytes of the copies that a machine keeps in a folder: a quarter of the disk at most."""
-    return min(MAX_COPIES, shutil.disk_usage(nearest_existing(folder)).total // 4)
 
 
 def pieces_of(file: IO[bytes]) -> Iterator[bytes]:
