@@ -62,16 +62,9 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
         """Return the embedding of one of the methods."""
-        return EmbeddingSpec(
-            dataset=self.dataset,
-            method=method["method"],
-            parameters=method["parameters"],
-            labels=self.labels,
-            truth=self.truth,
-            scores=self.scores,
-            n_neighbors=self.n_neighbors,
-            engine=self.engine,
-        )
+        shared = ("dataset", "labels", "truth", "scores", "n_neighbors", "engine")
+        request = {name: getattr(self, name) for name in shared}
+        return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 
     def parts(self) -> list[Part]:
         """Return the embeddings and the refits of a comparison with a spread; a failure is left to its row."""

@@ -253,16 +253,8 @@ class AdviceSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the engine's advice, without arrays."""
-        advice = advise(
-            context.values(self.dataset),
-            n_neighbors=self.n_neighbors,
-            n_components=self.n_components,
-            max_components=self.max_components,
-            reg=self.reg,
-            standardize=self.standardize,
-            metric=self.metric,
-            on_progress=context.on_progress,
-        )
+        options = {name: value for name, value in self.to_dict().items() if name not in {"dataset", "engine"}}
+        advice = advise(context.values(self.dataset), **options, on_progress=context.on_progress)
         return Entry(advice.to_dict(), {})
 
 
@@ -323,8 +315,5 @@ def _extend(posterior: Posterior, training: Array, new: Array, on_progress: OnPr
     """Place new points in blocks of rows; no point's result depends on the others."""
     rows = max(16, EXTENSION_WORK // training.size)
     parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
-    return Extension(
-        np.concatenate([part.neighbors for part in parts]),
-        np.concatenate([part.weights for part in parts]),
-        np.concatenate([part.distances for part in parts]),
-    )
+    names = ("neighbors", "weights", "distances")
+    return Extension(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
