@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from glle_engine.base.columns import ColumnRoles, Kind
     from glle_engine.base.validation import Missing
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from worker.records.dataset import Array, Table
 
 Block = TypeVar("Block")
 

@@ -157,7 +157,11 @@ class Upload:
 
         """
         if not self._is_packed:
-            found = format_of(self._content_type_with_dialect())
+            chosen = {name: self.options[name] for name in DIALECT_FIELDS if self.options.get(name)}
+            found = format_of(self.content_type, chosen)
+            if chosen and not found.is_text:
+                name, remedy = next(iter(chosen)), "Leave it out, or send a table of text."
+                raise refuse(f"{name}-not-here", 422, f"?{name}= cannot be used: {self._kind} is no text.", remedy)
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
                 return found.read(file, out, self.limits, ColumnRoles.of(self.options))
@@ -231,16 +235,6 @@ class Upload:
             detail = "A body compressed by zstd needs pyarrow, which is not installed."
             remedy = f"Install it for the API, {REMEDY}, or compress by gzip."
             raise refuse("unsupported-media-type", 415, detail, remedy)
-
-    def _content_type_with_dialect(self) -> str:
-        """Return the Content-Type with the options of the dialect as its parameters."""
-        chosen = {name: self.options[name] for name in DIALECT_FIELDS if self.options.get(name)}
-        if chosen and not format_of(self.content_type).is_text:
-            name = next(iter(chosen))
-            remedy = "Leave it out, or send a table of text."
-            detail = f"?{name}= cannot be used: {self._kind} is no text."
-            raise refuse(f"{name}-not-here", 422, detail, remedy)
-        return self.content_type + "".join(f"; {name}={value}" for name, value in chosen.items())
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:

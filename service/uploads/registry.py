@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
@@ -17,7 +18,7 @@ from service.uploads.formats.npy import read_npy, read_npz
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from glle_engine.base.columns import ColumnRoles
     from service.uploads.limits import Limits
@@ -93,8 +94,10 @@ MEDIA_OF_SUFFIX = {suffix: each.media[0] for each in FORMATS for suffix in each.
 MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 
 
-def format_of(content_type: str) -> Format:
+def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
     """Return the format of a Content-Type; tables of text have the parameters of `dialect.Declared`.
+
+    `dialect` has further parameters, which override those of the Content-Type.
 
     Raises
     ------
@@ -124,5 +127,5 @@ def format_of(content_type: str) -> Format:
     if not found.is_text:
         return found
     pairs = (parameter.partition("=") for parameter in parameters)
-    declared = Declared.of({name.strip(): value.strip().strip('"') for name, _, value in pairs})
+    declared = Declared.of({**{name.strip(): value.strip().strip('"') for name, _, value in pairs}, **dialect})
     return replace(found, read=partial(read_csv, declared=declared))

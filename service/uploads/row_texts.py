@@ -10,15 +10,13 @@ import numpy as np
 from glle_engine.base.validation import resolve_missing
 from service.uploads.limits import is_text
 from worker.base.problems import refuse
-from worker.records.dataset import Table
+from worker.records.dataset import Array, Table
 from worker.storage.validation import BLOCK, EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from glle_engine.base.validation import Missing
-
-    Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_TEXT = 1000  # characters of a label or an id
 MAX_TEXTS = 2**26  # characters of all labels or ids of a data set, each stored as long as the longest

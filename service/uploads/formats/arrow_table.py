@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.columns import ColumnRoles, Kind, Layout
     from service.uploads.limits import Limits
-    from worker.storage.datasets import Table
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from worker.records.dataset import Array, Table
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.columns import ColumnRoles, Kind
     from service.uploads.limits import Limits
-    from worker.storage.datasets import Table
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+    from worker.records.dataset import Array, Table
 
 BLOCK_CELLS = 2**15  # in memory as text: a cell takes some 60 bytes
 _COUNTED = 10  # rows from which a column that counts them is noticed

@@ -28,9 +28,8 @@ from worker.base.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from glle_engine.base.columns import ColumnRoles
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
+    from worker.records.dataset import Array, Table
 
-    Array = np.ndarray[Any, np.dtype[Any]]
     Members = dict[str, zipfile.ZipInfo]
 
 _DATA = ("data", "X")
