@@ -184,11 +184,6 @@ class AccessPolicy:
         self.is_required = settings.auth == "required" or (settings.auth == "auto" and not is_local)
         self._is_off = settings.auth == "off"
 
-    @property
-    def is_open(self) -> bool:
-        """Whether requests need no key: on loopback, until the first key is created."""
-        return self._is_off or not (self.is_required or (self._keys is not None and self._keys.is_guarded()))
-
     async def admit(self, scope: Scope) -> tuple[str, bool]:
         """Authenticate a request; a thread reads a key, or whether there is one, unless that is a second old."""
         if self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope)):

@@ -11,6 +11,7 @@ import logging
 import math
 import secrets
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ _CHALLENGES = {  # RFC 6750
 access_log = logging.getLogger("glle.access")
 
 
+@dataclass(eq=False)
 class RequestMiddleware:
     """The middleware around the routes.
 
@@ -66,36 +68,25 @@ class RequestMiddleware:
 
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        policy: AccessPolicy,
-        rate_limiter: RateLimiter,
-        limits: RequestLimits,
-        cache: AnswerCache,
-        on_deletion: Callable[[], object],
-        observe: Callable[[str, str, int, float], None],
-        draining: Event,
-        origins: str,
-        has_access_log: bool,
-    ) -> None:
-        self._app = app
-        self._policy = policy
-        self._rate_limiter = rate_limiter
-        self._limits = limits
-        self._cache = cache
-        self._on_deletion = on_deletion
-        self._observe = observe
-        self._draining = draining
-        self._resource_policy = b"cross-origin" if origins.strip() else b"same-origin"
-        self._has_access_log = has_access_log
-        self._respond = access_policy.with_cors(self._respond_safely, origins)
+    app: ASGIApp
+    policy: AccessPolicy
+    rate_limiter: RateLimiter
+    limits: RequestLimits
+    cache: AnswerCache
+    on_deletion: Callable[[], object]
+    observe: Callable[[str, str, int, float], None]
+    draining: Event
+    origins: str
+    has_access_log: bool
+
+    def __post_init__(self) -> None:
+        self._resource_policy = b"cross-origin" if self.origins.strip() else b"same-origin"
+        self._respond = access_policy.with_cors(self._respond_safely, self.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; add headers, and observe it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         request_id = _request_id(scope)
@@ -117,7 +108,7 @@ class RequestMiddleware:
                     (b"cross-origin-resource-policy", self._resource_policy),
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
-                if self._draining.is_set():
+                if self.draining.is_set():
                     message["headers"].append((b"connection", b"close"))
             else:
                 size += len(message.get("body", b""))
@@ -127,8 +118,8 @@ class RequestMiddleware:
             await self._respond(scope, receive, send_observed)
         finally:
             route = getattr(scope.get("route"), "path", "(none)")  # the template, so that labels are bounded
-            self._observe(scope["method"], route, status, started)
-            if self._has_access_log:
+            self.observe(scope["method"], route, status, started)
+            if self.has_access_log:
                 _log(scope, route, status, size, time.perf_counter() - started)
 
     async def _respond_safely(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,12 +143,12 @@ class RequestMiddleware:
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is not None:
-            scope[TENANT], is_alone = await self._policy.admit(scope)
-            await self._rate_limiter.count(scope[TENANT])
+            scope[TENANT], is_alone = await self.policy.admit(scope)
+            await self.rate_limiter.count(scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
         send = compress_json(scope, send)
-        answer = await self._cache.find(scope) if method == "GET" else None
+        answer = await self.cache.find(scope) if method == "GET" else None
         if answer is not None:
             scope["route"] = answer.route
             span, path = get_current_span(), getattr(answer.route, "path", "")
@@ -166,10 +157,10 @@ class RequestMiddleware:
             await send_answer(answer, scope, receive, send)
             return
         try:
-            await self._limits.serve(self._app, scope, receive, send)
+            await self.limits.serve(self.app, scope, receive, send)
         finally:
             if method == "DELETE":
-                self._on_deletion()
+                self.on_deletion()
 
 
 def pad_not_found(

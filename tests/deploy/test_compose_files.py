@@ -52,8 +52,8 @@ def test_only_the_door_of_the_apis_is_published_on_loopback() -> None:
 def test_api_requires_keys_on_other_addresses() -> None:
     """The API receives its published address; with the unchanged file it is open on loopback."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
-    assert AccessPolicy(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"])).is_open  # noqa: S104 # in the container
-    assert not AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_open  # noqa: S104
+    assert not AccessPolicy(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"])).is_required  # noqa: S104 # in the container
+    assert AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_required  # noqa: S104
 
 
 def test_one_api_serves_while_the_other_is_replaced() -> None:

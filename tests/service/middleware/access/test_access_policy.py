@@ -117,7 +117,7 @@ def test_the_address_decides_whether_a_key_is_needed(
     auth: Literal["auto", "required", "off"], host: str, published: str, *, is_open: bool
 ) -> None:
     """Until a key exists, only a service on loopback is open."""
-    assert AccessPolicy(Settings(auth=auth, host=host, published=published)).is_open == is_open
+    assert AccessPolicy(Settings(auth=auth, host=host, published=published)).is_required != is_open
 
 
 @pytest.mark.parametrize(("host", "published"), [(ALL, ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])
