@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from contextlib import closing
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -158,11 +159,8 @@ def _end_to_end(client: Client) -> Iterator[Check]:
 def deployment(settings: Settings) -> Iterator[Check]:
     """Yield the checks of servers, workers, disk and engine."""
     if settings.redis_url and settings.cache_url:
-        stores = Stores.connect(settings)
-        try:
+        with closing(Stores.connect(settings)) as stores:
             yield from _servers(stores)
-        finally:
-            stores.close()
     else:
         if settings.redis_url or settings.cache_url:
             remedy = "Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for the embedded servers of `glle up`."

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING
 
+from glle.table import table_text
 from service.cli.options import add_flags, days, print_message, print_result, span
+from service.cli.store import with_stores
 from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from worker.base.settings import Settings
-    from worker.storage.api_keys import KeyStore
+    from worker.stores import Stores
 
 _COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 
@@ -32,30 +32,29 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     )
     create.add_argument("--name", default="", help="a note about the holder of the key")
     create.add_argument("--expires-days", type=days, help="days until the key expires (never)")
-    create.set_defaults(run=_create)
+    create.set_defaults(run=with_stores(_create))
 
     listing = actions.add_parser("list", help="list the keys without their secrets")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
+    listing.set_defaults(run=with_stores(_list))
 
     revoke = actions.add_parser("revoke", help="make a key invalid within a second")
-    revoke.set_defaults(run=_revoke)
+    revoke.set_defaults(run=with_stores(_revoke))
 
     rotate = actions.add_parser("rotate", help="give a key a new secret and print it once")
     rotate.add_argument(
         "--overlap-hours", type=span, default=24.0, help="hours for which the old secret stays valid (%(default)g)"
     )
-    rotate.set_defaults(run=_rotate)
+    rotate.set_defaults(run=with_stores(_rotate))
     for action in (revoke, rotate):
         action.add_argument("id", help="id of the key, from `glle keys list`")
     for action in actions.choices.values():
         add_flags(action, settings, ["data_dir"])
 
 
-def _create(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(settings) as store:
-        scopes = tuple(options.scopes or ("read",))
-        key, secret = store.create(options.tenant, scopes, options.name, options.expires_days)
+def _create(options: argparse.Namespace, stores: Stores) -> int:
+    scopes = tuple(options.scopes or ("read",))
+    key, secret = stores.keys.create(options.tenant, scopes, options.name, options.expires_days)
     validity = f"until {key.expires}" if key.expires else "until it is revoked"
     print_message(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}.")
     print_message("It is not shown again:")
@@ -63,39 +62,25 @@ def _create(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _list(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(settings) as store:
-        found = store.all()
+def _list(options: argparse.Namespace, stores: Stores) -> int:
+    found = stores.keys.all()
     if options.json:
         print_result(json.dumps([{name: getattr(key, name) for name in _COLUMNS} for key in found]))
         return 0
     rows = [(key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name) for key in found]
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    for row in (_COLUMNS, *rows):
-        print_result("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_result(table_text([_COLUMNS, *rows]))
     return 0
 
 
-def _revoke(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(settings) as store:
-        key = store.revoke(options.id)
+def _revoke(options: argparse.Namespace, stores: Stores) -> int:
+    key = stores.keys.revoke(options.id)
     print_message(f"Key {key.id} of tenant {key.tenant} is revoked.")
     return 0
 
 
-def _rotate(options: argparse.Namespace, settings: Settings) -> int:
-    with _keys(settings) as store:
-        key, secret = store.rotate(options.id, options.overlap_hours)
+def _rotate(options: argparse.Namespace, stores: Stores) -> int:
+    key, secret = stores.keys.rotate(options.id, options.overlap_hours)
     print_message(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
     print_message("It is not shown again:")
     print_result(secret)
     return 0
-
-
-@contextlib.contextmanager
-def _keys(settings: Settings) -> Iterator[KeyStore]:
-    """Yield the keys of the deployment, whether its servers run or not."""
-    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
-
-    with connect_stores(settings) as stores:
-        yield stores.keys

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from glle.table import table_text
 from worker.base.settings import Settings, SettingsError, rows
 
 if TYPE_CHECKING:
@@ -98,10 +99,5 @@ def list_settings() -> str:
 def current_values(environ: Mapping[str, str]) -> str:
     """Return one line for each setting: variable, value without secrets, and its origin."""
     settings = Settings.from_env(environ)
-    shown = [(row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows()]
-    width = max(len(row.variable) for row, _ in shown)
-    wide = max(len(value) for _, value in shown)
-    return "\n".join(
-        f"{row.variable:<{width}}  {value:<{wide}}  {'set' if row.variable in environ else 'default'}"
-        for row, value in shown
-    )
+    shown = ((row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows())
+    return table_text([(row.variable, value, "set" if row.variable in environ else "default") for row, value in shown])

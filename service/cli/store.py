@@ -9,14 +9,17 @@ from service.cli.options import add_flags, print_result, span
 from worker.records.stored_file import ORPHAN_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.base.settings import Settings
+    from worker.stores import Stores
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Add the commands."""
     store = commands.add_parser("store", help="show or sweep the stored objects")
     actions = store.add_subparsers(required=True, metavar="action")
-    actions.add_parser("show", help="print the number and the size of the objects").set_defaults(run=_show)
+    actions.add_parser("show", help="print the number and the size of the objects").set_defaults(run=with_stores(_show))
     sweeping = actions.add_parser("sweep", help="remove expired and unreferenced objects; run it once a day")
     sweeping.add_argument(
         "--orphans",
@@ -34,7 +37,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         type=_days,
         help="also remove posteriors without name and tags unused for so many days",
     )
-    sweeping.set_defaults(run=_sweep)
+    sweeping.set_defaults(run=with_stores(_sweep))
     for action in actions.choices.values():
         add_flags(action, settings)
 
@@ -42,7 +45,19 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         "scrub", help="compare every data set and imported posterior with its digest; 1 if one is damaged"
     )
     add_flags(scrub, settings, ["data_dir"])
-    scrub.set_defaults(run=_scrub)
+    scrub.set_defaults(run=with_stores(_scrub))
+
+
+def with_stores(run: Callable[[argparse.Namespace, Stores], int]) -> Callable[[argparse.Namespace, Settings], int]:
+    """Return the command that runs on the stores of the deployment, whether its servers run or not."""
+
+    def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:
+        from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
+
+        with connect_stores(settings) as stores:
+            return run(options, stores)
+
+    return connect_and_run
 
 
 def _days(text: str) -> int:
@@ -52,52 +67,44 @@ def _days(text: str) -> int:
     return days
 
 
-def _show(options: argparse.Namespace, settings: Settings) -> int:
+def _show(options: argparse.Namespace, stores: Stores) -> int:
     del options
-    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
-
-    with connect_stores(settings) as stores:
-        usage = stores.datasets.usage()
-        print_result(f"{usage['datasets']:,} data sets; with imported posteriors {usage['stored_bytes']:,} bytes.")
-        if stores.cache.objects is not None:
-            count, nbytes = stores.cache.objects.index.sums()
-            print_result(f"{count:,} objects of results, {nbytes:,} bytes.")
+    usage = stores.datasets.usage()
+    print_result(f"{usage['datasets']:,} data sets; with imported posteriors {usage['stored_bytes']:,} bytes.")
+    if stores.cache.objects is not None:
+        count, nbytes = stores.cache.objects.index.sums()
+        print_result(f"{count:,} objects of results, {nbytes:,} bytes.")
     return 0
 
 
-def _sweep(options: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
+def _sweep(options: argparse.Namespace, stores: Stores) -> int:
     from worker.operations.sweep import sweep, unnamed_files  # noqa: PLC0415 # each command loads what it needs
 
     action = "removed" if options.orphans else "kept; --orphans removes them"
-    with connect_stores(settings) as stores:
-        age = 3600 * options.age_hours
-        unnamed = unnamed_files(stores, age)  # refuses before anything is removed
-        if options.unused_days is not None:
-            unused = stores.posteriors.remove_unused(options.unused_days)
-            print_result(
-                f"{len(unused):,} unused posteriors removed with their results; the request of a fit makes it again."
-            )
-        if stores.cache.objects is not None:
-            swept = sweep(stores, stores.cache.objects, age=age)
-            print_result(f"{swept.expired:,} expired and {swept.unreferenced:,} unreferenced objects removed.")
-        if options.orphans:
-            stores.datasets.files.remove(unnamed)
-        print_result(f"{len(unnamed):,} files without a record: {action}.")
+    age = 3600 * options.age_hours
+    unnamed = unnamed_files(stores, age)  # refuses before anything is removed
+    if options.unused_days is not None:
+        unused = stores.posteriors.remove_unused(options.unused_days)
+        print_result(
+            f"{len(unused):,} unused posteriors removed with their results; the request of a fit makes it again."
+        )
+    if stores.cache.objects is not None:
+        swept = sweep(stores, stores.cache.objects, age=age)
+        print_result(f"{swept.expired:,} expired and {swept.unreferenced:,} unreferenced objects removed.")
+    if options.orphans:
+        stores.datasets.files.remove(unnamed)
+    print_result(f"{len(unnamed):,} files without a record: {action}.")
     return 0
 
 
-def _scrub(options: argparse.Namespace, settings: Settings) -> int:
+def _scrub(options: argparse.Namespace, stores: Stores) -> int:
     del options
-    from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
-
-    with connect_stores(settings) as stores:
-        files = stores.datasets.files
-        damaged = [dataset.id for dataset in files.find_damaged(stores.datasets)]
-        for id_ in damaged:
-            print_result(f"{id_} is damaged: upload the same data again, or restore a backup.")
-        print_result(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
-        broken = [record.id for record in files.find_damaged(stores.posteriors)]
-        for id_ in broken:
-            print_result(f"{id_} is damaged: import its file again, or restore a backup.")
+    files = stores.datasets.files
+    damaged = [dataset.id for dataset in files.find_damaged(stores.datasets)]
+    for id_ in damaged:
+        print_result(f"{id_} is damaged: upload the same data again, or restore a backup.")
+    print_result(f"{stores.datasets.usage()['datasets']:,} data sets read; {len(damaged):,} damaged.")
+    broken = [record.id for record in files.find_damaged(stores.posteriors)]
+    for id_ in broken:
+        print_result(f"{id_} is damaged: import its file again, or restore a backup.")
     return int(bool(damaged or broken))
