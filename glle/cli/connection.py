@@ -145,11 +145,6 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
     )
 
 
-def report_metadata(args: argparse.Namespace, metadata: Any) -> int:
-    """Print the whole description of a resource, which is JSON in both cases."""
-    return report(args, metadata, json.dumps(metadata, indent=2))
-
-
 def fail(detail: str, remedy: str, code: int) -> int:
     """Print an error and its remedy on stderr; return the exit code."""
     print(f"glle: {detail}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)  # noqa: T201 # the command's output

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glle.cli.connection import REFUSED, add_command, argument, report, report_all, report_metadata, select_options
+from glle.cli.connection import REFUSED, add_command, argument, report, report_all, select_options
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, JobsOptions, SyntheticOptions, UploadOptions
 
@@ -56,7 +57,8 @@ def _list(args: argparse.Namespace, client: Client) -> int:
 
 def _show(args: argparse.Namespace, client: Client) -> int:
     """Print the description of one."""
-    return report_metadata(args, getattr(client, args.resource.removesuffix("s"))(args.id).metadata)
+    metadata = getattr(client, args.resource.removesuffix("s"))(args.id).metadata
+    return report(args, metadata, json.dumps(metadata, indent=2))
 
 
 def file_or_id(text: str) -> Path | str:
