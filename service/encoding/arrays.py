@@ -322,13 +322,8 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
     return first | columns
 
 
-def table_pieces(table: ResultTable, media: str) -> Iterator[str] | Iterator[bytes]:
-    """Yield a table as CSV or as an Arrow stream."""
-    return _csv(table) if media == CSV else _arrow(table)
-
-
-def _csv(table: ResultTable) -> Iterator[str]:
-    """Yield a header and the rows; each number is the shortest decimal that reads back to the same bits."""
+def csv_pieces(table: ResultTable) -> Iterator[str]:
+    """Yield a table as CSV with a header; each number is the shortest decimal that reads back to the same bits."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow([name for name, _ in table.columns])
@@ -339,8 +334,8 @@ def _csv(table: ResultTable) -> Iterator[str]:
         buffer.truncate()
 
 
-def _arrow(table: ResultTable) -> Iterator[bytes]:
-    """Yield the schema, record batches, and the end of the stream."""
+def arrow_pieces(table: ResultTable) -> Iterator[bytes]:
+    """Yield a table as an Arrow stream: the schema, record batches, and the end."""
     import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
 
     kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]

@@ -19,7 +19,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding import arrays as encode
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, AbortableResponse, Array, ResultTable, Stack, table_pieces
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, AbortableResponse, Array, ResultTable, Stack
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
 from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_tag
 from worker.base.problems import ProblemError, refuse
@@ -45,9 +45,8 @@ _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cach
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions along an axis of length `size`; `tag` identifies them in an ETag, and is empty for all."""
+    """Positions along an axis; `tag` identifies them in an ETag, and is empty for all."""
 
-    size: int
     positions: Sequence[int]
     tag: str
 
@@ -55,21 +54,21 @@ class Selection:
     def of(cls, text: str | None, size: int, name: str) -> Self:
         """Return the positions of a query parameter, or raise ``invalid-slice`` or ``slice-out-of-range``."""
         if text is None:
-            return cls(size, range(size), "")
+            return cls(range(size), "")
         if (bounds := _SLICE.fullmatch(text)) is not None:
             start = _position(bounds[1] or "0", size, name, last=size)
             stop = _position(bounds[2] or str(size), size, name, last=size)
             if start >= stop:
                 raise _invalid(f"{name}={text} is empty.")
             is_whole = (start, stop) == (0, size)
-            return cls(size, range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
+            return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
             raise _invalid(f"{name}={text[:50]!r} is no slice.")
         numbers = text.split(",")
         if len(numbers) > MAX_LISTED:
             raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")
         positions = [_position(number, size, name, last=size - 1) for number in numbers]
-        return cls(size, positions, f"{name}={','.join(map(str, positions))}")
+        return cls(positions, f"{name}={','.join(map(str, positions))}")
 
     def take(self, array: Array, axis: int = 0) -> Array:
         """Return these positions of an array's axis; a slice is a view."""
@@ -172,7 +171,7 @@ class ArraysResult:
         """Yield the body in a media type other than npy."""
         if media in {CSV, ARROW}:
             assert self.table is not None
-            return table_pieces(self.table(), media)
+            return encode.csv_pieces(self.table()) if media == CSV else encode.arrow_pieces(self.table())
         stacks = {name: Stack.of(array, dtype) for name, array in self.arrays.items()}
         if media == NPZ:
             stacks |= {name: Stack.of(array) for name, array in self.stored.items()}

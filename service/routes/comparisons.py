@@ -25,7 +25,7 @@ from service.submission.validation import require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.analyses.resamples import spread_of
-from worker.base.problems import Problem, ProblemError
+from worker.base.problems import ProblemError, problem_of
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
 from worker.records.job import Terms
@@ -145,8 +145,6 @@ def _comparison(
             if body.spread is not None and _is_resamplable(dataset, plan, labels=judged.labels is not None):
                 missing = spread_of(spec.embedding(row).recipe, half_samples=body.spread).missing(stores.cache.contains)
                 costs.append(spread_cost(plan, dataset.n, dataset.d, **missing))
-        except GlleError as error:
-            row["problem"] = Problem.from_engine(error).to_dict()
-        except ProblemError as error:
-            row["problem"] = error.problem.to_dict()
+        except (GlleError, ProblemError) as error:
+            row["problem"] = problem_of(error).to_dict()
     return spec, costs

@@ -3,7 +3,7 @@
 import contextlib
 import http
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -77,69 +77,60 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _roles(
+_NO_COLUMNS: Any = ()  # a dataclass refuses a list
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadQuery:
+    """Roles of the columns, and the dialect of a text."""
+
     label: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
-    ] = None,
-    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None,
+    ] = None
+    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None
     features: Annotated[
         list[str], Query(description="Columns to fit, by names or patterns such as `x*`; all others are left out.")
-    ] = [],  # noqa: B006 # FastAPI copies it
-    id_: Annotated[
-        list[str], Query(alias="id", description="Columns that name the rows, by names or patterns: ids, no features.")
-    ] = [],  # noqa: B006
-    ignore: Annotated[list[str], Query(description="Columns to leave out, by names or patterns.")] = [],  # noqa: B006
+    ] = _NO_COLUMNS
+    id: Annotated[
+        list[str], Query(description="Columns that name the rows, by names or patterns: ids, no features.")
+    ] = _NO_COLUMNS
+    ignore: Annotated[list[str], Query(description="Columns to leave out, by names or patterns.")] = _NO_COLUMNS
     one_hot: Annotated[
         list[str], Query(description="Columns of categories, each of which becomes a feature of zeros and ones.")
-    ] = [],  # noqa: B006
+    ] = _NO_COLUMNS
     missing: Annotated[
         Missing | None,
         Query(
             description="Rows with a missing value in a feature or the color: drop them, or take the median of the "
             "column; without it they are refused. A notice says what was done."
         ),
-    ] = None,
+    ] = None
     header: Annotated[
         Literal["present", "absent"] | None, Query(description="Of text: whether the first row has the names.")
-    ] = None,
+    ] = None
     delimiter: Annotated[
         Literal["comma", "tab", "semicolon", "pipe"] | None, Query(description="Of text; without it sniffed.")
-    ] = None,
+    ] = None
     decimal: Annotated[
         Literal["point", "comma"] | None, Query(description="Decimal mark of text; without it sniffed.")
-    ] = None,
+    ] = None
     charset: Annotated[
         Literal["utf-8", "utf-16", "windows-1252", "iso-8859-15", "macintosh"] | None,
         Query(description="Encoding of text; without it UTF-8, or UTF-16 by its first bytes."),
-    ] = None,
-) -> dict[str, Any]:
-    """Return the roles of the columns, and the dialect of a text, by the query."""
-    return {
-        "label": label,
-        "color": color,
-        "features": features,
-        "id": id_,
-        "ignore": ignore,
-        "one_hot": one_hot,
-        "missing": missing,
-        "header": header,
-        "delimiter": delimiter,
-        "decimal": decimal,
-        "charset": charset,
-    }
+    ] = None
 
 
-Roles = Annotated[dict[str, Any], Depends(_roles)]
+Roles = Annotated[UploadQuery, Depends()]
 
 
 @contextlib.asynccontextmanager
 async def _receive_upload(
-    request: Request, stores: TenantStores, options: dict[str, Any]
+    request: Request, stores: TenantStores, options: UploadQuery
 ) -> AsyncIterator[tuple[IO[bytes], Callable[[], Table]]]:
     """Yield the spooled body of a request and its reader, which has a slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
-    body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), options, settings)
+    body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings)
     async with (
         receive_body(request, Path(body.folder), body.cap) as file,
         contextlib.nullcontext() if body.is_safe(file) else processes.slot(request.scope[TENANT]),

@@ -100,7 +100,9 @@ async def draw_one(
     entry: Entry | None
     if scale == AUTO:
         body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-        entry, notes = await _calibrated_draw(stores, record, body, wait)
+        entry = await _computed_draw(stores, record, body, wait)
+        calibration = await run_in_threadpool(stores.posteriors.calibration, record.id)
+        notes = [] if calibration is None else calibration.get("notes", [])
     else:
         began, key = time.monotonic(), DrawAddress(seed, index, float(scale), source, align)
         entry = await stores.draws.read(record.arrays_id, key) or await requested_draw(stores, record, key, wait)
@@ -163,7 +165,7 @@ class RecentPosteriors:
 
 
 async def _computed_draw(stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float) -> Entry:
-    """Return the draw of a job; raises as `finish`."""
+    """Return the draw of a job, the first one with scale=auto after a calibration; raises as `finish`."""
     spec = await run_in_threadpool(_spec, stores, record, body)
 
     def find() -> Entry | None:
@@ -172,15 +174,6 @@ async def _computed_draw(stores: Stores, record: PosteriorRecord, body: DrawsIn,
 
     entry = await run_in_threadpool(find)
     return await compute(stores, find, partial(_single, stores, record, spec), wait) if entry is None else entry
-
-
-async def _calibrated_draw(
-    stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float
-) -> tuple[Entry, Sequence[dict[str, str]]]:
-    """Return the draw at the calibrated scale, and the doubts about that; the first request starts the calibration."""
-    entry = await _computed_draw(stores, record, body, wait)
-    calibration = await run_in_threadpool(stores.posteriors.calibration, record.id)
-    return entry, [] if calibration is None else calibration.get("notes", [])
 
 
 def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
@@ -232,13 +225,9 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     spec = DrawsSpec(
         n=n,
         p=p,
-        count=body.count,
-        first=body.first,
-        seed=body.seed,
+        **body.model_dump(include={"count", "first", "seed", "source", "align"}),
         scales=tuple(AUTO if scale == AUTO else float(scale) for scale in scales),
         grid=body.scales is not None,
-        source=body.source,
-        align=body.align,
         draw_seconds=record.draw_seconds,
         shard_seconds=sharding.SHARD_SECONDS,
     )

@@ -45,7 +45,7 @@ from service.submission.validation import new_points, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.resamples import PART, SpreadSpec
-from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.problems import ProblemError, problem_of, refuse
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import Entry, entry_bytes
@@ -98,10 +98,8 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         figures |= {"seconds": cost.seconds, "bytes": cost.bytes}
         figures["most_points"] = plan.most_points(n, d, allowed)
         plan.require_affordable(n, d, allowed)
-    except GlleError as error:
-        figures["problem"] = ProblemOut(**Problem.from_engine(error).to_dict())
-    except ProblemError as error:
-        figures["problem"] = ProblemOut(**error.problem.to_dict())
+    except (GlleError, ProblemError) as error:
+        figures["problem"] = ProblemOut(**problem_of(error).to_dict())
     return EstimateOut(
         method=plan.method.name,
         parameters=plan.parameters,

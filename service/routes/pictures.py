@@ -201,9 +201,7 @@ async def _picture(
 
 
 def _require_color(stores: Stores, id_: str, color: str) -> None:
-    dataset = stores.datasets.fetch(id_)
-    columns = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
-    resolve_color(id_, {name for name, exists in columns.items() if exists}, color)
+    resolve_color(id_, set(stores.datasets.fetch(id_).extras), color)
 
 
 def _require_panels(stores: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:

@@ -1,5 +1,6 @@
 """JSON of requests for analyses and embeddings; of embeddings, comparisons and scores."""
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_validator
@@ -242,18 +243,8 @@ class ListedEmbeddingOut(RecipeOut):
     @classmethod
     def of(cls, record: EmbeddingRecord) -> Self:
         """Return the JSON of a record."""
-        recipe = record.recipe
-        return cls(
-            id=record.id,
-            dataset=recipe.dataset,
-            method=recipe.method,
-            parameters=recipe.parameters,
-            labels=recipe.labels,
-            name=record.name,
-            tags=record.tags,
-            created=record.created,
-            links=embedding_links(record.id, recipe.dataset),
-        )
+        own = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
+        return cls(**asdict(record.recipe), **own, links=embedding_links(record.id, record.recipe.dataset))
 
 
 class EmbeddingPage(Page):
@@ -276,13 +267,8 @@ class ScoreList(BaseModel):
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the links of an embedding."""
     url = f"/v1/embeddings/{id_}"
-    return {
-        "self": url,
-        "coordinates": f"{url}/coordinates",
-        "arrays": f"{url}/arrays",
-        "spread": f"{url}/spread",
-        "dataset": f"/v1/datasets/{dataset}",
-    }
+    below = {part: f"{url}/{part}" for part in ("coordinates", "arrays", "spread")}
+    return {"self": url, **below, "dataset": f"/v1/datasets/{dataset}"}
 
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]

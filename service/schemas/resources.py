@@ -256,17 +256,9 @@ class PosteriorOut(BaseModel):
     def of(cls, record: PosteriorRecord) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/posteriors/{record.id}"
-        links = {
-            "self": url,
-            "arrays": f"{url}/arrays",
-            "export": f"{url}/export",
-            "draws": f"{url}/draws",
-            "summary": f"{url}/summary",
-            "calibration": f"{url}/calibration",
-            "transform": f"{url}/transform",
-            "reconstructions": f"{url}/reconstructions",
-            "dataset": f"/v1/datasets/{record.dataset}",
-        }
+        parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
+        below = {part: f"{url}/{part}" for part in parts}
+        links = {"self": url, **below, "dataset": f"/v1/datasets/{record.dataset}"}
         for neighbors in record.datasets[1:]:
             links["neighbors"] = f"/v1/datasets/{neighbors}"
         return cls(**asdict(record), links=links)

@@ -70,10 +70,10 @@ def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) 
     values = np.random.default_rng(0).normal(size=(7, 3))
     table = ResultTable.of({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
     expected = values.astype(dtype or float)
-    lines = list(csv.reader(io.StringIO("".join(arrays._csv(table)), newline="")))
+    lines = list(csv.reader(io.StringIO("".join(arrays.csv_pieces(table)), newline="")))
     assert lines[0] == ["y1", "y2", "y3", "label"]
     np.testing.assert_array_equal(np.array([line[:3] for line in lines[1:]], float), expected)
-    read = pa.ipc.open_stream(b"".join(arrays._arrow(table))).read_all()
+    read = pa.ipc.open_stream(b"".join(arrays.arrow_pieces(table))).read_all()
     np.testing.assert_array_equal(np.column_stack([read[f"y{i}"] for i in (1, 2, 3)]), expected)
     assert read["label"].to_pylist() == list("abcdefg")
 
