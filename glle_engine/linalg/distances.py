@@ -18,8 +18,6 @@ from glle_engine.linalg.nearest import distance_kernels as kernels
 from glle_engine.linalg.nearest.leaves import Leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
 FEW_POINTS = 60  # compared with all rows, which takes less time than to fill the leaves of a tree
@@ -51,21 +49,19 @@ def distances(
     return out
 
 
-def nearest_among(
-    points: NDArray[np.float64],
-    data: NDArray[np.float64],
-    candidates: NDArray[np.integer[Any]],
-    own: NDArray[np.integer[Any]],
-    k: int,
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k candidates of smallest (distance, index), in this order: two arrays (m, k).
-
-    `candidates` (m, c) are rows of data (n, d) for each point (m, d), none twice, k or more of them other than `own`
-    (m,), the row to leave out (-1 for none).
-    """
-    indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-    kernels.nearest_among(readable(points), readable(data), _integers(candidates), _integers(own), indices, apart)
-    return indices, apart
+def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+    """Return the columns of the k smallest entries of each row (m, k), by (entry, column)."""
+    if k == distances.shape[1]:
+        return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
+    near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
+    # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
+    kth = np.take_along_axis(distances, smallest[:, -1:], axis=1)
+    for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
+        candidates = np.flatnonzero(distances[row] <= kth[row])
+        smallest[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
+    return smallest
 
 
 def counts_nearer(
@@ -120,30 +116,27 @@ def nearest_rows(
     if unit != 1.0:
         scaled = data / unit
         data, points = scaled, scaled if points is data else points / unit
-    indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-    done = 0
-    found: Iterable[tuple[NDArray[np.intp] | slice, NDArray[np.int32], NDArray[np.float64]]]
-    if len(points) >= FEW_POINTS:
-        found = Leaves(data).nearest(points, own, k)
+    indices, nearest = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+    if len(points) < FEW_POINTS:
+        for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
+            apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(own[rows]), 1)))
+            excluded = np.flatnonzero(own[rows] >= 0)
+            apart[excluded, own[rows][excluded]] = np.inf
+            indices[rows] = smallest_of_rows(apart, k)
+            nearest[rows] = np.take_along_axis(apart, indices[rows], axis=1)
     else:
-        parts, everyone = blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors"), np.arange(len(data))
-        found = (
-            (rows, *nearest_among(points[rows], data, np.tile(everyone, (rows.stop - rows.start, 1)), own[rows], k))
-            for rows in parts
-        )
-    for rows, nearest, apart in found:
-        indices[rows], distances[rows] = nearest, apart
-        done += len(nearest)
-        on_progress(done, len(points), "neighbors")
-    return indices, distances if unit == 1.0 else distances * unit
+        done = 0
+        for rows, found, apart in Leaves(data).nearest(points, own, k):
+            indices[rows], nearest[rows] = found, apart
+            done += len(rows)
+            on_progress(done, len(points), "neighbors")
+    return indices, nearest if unit == 1.0 else nearest * unit
 
 
 def warm() -> None:
     """Compile the kernels of this package, or load them from the cache."""
     data, own = np.eye(5), np.arange(5)
-    everyone = np.broadcast_to(own, (5, 5))
-    distances(data, data, everyone)
-    nearest_among(data, data, everyone, own, 2)
+    distances(data, data, np.broadcast_to(own, (5, 5)))
     counts_nearer(data, data, own, np.ones((5, 2)))
     for _ in Leaves(data).nearest(data, own, 2):
         pass

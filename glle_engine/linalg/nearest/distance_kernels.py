@@ -78,44 +78,6 @@ def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
 
 
 @compiled
-def nearest_among(
-    points: NDArray[np.float64],
-    data: NDArray[np.float64],
-    candidates: NDArray[np.int64],
-    own: NDArray[np.int64],
-    out_index: NDArray[np.int32],
-    out_distance: NDArray[np.float64],
-) -> None:
-    """Put the k nearest candidates (m, c) other than `own` (m,) into the outputs (m, k), by (distance, index).
-
-    Uses insertion, which is fast for candidates that are nearly sorted.
-    """
-    m, count = candidates.shape
-    k = out_index.shape[1]
-    for i in range(m):
-        filled = 0
-        for c in range(count):
-            j = candidates[i, c]
-            if j == own[i]:
-                continue
-            apart = distance(points, i, data, j)
-            at = min(filled, k - 1)
-            if filled == k:
-                last = out_distance[i, at]
-                if not (apart < last or (apart == last and j < out_index[i, at])):
-                    continue
-            else:
-                filled += 1
-            while at > 0:
-                before = out_distance[i, at - 1]
-                if before < apart or (before == apart and out_index[i, at - 1] < j):
-                    break
-                out_distance[i, at], out_index[i, at] = before, out_index[i, at - 1]
-                at -= 1
-            out_distance[i, at], out_index[i, at] = apart, j
-
-
-@compiled
 def _not_above(thresholds: NDArray[np.float64], value: float) -> int:
     """Return the number of ascending thresholds that are at most `value`."""
     low, high = 0, len(thresholds)

@@ -43,6 +43,7 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
 from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import smallest_of_rows
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.spectral.laplacian import symmetric_graph
@@ -105,21 +106,6 @@ def nearest_by(
         distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
         nearest[rows] = smallest_of_rows(distances, k)
     return nearest
-
-
-def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Return the columns of the k smallest entries of each row (m, k), by (entry, column)."""
-    if k == distances.shape[1]:
-        return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
-    near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
-    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-    smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
-    # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
-    kth = np.take_along_axis(distances, smallest[:, -1:], axis=1)
-    for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
-        candidates = np.flatnonzero(distances[row] <= kth[row])
-        smallest[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
-    return smallest
 
 
 @dataclass(frozen=True, kw_only=True)
