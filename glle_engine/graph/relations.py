@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, blocks
 from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
@@ -162,6 +162,18 @@ def coordinates(points: Data) -> NDArray[np.float64]:
     """Return points as coordinates (n, d), which a specification that needs them ensures."""
     assert isinstance(points, np.ndarray)
     return points
+
+
+def require_differing(points: Data) -> None:
+    """Raise `DegenerateDataError` if all points are equal."""
+    if isinstance(points, SparsePoints):
+        are_equal = points.are_equal()
+    else:
+        are_equal = not points.known.any() if isinstance(points, Distances) else bool(np.all(points == points[0]))
+    if are_equal:
+        raise DegenerateDataError(
+            f"All {len(points)} points are equal.", remedy="Check that the data were read as intended."
+        )
 
 
 def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:

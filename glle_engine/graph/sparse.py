@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, svds
 
-from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import flat_row
 from glle_engine.base.validation import DENSE, unresolved_neighbors
@@ -307,14 +307,6 @@ def require_possible(spec: Any) -> None:
     ):
         if is_wrong:
             raise InvalidParameterError(f"{option} takes no sparse data.", remedy=remedy)
-
-
-def require_differing(rows: csr_array) -> None:
-    """Raise `DegenerateDataError` if all rows are equal."""
-    if SparsePoints.of(rows, "euclidean").are_equal():
-        raise DegenerateDataError(
-            f"All {rows.shape[0]} points are equal.", remedy="Check that the data were read as intended."
-        )
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> csr_array:

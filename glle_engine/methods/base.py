@@ -29,8 +29,8 @@ from glle_engine.base.validation import (
     require_range,
     require_unmasked,
 )
-from glle_engine.graph.relations import Distances, require_square
-from glle_engine.graph.sparse import SparsePoints, require_differing, require_possible
+from glle_engine.graph.relations import Distances, require_differing, require_square
+from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.maps import AffineMap, Map, NeighborMap
 from glle_engine.methods.parameters import MethodSpec
@@ -137,12 +137,11 @@ class Method(Generic[S]):
         Required modules beside numpy and scipy.
     extra : str
         The extra that installs them.
-    any_unit : bool
-        Whether `run` handles, or refuses, data whose squared distances leave the range of floating-point numbers.
     any_scale : bool
         Whether the scales of the features do not matter.
     any_space : bool
-        Whether `run` applies `standardize` and `metric` itself.
+        Whether `run` applies `standardize` and `metric` itself, and handles, or refuses, data whose squared distances
+        leave the range of floating-point numbers.
     by_distances : bool
         Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
     sparse : bool
@@ -171,7 +170,6 @@ class Method(Generic[S]):
     labels: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
-    any_unit: bool = False
     any_scale: bool = False
     any_space: bool = False
     by_distances: bool = False
@@ -269,10 +267,7 @@ class Method(Generic[S]):
         # the data need not have as many components as given coordinates have columns
         possible = replace(spec, initialization="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
-        if not isinstance(data, np.ndarray):
-            require_differing(data)
-        elif np.all(data == data[0]):
-            raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
+        require_differing(data if isinstance(data, np.ndarray) else SparsePoints.of(data, "euclidean"))
         clock = StageClock(on_progress or silent)
         points = data if self.any_space else _locate(data, spec)
         embedding = self.run(points, spec, clock, *classes, **start)
@@ -318,12 +313,12 @@ class Method(Generic[S]):
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
         """Return data as a matrix, or as sparse rows; raise `InvalidParameterError` if sparse ones are impossible."""
         if not is_sparse(X):
-            return finite_matrix(X) if self.any_unit else checked_matrix(X)
+            return finite_matrix(X) if self.any_space else checked_matrix(X)
         if not self.sparse:
             raise InvalidParameterError(f"{self.title} takes no sparse data.", remedy=DENSE)
         require_possible(spec)
         rows: Any = finite_data(X)
-        if not self.any_unit and rows.nnz:
+        if not self.any_space and rows.nnz:
             require_range(np.append(rows.data, 0.0)[:, None])
         return rows
 

@@ -73,7 +73,6 @@ class GlleSpec(FitSpec, NeighborSpec):
     title="Generative locally linear embedding",
     about="LLE at weights drawn from their posterior given the data: one of as many embeddings as seeds and indices.",
     source="GLLE Eq. 7-9, 21-36, Algorithms 1 and 2",
-    any_unit=True,
     any_space=True,
     sparse=True,
     growth="n^1.2 for few features; n^2 d to find neighbors among many",

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from glle_engine.base.errors import (
-    DegenerateDataError,
-    DisconnectedGraphError,
-    InvalidParameterError,
-)
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.parameters import require_known_names
-from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Diagnostics
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitParameters, FitSpec
@@ -31,13 +27,14 @@ from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.connectivity import bridge, closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
 from glle_engine.graph.neighbors import kneighbors, search_figures
-from glle_engine.graph.relations import Distances, coordinates, locate
+from glle_engine.graph.relations import Distances, coordinates, locate, require_differing
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.findings import diagnose, given_figures, landmark_note, of_chosen_noise
-from glle_engine.posterior.placement import Points, of_all_points
+from glle_engine.posterior.placement import attach
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.weights.constrained import constrained_law
+from glle_engine.weights.constrained import NoiseModel, constrained_law, law_at
+from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.weights.lle import frame_weights, lle_weights, tangent_frames
 from glle_engine.weights.published import published_law
 
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
+_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
 DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
 
 
@@ -166,16 +164,70 @@ def _fitted_on_landmarks(
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
     spec = replace(spec, noise=fitted.spec.noise)  # of "auto"
-    known = Points(fitted.neighbors, fitted.embedding, fitted.law, fitted.flatness)
-    directions = fitted.diagnostics.figures["residual_dimension"]
-    points, figures = of_all_points(known, placed, landmarks, spec, directions, on_progress)
-    diagnosed = fitted.diagnostics
+    return _place_others(replace(fitted, spec=spec), placed, landmarks, on_progress)
+
+
+def _place_others(
+    fitted: Posterior, given: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
+) -> Posterior:
+    r"""Return the posterior of all points of data (n, d), from that of the landmarks, the rows `landmarks` (m,).
+
+    Another point has its k nearest landmarks as neighbors, the mean weights of a new point, and their posterior under
+    the noise of the landmarks: Gaussian, on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A
+    duplicate of a landmark has its place in every draw. Memory beside the result is that of a block of points.
+    """
+    n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
+    k = spec.n_neighbors
+    unit = Unit.of(given)
+    data = unit.shift(given[landmarks])
+    directions = diagnosed.figures["residual_dimension"]
+    noise = NoiseModel.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.law.kept)
+    neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
+    mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
+    kept = None if fitted.law.kept is None else np.empty((n, k), bool)
+    neighbors[landmarks], embedding[landmarks] = landmarks[fitted.neighbors], fitted.embedding
+    mean[landmarks], factor[landmarks], prior[landmarks] = fitted.law.mean, fitted.law.factor, fitted.law.prior_factor
+    if kept is not None:
+        kept[landmarks] = fitted.law.kept
+    others = np.setdiff1d(np.arange(n), landmarks, assume_unique=True)
+    distances = np.empty(len(others))
+    on_progress(0, len(others), "placing")
+    for rows in blocks(len(others), max(1, _BLOCK_ENTRIES // (k * k)), "placing", on_progress):
+        points, at = unit.shift(given[others[rows]]), others[rows]
+        attached = attach(data, points, spec, fitted.flatness)
+        extension = attached.extension()
+        places = extension.embed(fitted.embedding)
+        law, _ = law_at(
+            data,
+            attached.neighbors,
+            fitted.embedding,
+            attached.weights,
+            spec,
+            noise,
+            points=points,
+            places=places,
+            frames=attached.frames,
+            kept=attached.kept,
+        )
+        equal: NDArray[np.bool_] = np.any(attached.same, axis=1)
+        neighbors[at], embedding[at], distances[rows] = landmarks[extension.neighbors], places, extension.distances
+        mean[at] = np.where(equal[:, None], extension.weights, law.mean)
+        factor[at] = np.where(equal[:, None, None], 0.0, law.factor)
+        prior[at] = law.prior_factor
+        if kept is not None:
+            kept[at] = attached.kept
+    away = unit.restore(distances)
+    figures = {
+        "n_points": n,
+        "landmarks": len(landmarks),
+        "landmark_distance": [float(np.median(away)), float(away.max())],
+        "points_on_landmarks": int((distances == 0).sum()),
+    }
     return replace(
         fitted,
-        spec=spec,
-        neighbors=points.neighbors,
-        law=points.law,
-        embedding=points.embedding,
+        neighbors=neighbors,
+        law=WeightLaw(mean, factor, fitted.law.prior_mean, prior, constrained=True, sigma=None, kept=kept),
+        embedding=embedding,
         diagnostics=Diagnostics({**diagnosed.figures, **figures}, (*diagnosed.notes, landmark_note(figures))),
         landmarks=landmarks,
     )
@@ -219,10 +271,8 @@ def _fit_located(
     else:
         nearest, distances = nearest_first(data, indices)
         described = {**described, "given_neighbors": True}
-    if not distances.any() and _are_equal(data):
-        raise DegenerateDataError(
-            f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
-        )
+    if not distances.any():
+        require_differing(data)
     if isinstance(data, SparsePoints):
         data.require_resolved(nearest, distances, RESOLVED)
     elif not isinstance(data, Distances):
@@ -273,13 +323,6 @@ def _on_graph(
         diagnostics=diagnostics,
         flatness=mean.flatness,
     )
-
-
-def _are_equal(data: Data) -> bool:
-    """Return whether all points are equal."""
-    if isinstance(data, SparsePoints):
-        return data.are_equal()
-    return not data.known.any() if isinstance(data, Distances) else bool(np.all(data == data[0]))
 
 
 @dataclass(frozen=True, eq=False)

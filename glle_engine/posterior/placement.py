@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.base.space import Space
 from glle_engine.base.validation import (
@@ -38,8 +38,6 @@ from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.graph.relations import Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
-from glle_engine.weights.constrained import NoiseModel, law_at
-from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.weights.lle import frame_weights, frames_at, lle_weights, pooled_neighbors
 
 if TYPE_CHECKING:
@@ -47,12 +45,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.spec import FitSpec, Noise
+    from glle_engine.base.spec import FitSpec
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.sampler import Draw
 
 _FARTHEST = 498  # power of 2 of new points, relative to the training data: as `glle_engine.base.validation.LARGEST`
-_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,15 +150,7 @@ def extend(
     data, points = space.points(data), space.points(points)
     unit = Unit.of(data)
     known = data if landmarks is None else data[landmarks]
-    extension = attach(
-        unit.shift(known),
-        unit.shift(points),
-        spec.n_neighbors,
-        spec.reg,
-        n_components=spec.n_components,
-        noise=spec.noise,
-        flatness=flatness,
-    ).extension()
+    extension = attach(unit.shift(known), unit.shift(points), spec, flatness).extension()
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
     return replace(extension, neighbors=neighbors, distances=unit.restore(extension.distances))
 
@@ -182,7 +171,7 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
     exponent = known.exponent
     if others.exponent - exponent > _FARTHEST:
         raise too_far()
-    extension = attach(known.over(exponent), others.over(exponent), spec.n_neighbors, spec.reg).extension()
+    extension = attach(known.over(exponent), others.over(exponent), spec).extension()
     return replace(extension, distances=restore_distances(extension.distances, exponent))
 
 
@@ -198,7 +187,7 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
     known = checked_distances(np.ldexp(data, -exponent))
     with np.errstate(over="ignore"):
         away = np.ldexp(points, -exponent)
-    extension = attach(Distances(known, known), Distances(away, known), spec.n_neighbors, spec.reg).extension()
+    extension = attach(Distances(known, known), Distances(away, known), spec).extension()
     return replace(extension, distances=np.ldexp(extension.distances, exponent))
 
 
@@ -239,36 +228,26 @@ class Attachment:
         return Extension(neighbors, weights, self.distances)
 
 
-def attach(
-    data: Data,
-    points: Data,
-    n_neighbors: int,
-    reg: float,
-    *,
-    n_components: int = 2,
-    noise: Noise = "isotropic",
-    flatness: NDArray[np.float64] | None = None,
-) -> Attachment:
-    """Return the neighborhoods of points (m, d) among data (n, d), and their weights on `n_neighbors` <= n rows.
+def attach(data: Data, points: Data, spec: FitSpec, flatness: NDArray[np.float64] | None = None) -> Attachment:
+    """Return the neighborhoods of points (m, d) among data (n, d), and their weights on ``spec.n_neighbors`` <= n rows.
 
-    `noise` selects LLE's weights or those of tangent noise (`glle_engine.weights.lle`), with tangent planes of
-    dimension `n_components`. `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
-    (`glle_engine.graph.adaptive`).
+    The noise of `spec` selects LLE's weights or those of tangent noise (`glle_engine.weights.lle`). `flatness` (k + 1,)
+    are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
     """
-    k = n_neighbors
+    k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None
     kept: NDArray[np.bool_] | None = None
-    pooled = pooled_neighbors(len(data), k) if noise == "tangent" else k
+    pooled = pooled_neighbors(len(data), k) if spec.noise == "tangent" else k
     nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
-    if noise == "tangent":
+    if spec.noise == "tangent":
         known, new = coordinates(data), coordinates(points)
-        frames = frames_at(new, known, nearest[:, :pooled], n_components)
-        weights = frame_weights(known, neighbors, frames, reg, points=new)
+        frames = frames_at(new, known, nearest[:, :pooled], p)
+        weights = frame_weights(known, neighbors, frames, spec.reg, points=new)
     else:
         if flatness is not None:
-            kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, n_components)
-        weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
+            kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, p)
+        weights = lle_weights(data, neighbors, spec.reg, kept=kept, points=points)
     return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)
 
 
@@ -292,109 +271,3 @@ def combine(
     for j in range(1, weights.shape[1]):
         total += weights[:, j, None] * values[neighbors[:, j]]
     return total
-
-
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Neighborhoods, places and law of points.
-
-    Attributes
-    ----------
-    neighbors : (n, k) int32
-    embedding : (n, p) float64
-        Mean places.
-    law : WeightLaw
-    flatness : (k + 1,) float64, optional
-        Thresholds of adaptive neighborhoods.
-
-    """
-
-    neighbors: NDArray[np.int32]
-    embedding: NDArray[np.float64]
-    law: WeightLaw
-    flatness: NDArray[np.float64] | None
-
-
-def of_all_points(
-    fitted: Points,
-    given: NDArray[np.float64],
-    landmarks: NDArray[np.int32],
-    spec: FitSpec,
-    directions: float,
-    on_progress: OnProgress,
-) -> tuple[Points, dict[str, Any]]:
-    r"""Return all points of data (n, d) and figures, from the landmarks, the rows `landmarks` (m,), alone.
-
-    Another point has its k nearest landmarks as neighbors, the mean weights of a new point, and their posterior under
-    the noise of the landmarks: Gaussian, on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A
-    duplicate of a landmark has its place in every draw. Memory beside the result is that of a block of points.
-
-    Parameters
-    ----------
-    fitted : Points
-        Of given[landmarks], by a constrained posterior.
-    given : (n, d) float64
-    landmarks : (m,) int32
-        Ascending, m < n.
-    spec : FitSpec
-    directions : float
-        `glle_engine.weights.constrained.residual_dimension` of the landmarks.
-    on_progress
-        Called with (points done, n - m, "placing").
-
-    """
-    n, k = len(given), spec.n_neighbors
-    unit = Unit.of(given)
-    data = unit.shift(given[landmarks])
-    noise = NoiseModel.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.law.kept)
-    neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
-    mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
-    kept = None if fitted.law.kept is None else np.empty((n, k), bool)
-    neighbors[landmarks], embedding[landmarks] = landmarks[fitted.neighbors], fitted.embedding
-    mean[landmarks], factor[landmarks], prior[landmarks] = fitted.law.mean, fitted.law.factor, fitted.law.prior_factor
-    if kept is not None:
-        kept[landmarks] = fitted.law.kept
-    others = np.setdiff1d(np.arange(n), landmarks, assume_unique=True)
-    distances = np.empty(len(others))
-    on_progress(0, len(others), "placing")
-    for rows in blocks(len(others), max(1, _BLOCK_ENTRIES // (k * k)), "placing", on_progress):
-        points, at = unit.shift(given[others[rows]]), others[rows]
-        attached = attach(
-            data,
-            points,
-            k,
-            spec.reg,
-            n_components=spec.n_components,
-            noise=spec.noise,
-            flatness=fitted.flatness,
-        )
-        extension = attached.extension()
-        places = extension.embed(fitted.embedding)
-        law, _ = law_at(
-            data,
-            attached.neighbors,
-            fitted.embedding,
-            attached.weights,
-            spec,
-            noise,
-            points=points,
-            places=places,
-            frames=attached.frames,
-            kept=attached.kept,
-        )
-        equal: NDArray[np.bool_] = np.any(attached.same, axis=1)
-        neighbors[at], embedding[at], distances[rows] = landmarks[extension.neighbors], places, extension.distances
-        mean[at] = np.where(equal[:, None], extension.weights, law.mean)
-        factor[at] = np.where(equal[:, None, None], 0.0, law.factor)
-        prior[at] = law.prior_factor
-        if kept is not None:
-            kept[at] = attached.kept
-    away = unit.restore(distances)
-    figures = {
-        "n_points": n,
-        "landmarks": len(landmarks),
-        "landmark_distance": [float(np.median(away)), float(away.max())],
-        "points_on_landmarks": int((distances == 0).sum()),
-    }
-    law = WeightLaw(mean, factor, fitted.law.prior_mean, prior, constrained=True, sigma=None, kept=kept)
-    return Points(neighbors, embedding, law, fitted.flatness), figures

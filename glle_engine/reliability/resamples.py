@@ -27,6 +27,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
+from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.spec import FitSpec
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.posterior import Posterior
 
@@ -341,9 +341,7 @@ class PosteriorEmbedder(Embedder):
         known, rest = parts_of(self.points, sample)
         nearest, _ = kneighbors(known, k, on_progress, spec.search)
         fitted = reference_embedding(known, nearest, spec, on_progress)
-        extension = attach(
-            known, rest, k, spec.reg, n_components=spec.n_components, noise=spec.noise, flatness=fitted.flatness
-        ).extension()
+        extension = attach(known, rest, spec, fitted.flatness).extension()
         placed = np.empty(self.shape)
         placed[sample.chosen], placed[sample.others] = fitted.embedding, extension.embed(fitted.embedding)
         if self.reference is None:
@@ -419,7 +417,8 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
-    placed[sample.others] = attach(known, rest, min(PLACING, len(Y) - 1), _REG).extension().embed(Y)
+    spec = FitSpec(n_neighbors=min(PLACING, len(Y) - 1), reg=_REG)
+    placed[sample.others] = attach(known, rest, spec).extension().embed(Y)
     return placed
 
 

@@ -52,6 +52,7 @@ import numpy as np
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
+from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, first_connecting
 from glle_engine.graph.neighbors import kneighbors
@@ -324,7 +325,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     embedding = lle_of(X[inliers], among, spec, on_progress)
     Y = np.empty((n, p))
     Y[inliers] = embedding.Y
-    Y[outliers] = attach(X[inliers], X[outliers], k, spec.reg).extension().embed(embedding.Y)
+    Y[outliers] = attach(X[inliers], X[outliers], FitSpec(n_neighbors=k, reg=spec.reg)).extension().embed(embedding.Y)
     figures = {
         **embedding.figures,
         "n_outliers": len(outliers),
@@ -397,6 +398,7 @@ def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progres
     embedding = lle_of(X[first], nearest, spec, on_progress)
     Y = np.empty((n, spec.n_components))
     Y[first] = embedding.Y
+    weights = FitSpec(n_neighbors=k, reg=spec.reg)
     for rows in blocks(len(rest), _ADDED, "additions", on_progress):
-        Y[rest[rows]] = attach(X[first], X[rest[rows]], k, spec.reg).extension().embed(embedding.Y)
+        Y[rest[rows]] = attach(X[first], X[rest[rows]], weights).extension().embed(embedding.Y)
     return Embedding(Y, embedding.eigenvalues, {**embedding.figures, "n_initial": count})

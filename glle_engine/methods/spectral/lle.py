@@ -22,6 +22,7 @@ import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.results import Note
+from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
@@ -100,8 +101,8 @@ class WeightMap(NeighborMap):
     """Placement by the weights of the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = attach(self.points, points, self.spec.n_neighbors, self.spec.reg).extension()
-        return found.embed(np.asarray(self.embedding.Y))
+        spec = FitSpec(n_neighbors=self.spec.n_neighbors, reg=self.spec.reg)
+        return attach(self.points, points, spec).extension().embed(np.asarray(self.embedding.Y))
 
 
 @Method(

@@ -201,10 +201,10 @@ def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.flo
     neighbors = kneighbors(sheet, 10)[0][:1]
     frames = tangent_frames(sheet, 10, 2)[:1]
     expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
-    extension = attach(sheet[1:], sheet[:1], 10, 1e-3, noise="tangent").extension()
+    extension = attach(sheet[1:], sheet[:1], FitSpec(n_neighbors=10, noise="tangent")).extension()
     np.testing.assert_array_equal(extension.neighbors + 1, neighbors)
     np.testing.assert_allclose(extension.weights, expected, atol=1e-12)
-    assert np.abs(attach(sheet[1:], sheet[:1], 10, 1e-3).extension().weights - expected).max() > 1e-3
+    assert np.abs(attach(sheet[1:], sheet[:1], FitSpec(n_neighbors=10)).extension().weights - expected).max() > 1e-3
 
 
 def test_new_points_land_where_a_joint_fit_puts_them() -> None:
