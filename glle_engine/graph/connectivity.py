@@ -7,6 +7,7 @@ chosen as in Boruvka's algorithm for spanning trees, in rounds of which each at 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -87,14 +88,8 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
         Nearest first, so that a larger k only adds edges.
 
     """
-    low, high = least - 1, int(nearest.shape[1])
-    while high - low > 1:
-        middle = (low + high) // 2
-        if components(nearest[:, :middle]).max() > 0:
-            low = middle
-        else:
-            high = middle
-    return high
+    sizes = range(least, nearest.shape[1])
+    return least + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
 
 
 def connected_neighbors(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
-from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Note
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -230,15 +230,14 @@ def approximate_kneighbors(
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
-        for stop in _stops(len(first)):
-            graph.add(places[graph.ntotal : stop])
-            on_progress(n * stop // (2 * len(first)), n, "neighbors")
+        for part in blocks(len(first), _BLOCK, "neighbors"):
+            graph.add(places[part])
+            on_progress(n * part.stop // (2 * len(first)), n, "neighbors")
     indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
     parameters = faiss.SearchParametersHNSW(efSearch=reach)
     is_lost = np.ones(n, bool)
-    start = 0
-    for stop in _stops(len(first)):
-        own = np.arange(start, stop)
+    for part in blocks(len(first), _BLOCK, "neighbors"):
+        own = np.arange(part.start, part.stop)
         square, candidates = graph.search(places[own], taken, params=parameters)
         home = (
             (candidates >= 0).all(axis=1)
@@ -249,8 +248,7 @@ def approximate_kneighbors(
         points = first[own[home]]
         near, apart = _nearest_first(X, points, first[candidates[home]])
         indices[points], distances[points], is_lost[points] = near[:, 1 : k + 1], apart[:, 1 : k + 1], False
-        start = stop
-        on_progress(n * (len(first) + stop) // (2 * len(first)), n, "neighbors")
+        on_progress(n * (len(first) + part.stop) // (2 * len(first)), n, "neighbors")
     points = np.flatnonzero(is_lost)
     if len(points):
         indices[points], distances[points] = nearest_rows(
@@ -297,12 +295,6 @@ def _nearest_first(
     apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
     order = np.lexsort((candidates, apart), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
-
-
-def _stops(n: int) -> Iterator[int]:
-    """Yield the ends of blocks of points."""
-    yield from range(_BLOCK, n, _BLOCK)
-    yield n
 
 
 @contextmanager
