@@ -40,8 +40,8 @@ def profile(largest: int) -> list[dict[str, Any]]:
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw of many."""
     from glle_engine.eigen.batched.factorization import factorise
-    from glle_engine.eigen.batched.lanczos import lanczos
-    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, Workspace, deviations
+    from glle_engine.eigen.batched.lanczos import Workspace, lanczos
+    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, deviations
     from glle_engine.weights.gaussian import sample, unpack
 
     posterior = posterior_of(name, n)
@@ -51,7 +51,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     solver = posterior.lane_solver
     assert solver is not None
     lanes, structure = LANES, solver.structure
-    room = Workspace(structure, solver.wanted)
+    room = Workspace.of(structure, solver.wanted)
     mean, factor = posterior.law.gaussian("posterior")
     pins = np.full(lanes, solver.pin, np.int32)
     vectors = np.empty((lanes, n, solver.wanted))
@@ -64,12 +64,9 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         clock(1, 1, "sample")
         factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         clock(1, 1, "factor")
-        lanczos(
-            room.tag, room.words, room.lower, room.upper, pins, True, solver.start, len(room.vectors), TOLERANCE,  # noqa: FBT003
-            room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
-        )  # fmt: skip
+        lanczos(room, pins, True, solver.start, TOLERANCE)  # noqa: FBT003
         clock(1, 1, "lanczos")
-        deviations(room.tag, structure.neighbors, room.weights, room.values, room.vectors, room.deviation)
+        deviations(room, structure.neighbors)
         clock(1, 1, "acceptance")
         unpack(room.tag, structure.position, room.vectors, vectors)
         clock(1, 1, "unpack")

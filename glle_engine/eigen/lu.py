@@ -103,7 +103,7 @@ class Factored:
             following = None if inverse is None else 1 / inverse
         if len(top) < need:
             raise FloatingPointError("the operator is singular to rounding")
-        values, deviation = 1 / top, self._deviation(ritz, top)
+        values, deviation = 1 / top, float(np.abs(self._images(ritz) * top - 1).max(initial=0.0))
         if not deviation < _EXACT:
             ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
@@ -120,9 +120,6 @@ class Factored:
             np.ascontiguousarray(vectors),
             {"steps": steps, "deviation": deviation, "next_eigenvalue": following},
         )
-
-    def _deviation(self, ritz: NDArray[np.float64], top: NDArray[np.float64]) -> float:
-        return float(np.abs(self._images(ritz) * top - 1).max(initial=0.0))
 
     def _images(self, ritz: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return |B v|^2 of rows v."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched.elimination import column_counts, elimination_tree, postorder, symmetric
@@ -77,7 +78,9 @@ def dissections(flops: int, n: int, factorizations: int) -> int:
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
     """Return the flops of a factorization in an order, and the bytes of L and U."""
-    start, adjacent = _relabel(start, adjacent, order)
+    n = len(order)
+    moved = csr_array((np.ones(len(adjacent), np.int8), adjacent, start), shape=(n, n))[order][:, order]
+    start, adjacent = moved.indptr.astype(np.int64), moved.indices.astype(np.int32)
     tree = elimination_tree(start, adjacent)
     count = column_counts(tree, postorder(tree), start, adjacent).astype(np.int64)
     below = count - 1
@@ -101,26 +104,6 @@ def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDA
                 at += 1
         begin[i + 1] = at
     return begin, single[:at].copy()
-
-
-@compiled
-def _relabel(
-    start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return a graph whose vertex j is order[j] of the given one."""
-    n = len(order)
-    position = np.empty(n, np.int32)
-    for j in range(n):
-        position[order[j]] = j
-    begin = np.zeros(n + 1, np.int64)
-    moved = np.empty(len(adjacent), np.int32)
-    at = 0
-    for j in range(n):
-        for e in range(start[order[j]], start[order[j] + 1]):
-            moved[at] = position[adjacent[e]]
-            at += 1
-        begin[j + 1] = at
-    return begin, moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,23 +7,19 @@ the diagonal if its absolute value is at least `threshold` times the largest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from numpy.typing import NDArray
 
 _SPACE = 24  # initial entries per column
 
 
-@dataclass(frozen=True, eq=False)
-class SparseLU:
+class SparseLU(NamedTuple):
     """Factors P A = L U of a sparse matrix, L unit lower triangular.
 
     Attributes
@@ -47,14 +43,13 @@ class SparseLU:
     upper_rows: NDArray[np.int32]
     upper: NDArray[np.float64]
 
-    @classmethod
+    @staticmethod
     def factor(
-        cls,
         start: NDArray[np.int32],
         rows: NDArray[np.int32],
         values: NDArray[np.float64],
         threshold: float,
-    ) -> Self:
+    ) -> SparseLU:
         """Factor a square matrix in compressed column format.
 
         Parameters
@@ -71,30 +66,17 @@ class SparseLU:
             If no entry of a column can be a pivot.
 
         """
-        singular, pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = _factorise(
-            start, rows, values, threshold
-        )
-        if singular >= 0:
+        factors = _factorise(start, rows, values, threshold)
+        if factors.pivots[-1] < 0:
             raise FloatingPointError("factor is exactly singular or not finite")
-        return cls(pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper)
+        return factors
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve A x = b, or A^T x = b for trans="T", for b (n,) or (n, m)."""
         if b.ndim == 2:
             return np.stack([self.solve(np.ascontiguousarray(column), trans) for column in b.T], axis=1)
         x = np.empty(len(b))
-        function = _solve if trans == "N" else _solve_transposed
-        function(
-            self.pivots,
-            self.lower_start,
-            self.lower_rows,
-            self.lower,
-            self.upper_start,
-            self.upper_rows,
-            self.upper,
-            b,
-            x,
-        )
+        (_solve if trans == "N" else _solve_transposed)(self, b, x)
         return x
 
 
@@ -110,17 +92,8 @@ def _longer(values: NDArray[Any], least: int) -> NDArray[Any]:
 @compiled
 def _factorise(
     start: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], threshold: float
-) -> tuple[
-    int,
-    NDArray[np.int32],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.float64],
-    NDArray[np.int64],
-    NDArray[np.int32],
-    NDArray[np.float64],
-]:
-    """Return the first column without a pivot, or -1, and the parts of `SparseLU`."""
+) -> SparseLU:
+    """Return the factors; the last of the pivots is -1 if a column has none."""
     n = len(start) - 1
     pivots, place = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     lower_start, upper_start = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
@@ -129,7 +102,6 @@ def _factorise(
     x, mark = np.zeros(n), np.full(n, -1, np.int32)
     reach, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
     pruned = np.empty(n, np.int64)  # end of the part of a column of L for the search
-    singular = -1
     for j in range(n):
         if lower_start[j] + n > len(lower_rows):
             lower_rows, lower = _longer(lower_rows, n), _longer(lower, n)
@@ -194,7 +166,6 @@ def _factorise(
             if lower_rows[e] == j:
                 diagonal = e
         if not finite or best < 0:
-            singular = j
             break
         if diagonal >= 0 and abs(x[j]) >= threshold * largest:
             best = diagonal
@@ -234,11 +205,10 @@ def _factorise(
                     lower_rows[high], lower[high] = row, entry
                     high -= 1
             pruned[column] = low
-    if singular < 0:
+    if pivots[n - 1] >= 0:
         for e in range(lower_start[n]):
             lower_rows[e] = place[lower_rows[e]]
-    return (
-        singular,
+    return SparseLU(
         pivots,
         lower_start,
         lower_rows[: lower_start[n]],
@@ -250,18 +220,9 @@ def _factorise(
 
 
 @compiled
-def _solve(
-    pivots: NDArray[np.int32],
-    lower_start: NDArray[np.int64],
-    lower_rows: NDArray[np.int32],
-    lower: NDArray[np.float64],
-    upper_start: NDArray[np.int64],
-    upper_rows: NDArray[np.int32],
-    upper: NDArray[np.float64],
-    b: NDArray[np.float64],
-    x: NDArray[np.float64],
-) -> None:
+def _solve(factors: SparseLU, b: NDArray[np.float64], x: NDArray[np.float64]) -> None:
     """Put U^-1 L^-1 P b into x."""
+    pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = factors
     n = len(b)
     for j in range(n):
         x[j] = b[pivots[j]]
@@ -278,18 +239,9 @@ def _solve(
 
 
 @compiled
-def _solve_transposed(
-    pivots: NDArray[np.int32],
-    lower_start: NDArray[np.int64],
-    lower_rows: NDArray[np.int32],
-    lower: NDArray[np.float64],
-    upper_start: NDArray[np.int64],
-    upper_rows: NDArray[np.int32],
-    upper: NDArray[np.float64],
-    b: NDArray[np.float64],
-    x: NDArray[np.float64],
-) -> None:
+def _solve_transposed(factors: SparseLU, b: NDArray[np.float64], x: NDArray[np.float64]) -> None:
     """Put P^T L^-T U^-T b into x."""
+    pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = factors
     n = len(b)
     y = np.empty(n)
     for j in range(n):

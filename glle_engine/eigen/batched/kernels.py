@@ -335,25 +335,10 @@ multiply = by_width("multiply", partial(product, added=False), 5)
 multiply_add = by_width("multiply_add", partial(product, added=True), 5)
 
 
-def _rows(lanes: int) -> int:
-    """Return the number of rows of a tile."""
-    return _REGISTERS * max(1, _DOUBLES // lanes)
-
-
-@instruction
-def _tile_rows(typing: Any, tag: Any) -> Any:
-    """Return the number of rows of a tile, a constant of the compiled code."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(ir.IntType(64), _rows(len(tag)))
-
-    return types.intp(tag), code
-
-
 def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, right: Any, depth: Any) -> None:
     """Write the code of a tile: subtract the products of two packed panels with `depth` columns."""
     builder, lanes, index = code.builder, code.lanes, depth.type
-    rows = _rows(lanes)
+    rows = _REGISTERS * max(1, _DOUBLES // lanes)
     together = rows // _REGISTERS  # rows in a register
     wide = Code(builder, together * lanes)
     zero = ir.Constant(index, 0)
@@ -421,7 +406,7 @@ def subtract(
     The factors are the panels of the first `count` supernodes, at the places in row `left_at` and `right_at` of
     `panels`. `known` is 0 for a target of zeros, whatever is there. `room` has place for `ROOM` vectors.
     """
-    depth, rows = panels[1, count - 1], _tile_rows(tag)
+    depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # of a tile
     strips = advance(tag, room, rows * _DEPTH)
     edge = advance(tag, strips, _STRIP * _DEPTH)
     for strip in range(first, last, _STRIP):

@@ -21,10 +21,13 @@ Its t is :math:`U^{-T} x` to a factor, so that Lanczos starts from :math:`U^{-T}
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from glle_engine.eigen.batched.factorization import SCRATCH
 from glle_engine.eigen.batched.solves import (
     lower_gram,
     solve_both_upper_transposed,
@@ -32,7 +35,9 @@ from glle_engine.eigen.batched.solves import (
     solve_upper_transposed,
     upper_gram,
 )
-from glle_engine.eigen.batched.structure import addresses
+from glle_engine.eigen.batched.structure import addresses, words
+from glle_engine.eigen.eigenpairs import MAX_STEPS
+from glle_engine.linalg import LANES
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.dense_kernels import diagonalise
 from glle_engine.linalg.vectors import address, advance, divide, fill, fma, fnma, load, root, store
@@ -40,70 +45,134 @@ from glle_engine.linalg.vectors import address, advance, divide, fill, fma, fnma
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.eigen.batched.structure import Structure
     from glle_engine.linalg.vectors import Address, Lanes
 
 _CHUNK = 64  # rows of a vector that a dot product takes at a time
 _EPSILON = float(np.finfo(np.float64).eps)
+_LINE = 8  # doubles of a cache line: a vector across two lines costs twice
+_PAGE = 2**21 // 8  # doubles of a large page, which numpy requests for large arrays
+
+
+class Workspace(NamedTuple):
+    """Arrays of one batch; used by one thread at a time.
+
+    Attributes
+    ----------
+    tag : tuple of int
+        As many numbers as there are lanes.
+    words : (20,) int64
+        `glle_engine.eigen.batched.structure.words` of the structure.
+    normals, weights
+        From `glle_engine.weights.gaussian.sample`.
+    scratch, lower, upper, blocks
+        From `glle_engine.eigen.batched.factorization.factorise`.
+    work : (3, n * lanes)
+        Scratch.
+    vectors : (wanted, n * lanes)
+        Eigenvectors, of unit norm.
+    values : (wanted + 1, lanes)
+        Eigenvalues of M, ascending; the last one is an estimate.
+    strength : (lanes,)
+        :math:`|y_i|` at the pin, 1 without a pin.
+    deviation : (lanes,)
+        From `glle_engine.eigen.batched.solver.deviations`.
+    basis, images, points : (m, n * lanes)
+        Scratch for at most m - 2 steps of Lanczos.
+    steps : (lanes,) int64
+        Numbers of steps; -1 if a value was not finite.
+
+    """
+
+    tag: tuple[int, ...]
+    words: NDArray[np.int64]
+    normals: NDArray[np.float64]
+    scratch: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    blocks: NDArray[np.float64]
+    work: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    values: NDArray[np.float64]
+    strength: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    basis: NDArray[np.float64]
+    images: NDArray[np.float64]
+    points: NDArray[np.float64]
+    steps: NDArray[np.int64]
+
+    @staticmethod
+    def of(structure: Structure, wanted: int) -> Workspace:
+        """Return the arrays for a structure and a number of eigenpairs."""
+        n, k = structure.neighbors.shape
+        shapes = {
+            "normals": (4 * k * LANES,),
+            "scratch": (SCRATCH * LANES,),
+            "weights": (n * k * LANES,),
+            "lower": (structure.lower_size * LANES,),
+            "upper": (structure.upper_size * LANES,),
+            "blocks": (structure.block_size * LANES,),
+            "work": (3, n * LANES),
+            "vectors": (wanted, n * LANES),
+            "values": (wanted + 1, LANES),
+            "strength": (LANES,),
+            "deviation": (LANES,),
+            # Mostly untouched, and then without memory: Lanczos ends after some ten steps.
+            "basis": (MAX_STEPS + 2, n * LANES),
+            "images": (MAX_STEPS + 2, n * LANES),
+            "points": (MAX_STEPS + 2, n * LANES),
+        }
+        # One allocation, large enough for large pages.
+        sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
+        room = empty_aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
+        ends = list(itertools.accumulate(sizes))
+        parts = {
+            name: room[end - size : end - size + math.prod(shape)].reshape(shape)
+            for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
+        }
+        return Workspace((0,) * LANES, words(structure), **parts, steps=np.empty(LANES, np.int64))
+
+
+def empty_aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
+    """Return an uninitialized array that begins on a cache line or a page."""
+    size = math.prod(shape)
+    room = np.empty(size + to)
+    first = -(room.ctypes.data // 8) % to
+    return room[first : first + size].reshape(shape)
 
 
 @compiled
 def lanczos(
-    tag: tuple[int, ...],
-    words: NDArray[np.int64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
+    room: Workspace,
     pins: NDArray[np.int32],
     constrained: bool,  # noqa: FBT001 -- numba's calls are positional
     start: NDArray[np.float64],
-    wanted: int,
     tolerance: float,
-    basis: NDArray[np.float64],
-    images: NDArray[np.float64],
-    points: NDArray[np.float64],
-    work: NDArray[np.float64],
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    steps: NDArray[np.int64],
-    strength: NDArray[np.float64],
 ) -> None:
-    r"""Find the bottom eigenpairs of every lane's M.
+    r"""Find the bottom eigenpairs of every lane's M: vectors, values, steps and strength of its workspace.
 
-    A lane ends when each of its `wanted` largest Ritz values :math:`\theta` has a residual of at most `tolerance`
+    A lane ends when each of its wanted largest Ritz values :math:`\theta` has a residual of at most `tolerance`
     times the smaller of :math:`\theta` and its distance to the first unwanted one. Its vectors are zero from then on,
     so that no lane depends on another.
 
     Parameters
     ----------
-    tag
-        As many numbers as there are lanes.
-    words : (20,) int64
-        `glle_engine.eigen.batched.structure.words` of the structure.
-    lower, upper : flat
-        From `glle_engine.eigen.batched.factorization.factorise`.
+    room : Workspace
+        With factors.
     pins : (lanes,) int32
     constrained : bool
         Whether the constant and y are null vectors; otherwise B' = B is nonsingular.
     start : (n,) float64
         An approximation :math:`x_0` of all wanted eigenvectors, in the order of elimination.
-    wanted : int
     tolerance : float
-    basis, images, points : (m, n * lanes)
-        Scratch for at most m - 2 steps.
-    work : (3, n * lanes)
-        Scratch.
-    values : (wanted + 1, lanes)
-        Overwritten with the eigenvalues :math:`1 / \theta` of M, ascending; the last one is an estimate.
-    vectors : (wanted, n * lanes)
-        Overwritten with the eigenvectors, of unit norm.
-    steps : (lanes,) int64
-        Overwritten with the number of steps; -1 if a value was not finite.
-    strength : (lanes,) float64
-        Overwritten with :math:`|y_i|` at the pin, 1 without a pin.
 
     """
+    tag, basis, images, points, work = room.tag, room.basis, room.images, room.points, room.work
+    steps, strength, wanted = room.steps, room.strength, len(room.vectors)
     lanes, n = len(tag), len(start)
-    tree = addresses(words)
-    low, up = address(lower), address(upper)
+    tree = addresses(room.words)
+    low, up = address(room.lower), address(room.upper)
     most = len(basis) - 2
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
@@ -150,13 +219,12 @@ def lanczos(
         if constrained:  # P: x - h (h^T s) / n in the place of x
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
-            for i in range(step + 1):
-                store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
+        for i in range(first, step + 1):
+            store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
+        if constrained:
             _subtract_two(tag, address(basis), step + 1, n, address(factor), h, mean, x, last)
         else:
-            for i in range(1, step + 1):
-                store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
-            _subtract(tag, address(basis), 1, step + 1, n, address(factor), x, last)
+            _subtract(tag, address(basis), first, step + 1, n, address(factor), x, last)
         store(address(square), 0, lower_gram(tag, tree, low, last, z, address(images[step + 1])))
         running = False
         for lane in range(lanes):
@@ -177,7 +245,7 @@ def lanczos(
                 running = True
         if not running:
             break
-    ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, values, vectors)
+    ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, room.values, room.vectors)
 
 
 @compiled

@@ -5,18 +5,16 @@ The test compares the deviation of the eigenpairs, and y, whose size at the pin 
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.eigen.batched.factorization import SCRATCH, factorise
-from glle_engine.eigen.batched.lanczos import lanczos
+from glle_engine.eigen.batched.factorization import factorise
+from glle_engine.eigen.batched.lanczos import Workspace, lanczos
 from glle_engine.eigen.batched.solves import solve_lower_transposed, solve_units
-from glle_engine.eigen.batched.structure import addresses, words
-from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.eigen.batched.structure import addresses
+from glle_engine.eigen.eigenpairs import GOOD_PIN, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.dense import readable
@@ -35,63 +33,8 @@ TOLERANCE = 1e-9
 # large a deviation. Some three in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
 _RANDOM = 0.1  # size of the random numbers in a start, in [-1/2, 1/2), beside columns of variance 1
-_LINE = 8  # doubles of a cache line: a vector across two lines costs twice
-_PAGE = 2**21 // 8  # doubles of a large page, which numpy requests for large arrays
 Stream = tuple[int, int, float]
 """Key (seed, index) of a draw's random stream, and the square root of its scale."""
-
-
-class Workspace:
-    """Arrays of one batch; used by one thread at a time."""
-
-    def __init__(self, structure: Structure, wanted: int) -> None:
-        n, k = structure.neighbors.shape
-        self._origin = structure, wanted
-        self.words = words(structure)
-        self.tag = (0,) * LANES
-        shapes = {
-            "normals": (4 * k * LANES,),
-            "scratch": (SCRATCH * LANES,),
-            "weights": (n * k * LANES,),
-            "lower": (structure.lower_size * LANES,),
-            "upper": (structure.upper_size * LANES,),
-            "blocks": (structure.block_size * LANES,),
-            "work": (3, n * LANES),
-            "vectors": (wanted, n * LANES),
-            "values": (wanted + 1, LANES),
-            "strength": (LANES,),
-            "deviation": (LANES,),
-            # Mostly untouched, and then without memory: Lanczos ends after some ten steps.
-            "basis": (MAX_STEPS + 2, n * LANES),
-            "images": (MAX_STEPS + 2, n * LANES),
-            "points": (MAX_STEPS + 2, n * LANES),
-        }
-        # One allocation, large enough for large pages.
-        sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
-        room = empty_aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
-        ends = list(itertools.accumulate(sizes))
-        parts = {
-            name: room[end - size : end - size + math.prod(shape)].reshape(shape)
-            for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
-        }
-        self.normals, self.scratch, self.weights = parts["normals"], parts["scratch"], parts["weights"]
-        self.lower, self.upper, self.blocks = parts["lower"], parts["upper"], parts["blocks"]
-        self.work, self.vectors, self.values = parts["work"], parts["vectors"], parts["values"]
-        self.strength, self.deviation = parts["strength"], parts["deviation"]
-        self.basis, self.images, self.points = parts["basis"], parts["images"], parts["points"]
-        self.steps = np.empty(LANES, np.int64)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles have the addresses of their own arrays."""
-        return Workspace, self._origin
-
-
-def empty_aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
-    """Return an uninitialized array that begins on a cache line or a page."""
-    size = math.prod(shape)
-    room = np.empty(size + to)
-    first = -(room.ctypes.data // 8) % to
-    return room[first : first + size].reshape(shape)
 
 
 LaneResult = tuple[Eigenpairs | None, list[str]]
@@ -147,7 +90,7 @@ class LaneSolver:
         try:
             room = self._idle.pop()
         except IndexError:
-            room = Workspace(self.structure, self.wanted + (self.pin < 0))
+            room = Workspace.of(self.structure, self.wanted + (self.pin < 0))
         try:
             return self._solve(room, streams, mean, factor)
         finally:
@@ -197,34 +140,20 @@ class LaneSolver:
                 break
         return results
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out workspaces, which have the addresses of this structure's arrays."""
+        return {**vars(self), "_idle": []}
+
     def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
         """Compile all code of the solver by one draw."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
-        null_left(room.tag, room.words, room.lower, room.upper, np.zeros(LANES, np.int32), room.work)
+        null_left(room, np.zeros(LANES, np.int32))
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
         factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
-        lanczos(
-            room.tag,
-            room.words,
-            room.lower,
-            room.upper,
-            pins,
-            self.pin >= 0,
-            self.start,
-            len(room.vectors),
-            TOLERANCE,
-            room.basis,
-            room.images,
-            room.points,
-            room.work,
-            room.values,
-            room.vectors,
-            room.steps,
-            room.strength,
-        )
-        deviations(room.tag, self.structure.neighbors, room.weights, room.values, room.vectors, room.deviation)
+        lanczos(room, pins, self.pin >= 0, self.start, TOLERANCE)
+        deviations(room, self.structure.neighbors)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
         """Return a lane's pairs, and the reason to reject them, or None."""
@@ -248,7 +177,7 @@ class LaneSolver:
         """Move bad pins to the largest |y|, and return their lanes."""
         if not lanes:
             return []
-        null_left(room.tag, room.words, room.lower, room.upper, pins, room.work)
+        null_left(room, pins)
         null = np.abs(room.work[0].reshape(-1, len(room.tag)))
         moved = []
         for lane in lanes:
@@ -260,18 +189,12 @@ class LaneSolver:
 
 
 @compiled
-def deviations(
-    tag: tuple[int, ...],
-    neighbors: NDArray[np.int32],
-    weights: NDArray[np.float64],
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    result: NDArray[np.float64],
-) -> None:
-    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `result` (lanes,)."""
+def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
+    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into the deviations."""
+    tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
     wanted = len(vectors)
-    others, entries = address(neighbors), address(weights)
+    others, entries = address(neighbors), address(room.weights)
     square = np.zeros((wanted, lanes))
     squares = address(square)
     x = address(vectors)
@@ -285,19 +208,12 @@ def deviations(
     result[:] = 0.0
     for i in range(wanted):
         for lane in range(lanes):
-            result[lane] = np.maximum(result[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
+            result[lane] = np.maximum(result[lane], np.abs(square[i, lane] / room.values[i, lane] - 1.0))
 
 
 @compiled
-def null_left(
-    tag: tuple[int, ...],
-    words: NDArray[np.int64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    pins: NDArray[np.int32],
-    work: NDArray[np.float64],
-) -> None:
+def null_left(room: Workspace, pins: NDArray[np.int32]) -> None:
     """Put a multiple of every lane's y into work[0], in the order of elimination."""
-    tree = addresses(words)
-    solve_units(tag, tree, address(upper), pins, work[0])
-    solve_lower_transposed(tag, tree, address(lower), address(work[0]))
+    tree = addresses(room.words)
+    solve_units(room.tag, tree, address(room.upper), pins, room.work[0])
+    solve_lower_transposed(room.tag, tree, address(room.lower), address(room.work[0]))

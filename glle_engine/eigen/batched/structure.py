@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 
 from glle_engine.eigen.batched.elimination import (
@@ -76,49 +77,26 @@ def words(structure: Structure) -> NDArray[np.int64]:
 
 
 @instruction
-def _integers(typing: Any, word: Any) -> Any:
-    """Return the address of int32 at a number."""
-    return _pointer(types.int32, word)
-
-
-@instruction
-def _long_integers(typing: Any, word: Any) -> Any:
-    """Return the address of int64 at a number."""
-    return _pointer(types.int64, word)
-
-
-def _pointer(kind: Any, word: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(kind)(word), code
-
-
-@compiled
-def addresses(words: NDArray[np.int64]) -> Addresses:
+def addresses(typing: Any, words: Any) -> Any:
     """Return what `words` gave as numbers."""
-    return Addresses(
-        words[0],
-        _integers(words[1]),
-        _long_integers(words[2]),
-        _integers(words[3]),
-        _integers(words[4]),
-        words[5],
-        _integers(words[6]),
-        _long_integers(words[7]),
-        _integers(words[8]),
-        _integers(words[9]),
-        _integers(words[10]),
-        _integers(words[11]),
-        _long_integers(words[12]),
-        _long_integers(words[13]),
-        _integers(words[14]),
-        _long_integers(words[15]),
-        _long_integers(words[16]),
-        _long_integers(words[17]),
-        _integers(words[18]),
-        _integers(words[19]),
-    )
+    kinds = [
+        types.intp
+        if field in {"nodes", "fronts"}
+        else types.CPointer(types.int64 if field.endswith(("_start", "_stride")) else types.int32)
+        for field in Addresses._fields
+    ]
+    result = types.NamedTuple(kinds, Addresses)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        numbers = [builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), i)])) for i in range(len(kinds))]
+        values = [
+            builder.inttoptr(number, context.get_value_type(kind)) if kind != types.intp else number
+            for number, kind in zip(numbers, kinds, strict=True)
+        ]
+        return context.make_tuple(builder, result, values)
+
+    return result(words), code
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:

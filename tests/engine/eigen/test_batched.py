@@ -21,7 +21,8 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
 from glle_engine.eigen.batched.elimination import MOST, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
-from glle_engine.eigen.batched.solver import LaneSolver, Workspace, empty_aligned
+from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned
+from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.batched.structure import Structure, analyse
 from glle_engine.eigen.lu import SingleLU
 from glle_engine.eigen.pattern import Pattern
@@ -277,7 +278,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
     """Check L U = I - W + e_i e_i^T in each lane, which has the bits of a factorization by itself."""
     n, k = structure.neighbors.shape
     assert np.array_equal(structure.order[structure.position], np.arange(n))
-    room = Workspace(structure, 1)
+    room = Workspace.of(structure, 1)
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)

@@ -15,7 +15,6 @@ from glle_engine import manifolds
 from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
-from glle_engine.linalg.distances import smallest_of_rows
 from glle_engine.methods import METHODS, Embedding, Method, base, costs, method
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
