@@ -268,17 +268,14 @@ def _notes(
         yield Note("groups-of-one-point", f"{single} of {len(names)} groups have one point, which is always apart.")
 
 
-def _on_points(found: _Found) -> tuple[Note, ...]:
-    """Return a note if the picture keeps more neighbors than chance, and no single point does."""
+def _on_points(found: _Found) -> Iterator[Note]:
+    """Yield a note if the picture keeps more neighbors than chance, and no single point does."""
     chance = found.chance
-    if not found.beyond or chance is None or not chance.has_gain or chance.is_point_beyond.any():
-        return ()
-    return (
-        Note(
+    if found.beyond and chance is not None and chance.has_gain and not chance.is_point_beyond.any():
+        yield Note(
             "no-point-beyond",
             "All points together keep more neighbors than chance, but no single one at a false-discovery rate of 10 %.",
-        ),
-    )
+        )
 
 
 def _source(
@@ -415,7 +412,7 @@ def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ran
             expected = min(expected, _reproducibility(others.places, found.embedding))
     expected = max(expected, 0.0)
     ranking = Ranking("high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low", expected)
-    return together, ranking, _unstable(medians[SEPARATE.name], medians.get(EIGHT_TENTHS.name, 0.0))
+    return together, ranking, (*_unstable(medians[SEPARATE.name], medians.get(EIGHT_TENTHS.name, 0.0)),)
 
 
 def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]) -> float:
@@ -427,18 +424,15 @@ def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]
     return spearman_brown(spread_correlation(first, second), 2)
 
 
-def _unstable(halves: float, most: float) -> tuple[Note, ...]:
-    """Return a note if half of the points have another picture, by the spread of halves and of most points."""
-    if not most or halves / most <= UNSTABLE:
-        return ()
-    return (
-        Note(
+def _unstable(halves: float, most: float) -> Iterator[Note]:
+    """Yield a note if half of the points have another picture, by the spread of halves and of most points."""
+    if most and halves / most > UNSTABLE:
+        yield Note(
             "halves-unstable",
             f"Halves of the data spread {halves / most:.2g} times as much as eight tenths of them; 2 times is the most "
             "of a smooth map. Half of the points are too few for this picture, so that the spread, the regions and "
             "`remains` are on the careful side. Give more points, or other parameters of the method.",
-        ),
-    )
+        )
 
 
 def _align(

@@ -170,7 +170,7 @@ class Layout:
         no role, unless they are ids by their name.
         """
         written = {at: profile.odd for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers}
-        found = {at: _guess_role(kinds[at], profile, self._is_id_name(at)) for at, profile in profiles.items()}
+        found = {at: _guess_role(kinds[at], profile, _is_id_name(self.names, at)) for at, profile in profiles.items()}
         if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
             found = {at: role for at, role in found.items() if kinds[at] != "number"}  # a table has a feature
             if set(self.features) <= found.keys():
@@ -189,9 +189,6 @@ class Layout:
         features = [at for at in self.features if not found.get(at)]
         roles = {role: sorted(at) for role, at in roles.items()}
         return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written)
-
-    def _is_id_name(self, column: int) -> bool:
-        return _is_id_name(self.names, column)
 
     def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
         """Return the notice of a guessed role; `taken` has the column that has the role already."""

@@ -86,10 +86,6 @@ class Unit:
         _require_near(places, LARGEST)
         return places
 
-    def restore(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return distances in the unit of the data; raise `OutOfRangeError` on overflow."""
-        return restore_distances(distances, self.exponent)
-
 
 def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     """Return distances times 2^exponent; raise `OutOfRangeError` on overflow."""

@@ -37,7 +37,7 @@ from glle_engine.methods.parameters import MethodSpec
 from glle_engine.posterior.findings import scale_figures, scale_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
@@ -383,16 +383,13 @@ def participation_ratio(Y: NDArray[np.float64]) -> float:
     return float(energy.sum()) ** 2 / squares if squares else 0.0
 
 
-def concentration_notes(Y: NDArray[np.float64]) -> tuple[Note, ...]:
-    """Return the note on a collapsed embedding."""
+def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
+    """Yield the note on a collapsed embedding."""
     n, shared = len(Y), participation_ratio(Y)
-    if shared >= CONCENTRATED * n:
-        return ()
-    return (
-        Note(
+    if shared < CONCENTRATED * n:
+        yield Note(
             "collapsed",
             f"Few points hold most of the embedding's extent: the participation ratio of the squared distances from "
             f"the mean is {shared:.3g} of {n} points. The others lie close together. Change n_neighbors or the "
             "method, or look for outliers in the data.",
-        ),
-    )
+        )

@@ -21,6 +21,7 @@ from glle_engine.base.validation import (
     in_unit,
     require_enough_points,
     require_resolved,
+    restore_distances,
 )
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.graph.adaptive import kept_candidates
@@ -216,7 +217,7 @@ def _place_others(
         prior[at] = law.prior_factor
         if kept is not None:
             kept[at] = attached.kept
-    away = unit.restore(distances)
+    away = restore_distances(distances, unit.exponent)
     figures = {
         "n_points": n,
         "landmarks": len(landmarks),

@@ -152,7 +152,7 @@ def extend(
     known = data if landmarks is None else data[landmarks]
     extension = attach(unit.shift(known), unit.shift(points), spec, flatness).extension()
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
-    return replace(extension, neighbors=neighbors, distances=unit.restore(extension.distances))
+    return replace(extension, neighbors=neighbors, distances=restore_distances(extension.distances, unit.exponent))
 
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:

@@ -14,7 +14,7 @@ from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -102,7 +102,7 @@ def summarize(
         eigenvalues=np.stack([draw.eigenvalues for draw in drawn]),
         relative_gaps=np.array([_relative_gap(draw) for draw in drawn]),
         agreement=np.array([_agreement(Y, basis) for Y in stack]),
-        notes=_notes(drawn),
+        notes=(*_notes(drawn),),
     )
 
 
@@ -137,16 +137,13 @@ def _agreement(Y: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
     return float(dense.dot(overlap, overlap) / Y.shape[1])
 
 
-def _notes(draws: list[Draw]) -> tuple[Note, ...]:
-    """Return the note on draws that have little in common with the reference."""
+def _notes(draws: list[Draw]) -> Iterator[Note]:
+    """Yield the note on draws that have little in common with the reference."""
     apart = sum(draw.diagnostics["disparity"] for draw in draws) / len(draws)
-    if apart <= UNRELATED:
-        return ()
-    return (
-        Note(
+    if apart > UNRELATED:
+        yield Note(
             "unrelated-draws",
             f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes "
             f"disparity {apart:.2f}), so that it says little about them. Lower the scale, for example to the "
             "calibrated one, or change n_neighbors or n_components.",
-        ),
-    )
+        )

@@ -34,7 +34,7 @@ from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resamp
 from glle_engine.reliability.statements import SpreadReliability, spread_reliability
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -214,16 +214,13 @@ def ensemble(
     return replace(result, calibration=calibration, notes=(*result.notes, *of_fit, *of_scale))
 
 
-def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> tuple[Note, ...]:
-    """Return a note if half of the points have another embedding, whose spread says little about that of all."""
+def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> Iterator[Note]:
+    """Yield a note if half of the points have another embedding, whose spread says little about that of all."""
     times = float(np.median(halves) / np.median(larger)) if np.median(larger) > 0 else 0.0
-    if times <= UNSTABLE:
-        return ()
-    return (
-        Note(
+    if times > UNSTABLE:
+        yield Note(
             "resamples-unstable",
             f"Half-samples spread {times:.2g} times as much as larger samples, and 1.31 times is the most of a smooth "
             "map, so that half of the points are too few for this embedding. The spread is then an upper bound, in one "
             "measured setting four times too wide. Give more points, or another n_neighbors.",
-        ),
-    )
+        )

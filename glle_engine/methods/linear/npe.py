@@ -28,6 +28,8 @@ from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -109,23 +111,22 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     Y = scale_embedding(vectors)
     signs = np.where(np.einsum("ij,ij->j", Y, vectors) < 0, -1.0, 1.0)
     linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
-    notes = _rounding_notes(linear, X, Y)
+    notes = list(_rounding_notes(linear, X, Y))
     if figures["components"] > 1:
         message = (
             f"With n_neighbors={k} the graph falls into {figures['components']} components. One linear map embeds "
             "them all, but no weight relates their positions. Raise n_neighbors."
         )
-        notes = (*notes, Note("disconnected-graph", message))
-    return Embedding(Y, S[: -p - 1 : -1] ** 2, figures, notes, map=linear)
+        notes.append(Note("disconnected-graph", message))
+    return Embedding(Y, S[: -p - 1 : -1] ** 2, figures, tuple(notes), map=linear)
 
 
-def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[Note, ...]:
-    """Return a note on axes along which the data vary so little that the map magnifies rounding."""
+def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> Iterator[Note]:
+    """Yield a note on axes along which the data vary so little that the map magnifies rounding."""
     error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
-    if error <= REPRODUCED:
-        return ()
-    message = (
-        f"The embedding uses axes along which the data hardly vary: the map to it reproduces the points to {error:.1g} "
-        "of its extent only, and new points no better."
-    )
-    return (Note("ill-conditioned-map", f"{message} Lower variance, such as variance=0.999."),)
+    if error > REPRODUCED:
+        yield Note(
+            "ill-conditioned-map",
+            f"The embedding uses axes along which the data hardly vary: the map to it reproduces the points to "
+            f"{error:.1g} of its extent only, and new points no better. Lower variance, such as variance=0.999.",
+        )

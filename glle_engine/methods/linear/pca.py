@@ -43,6 +43,8 @@ from glle_engine.methods.maps import AffineMap
 from glle_engine.methods.parameters import MethodSpec, integer, number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -82,15 +84,13 @@ class PcaFit:
         """Share of the variance along the axes."""
         return min(float(self.values.sum() / self.total), 1.0)
 
-    def notes(self) -> tuple[Note, ...]:
-        """Return a note on axes whose variance is rounding, if any."""
+    def notes(self) -> Iterator[Note]:
+        """Yield a note on axes whose variance is rounding, if any."""
         rounding = (max(len(self.scores), len(self.directions)) * np.finfo(float).eps) ** 2
         span = int((self.values > rounding * self.values[0]).sum())
-        flat = len(self.values) - span
-        if not flat:
-            return ()
-        message = f"The data span {span} dimensions: the other {flat} coordinates are 0 but for rounding."
-        return (Note("flat-components", f"{message} Give n_components of at most {span}."),)
+        if flat := len(self.values) - span:
+            message = f"The data span {span} dimensions: the other {flat} coordinates are 0 but for rounding."
+            yield Note("flat-components", f"{message} Give n_components of at most {span}.")
 
 
 def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PcaFit:
@@ -125,7 +125,7 @@ def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
     """Embed by the leading principal components."""
     axes = principal_axes(X, spec.n_components, on_progress)
     figures = {"explained_variance": axes.explained_variance}
-    return Embedding(axes.scores, axes.values, figures, axes.notes(), map=AffineMap(axes.mean, axes.directions.T))
+    return Embedding(axes.scores, axes.values, figures, (*axes.notes(),), map=AffineMap(axes.mean, axes.directions.T))
 
 
 class PpcaSpec(MethodSpec):
@@ -334,34 +334,24 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
         "noise_variance_most": float(noise.max()),
         "constant_features": int((~varying).sum()),
     }
-    notes = [
-        *([] if converged else [_not_converged(spec)]),
-        *_doubts(spec, used.shape[1], model, n_constant=int((~varying).sum())),
-    ]
-    return Embedding(posterior_means(centered, model), None, figures, tuple(notes))
+    return Embedding(posterior_means(centered, model), None, figures, (*_notes(figures, spec, used.shape[1], model),))
 
 
-def _not_converged(spec: FactorAnalysisSpec) -> Note:
-    return Note(
-        "not-converged",
-        f"After {spec.max_iterations} steps the likelihood still grows. Raise max_iterations or tolerance.",
-    )
-
-
-def _doubts(spec: FactorAnalysisSpec, d: int, model: Model, n_constant: int) -> list[Note]:
-    """Return notes on features and factors that the likelihood does not determine."""
-    notes = []
+def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:
+    """Yield notes on convergence, and on features and factors that the likelihood does not determine."""
     p = spec.n_components
-    if n_constant:
+    if not figures["converged"]:
+        message = f"After {spec.max_iterations} steps the likelihood still grows. Raise max_iterations or tolerance."
+        yield Note("not-converged", message)
+    if n_constant := figures["constant_features"]:
         message = f"{n_constant} features are constant: they have no noise variance and no part in the likelihood."
-        notes.append(Note("constant-features", message))
+        yield Note("constant-features", message)
     if (d - p) ** 2 < d + p:
         message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
-        notes.append(Note("not-identified", f"{message} Lower n_components, or take PPCA."))
+        yield Note("not-identified", f"{message} Lower n_components, or take PPCA.")
     if exact := int((model.noise <= 1.5 * LEAST_NOISE).sum()):
         message = (
             f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and their "
             f"noise is held at {LEAST_NOISE:g} of a variance. Lower n_components, or take PPCA."
         )
-        notes.append(Note("heywood", message))
-    return notes
+        yield Note("heywood", message)

@@ -91,7 +91,7 @@ def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embed
     moment = centered.T @ centered if len(X) >= X.shape[1] else centered @ centered.T
     shares = axes.values * (float(np.trace(moment)) / axes.total)
     figures = {"strain": _strain(float(np.linalg.norm(moment)), shares)}
-    return Embedding(axes.scores, axes.values * len(X), figures, axes.notes())
+    return Embedding(axes.scores, axes.values * len(X), figures, (*axes.notes(),))
 
 
 def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:

@@ -66,6 +66,8 @@ from glle_engine.posterior.selection import advise, goodness
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -203,18 +205,17 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
         "at_reg_least": at_least,
         "at_reg_most": at_most,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, _bound_notes(at_least + at_most, len(X), spec))
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_bound_notes(at_least + at_most, len(X), spec),))
 
 
-def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> tuple[Note, ...]:
-    """Return a note if the bounds, not the rule, determine most ridges."""
-    if bounded <= n // 2 or spec.reg_least == spec.reg_most:
-        return ()
-    message = (
-        f"At {bounded} of {n} points the ridge is at a bound, not at the value of the rule. Lower reg_least or raise "
-        "reg_most, or take LLE with a fixed reg."
-    )
-    return (Note("ridge-at-bound", message),)
+def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
+    """Yield a note if the bounds, not the rule, determine most ridges."""
+    if bounded > n // 2 and spec.reg_least < spec.reg_most:
+        yield Note(
+            "ridge-at-bound",
+            f"At {bounded} of {n} points the ridge is at a bound, not at the value of the rule. Lower reg_least or "
+            "raise reg_most, or take LLE with a fixed reg.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,22 +334,20 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
         "least_reliability": float(reliable.min()),
         "unsettled": unsettled,
     }
-    return Embedding(Y, embedding.eigenvalues, figures, _outlier_notes(len(outliers), n, unsettled, spec))
+    return Embedding(Y, embedding.eigenvalues, figures, (*_outlier_notes(len(outliers), n, unsettled, spec),))
 
 
-def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> tuple[Note, ...]:
-    """Return notes on outliers, and on planes that did not converge."""
-    notes = []
+def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
+    """Yield notes on outliers, and on planes that did not converge."""
     if outliers:
-        message = (
+        yield Note(
+            "outliers-placed",
             f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by their "
-            "weights on their nearest inliers. With threshold=0 they take part."
+            "weights on their nearest inliers. With threshold=0 they take part.",
         )
-        notes.append(Note("outliers-placed", message))
     if unsettled > n // 10:
         message = f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise max_iter."
-        notes.append(Note("planes-unsettled", message))
-    return tuple(notes)
+        yield Note("planes-unsettled", message)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -204,22 +206,20 @@ def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgr
         "points_with_few_neighbors": few,
         "closed_classes": classes,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, _notes(few, classes, spec.n_components))
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_notes(few, classes, spec.n_components),))
 
 
-def _notes(few: int, classes: int, p: int) -> tuple[Note, ...]:
-    """Return notes on points with too few neighbors, and on closed classes."""
-    notes = []
+def _notes(few: int, classes: int, p: int) -> Iterator[Note]:
+    """Yield notes on points with too few neighbors, and on closed classes."""
     if few:
-        message = (
+        yield Note(
+            "few-neighbors-left",
             f"{few} points have at most {p} neighbors left, too few to span {p} dimensions: they lie between these, "
-            "or on the nearest. Raise n_neighbors, or lower tolerance."
+            "or on the nearest. Raise n_neighbors, or lower tolerance.",
         )
-        notes.append(Note("few-neighbors-left", message))
     if classes > 1:
-        message = (
+        yield Note(
+            "closed-classes",
             f"{classes} groups of points have no neighbors outside; each collapses to a point in the first "
-            "dimensions. Raise n_neighbors, or lower tolerance."
+            "dimensions. Raise n_neighbors, or lower tolerance.",
         )
-        notes.append(Note("closed-classes", message))
-    return tuple(notes)

@@ -50,7 +50,7 @@ from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -215,19 +215,17 @@ def supervised_lle(
         "own_class": float((labels[nearest] == labels[:, None]).mean()),
         "diameter": diameter,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, _collapse_notes(count, spec.n_components))
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_collapse_notes(count, spec.n_components),))
 
 
-def _collapse_notes(count: int, p: int) -> tuple[Note, ...]:
-    """Return a note on the collapse of several components."""
-    if count == 1:
-        return ()
-    flat = min(p, count - 1)
-    message = (
-        f"The graph falls into {count} components. Each collapses to a point in the first {flat} of {p} dimensions, "
-        "where distances inside it mean nothing. A smaller alpha keeps the shape of the classes."
-    )
-    return (Note("components-collapsed", message),)
+def _collapse_notes(count: int, p: int) -> Iterator[Note]:
+    """Yield a note on the collapse of several components."""
+    if count > 1:
+        yield Note(
+            "components-collapsed",
+            f"The graph falls into {count} components. Each collapses to a point in the first {min(p, count - 1)} of "
+            f"{p} dimensions, where distances inside it mean nothing. A smaller alpha keeps the shape of the classes.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

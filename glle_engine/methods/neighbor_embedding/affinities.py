@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -32,6 +32,8 @@ from glle_engine.methods.linear.scaling import scaling_of
 from glle_engine.methods.parameters import DistanceSpec, choice, integer, number, require_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -48,6 +50,8 @@ _USUAL_ITERATIONS = 120
 MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 NOISE = 1e-2  # relative to the start
 _USUAL, _NAME = "init", "initialization"
+Start: TypeAlias = "NDArray[np.float64] | None"
+"""Given initial coordinates (n, p), centered, the widest column of standard deviation one."""
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
@@ -112,18 +116,14 @@ def joint_affinities(P: NDArray[np.float64]) -> NDArray[np.float64]:
     return joint
 
 
-def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> tuple[Note, ...]:
-    """Return a note on the points without the perplexity, if any."""
-    count = int(np.count_nonzero(~is_met))
-    if not count:
-        return ()
-    return (
-        Note(
+def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[Note]:
+    """Yield a note on the points without the perplexity, if any."""
+    if count := int(np.count_nonzero(~is_met)):
+        yield Note(
             "perplexity-not-met",
             f"For {count} of {len(is_met)} points more than {perplexity:g} others tie as the nearest: "
             "their affinities are equal over these. Remove duplicated points, or give a larger perplexity.",
-        ),
-    )
+        )
 
 
 def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -268,9 +268,7 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
     return sign_convention(vectors[:, 1:] / half[:, None])
 
 
-def begin(
-    X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) -> NDArray[np.float64]:
     """Return the start of a descent (n, p), small relative to the width of the Gaussians.
 
     `joint` (n, n) are the affinities, for the spectral start; `given` (n, p) replaces it.
@@ -284,16 +282,16 @@ def begin(
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 
-def embedding_of(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
-    """Return the embedding of a descent, with its iterations and a note unless it converged."""
+def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
+    """Return the embedding of a descent, with its iterations and notes unless it and the perplexities converged."""
+    notes = list(perplexity_notes(is_met, spec.perplexity))
     if not descent.converged:
-        notes = (
-            *notes,
+        notes.append(
             Note(
                 "not-converged",
                 f"The descent did not converge in {descent.iterations} iterations (max_iter={spec.max_iter}): "
                 "the coordinates are not final. Give a larger max_iter, or a larger tol.",
-            ),
+            )
         )
     counts = {"iterations": descent.iterations, "evaluations": descent.evaluations, "converged": descent.converged}
-    return Embedding(descent.Y, None, {**figures, **counts}, notes)
+    return Embedding(descent.Y, None, {**figures, **counts}, tuple(notes))

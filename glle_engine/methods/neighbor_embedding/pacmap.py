@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _PHASES = (100, 100)  # iterations before those of n_iter, of Wang et al.
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
@@ -104,9 +105,7 @@ def _one_quiet_thread() -> Iterator[None]:
     libraries=("pacmap",),
     extra="pacmap",
 )
-def pacmap(
-    X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
-) -> Embedding:
+def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by pacmap, which scales each column of a given start."""
     init = spec.initialization if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")

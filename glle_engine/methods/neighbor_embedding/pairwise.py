@@ -44,7 +44,6 @@ from glle_engine.methods.neighbor_embedding.affinities import (
     DescentSpec,
     conditional_affinities,
     joint_affinities,
-    perplexity_notes,
 )
 from glle_engine.methods.neighbor_embedding.descent import (
     attraction,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
+    from glle_engine.methods.neighbor_embedding.affinities import Start
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _LEAST_TOTAL = 1e-200
@@ -119,9 +119,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
     return objective
 
 
-def _run(
-    X: Data, spec: DescentSpec, on_progress: OnProgress, start: NDArray[np.float64] | None, *, symmetric: bool
-) -> Embedding:
+def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, symmetric: bool) -> Embedding:
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
     joint = joint_affinities(P)
@@ -135,7 +133,7 @@ def _run(
         on_progress=on_progress,
     )
     figure = "kl_divergence" if symmetric else "mean_kl_divergence"
-    return affinities.embedding_of(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
+    return affinities.embedding_of(descent, {figure: descent.value}, is_met, spec)
 
 
 @Method(
@@ -147,7 +145,7 @@ def _run(
     by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )
-def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by conditional affinities."""
     return _run(X, spec, on_progress, start, symmetric=False)
 
@@ -160,9 +158,7 @@ def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[n
     by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )
-def symmetric_sne(
-    X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
-) -> Embedding:
+def symmetric_sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by joint affinities."""
     return _run(X, spec, on_progress, start, symmetric=True)
 
@@ -228,9 +224,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     by_distances=True,
     growth="n^2 an iteration, and n^3 once",
 )
-def elastic_embedding(
-    X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
-) -> Embedding:
+def elastic_embedding(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by springs and repulsion."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
@@ -251,4 +245,4 @@ def elastic_embedding(
         Y = descent.Y
         iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
     total = replace(descent, iterations=iterations, evaluations=evaluations)
-    return affinities.embedding_of(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
+    return affinities.embedding_of(total, {"energy": descent.value}, is_met, spec)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
+    from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _START = 1e-4  # standard deviation, of van der Maaten and Hinton
 _PERPLEXITY = 5.0  # of new points, as in openTSNE
@@ -124,7 +125,7 @@ class PartialMap(NeighborMap):
     libraries=("openTSNE",),
     extra="tsne",
 )
-def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None) -> Embedding:
+def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by openTSNE in one thread, with the neighbors of this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
@@ -184,7 +185,7 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
         perplexity=spec.perplexity,
         n_jobs=1,
     )
-    return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
+    return affinities, (*perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity),)
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _MORE_OF_DENSITY = 500, 200, 200
@@ -110,9 +111,7 @@ class DensmapSpec(UmapSpec):
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
-def _lay_out(
-    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: NDArray[np.float64] | None
-) -> Embedding:
+def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: Start) -> Embedding:
     """Embed by umap-learn."""
     n = len(X)
     nearest, distances = kneighbors(X, spec.n_neighbors - 1, on_progress)
@@ -191,9 +190,7 @@ class MembershipMap(NeighborMap):
     first_seconds=_COMPILATION,
     neighbor_map=MembershipMap,
 )
-def umap(
-    X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
-) -> Embedding:
+def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by umap-learn."""
     return _lay_out(X, spec, on_progress, start)
 
@@ -209,8 +206,6 @@ def umap(
     extra="umap",
     first_seconds=_COMPILATION,
 )
-def densmap(
-    X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: NDArray[np.float64] | None = None
-) -> Embedding:
+def densmap(X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by umap-learn with densities."""
     return _lay_out(X, spec, on_progress, start)

@@ -31,6 +31,8 @@ from glle_engine.methods.parameters import DistanceSpec, integer, number, requir
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -152,7 +154,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
     figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
-    notes = _notes(dimension, count, n, spec)
+    notes = (*_notes(dimension, count, n, spec),)
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 
 
@@ -198,14 +200,11 @@ def _steps(values: NDArray[np.float64], spec: DiffusionMapsSpec) -> int:
     return max(1, int(np.ceil(needed)))
 
 
-def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> tuple[Note, ...]:
-    if dimension <= spec.n_components:
-        return ()
-    number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
-    return (
-        Note(
+def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> Iterator[Note]:
+    if dimension > spec.n_components:
+        number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
+        yield Note(
             "coordinates-left-out",
             f"{number} coordinates count to the accuracy delta={spec.delta:g}, {spec.n_components} are shown. With a "
             'greater t fewer count; t="auto" takes the first for which these are enough.',
-        ),
-    )
+        )

@@ -33,6 +33,8 @@ from glle_engine.posterior.placement import attach
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -162,7 +164,7 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
             rejected.append(f"{solver}: {reason}")
             continue
         figures = {"solver": solver, "reconstruction_error": float(max(error, 0.0)), "rejected": rejected}
-        return Embedding(scale_embedding(vectors), None, figures, _notes(rejected))
+        return Embedding(scale_embedding(vectors), None, figures, (*_notes(rejected),))
     raise ConvergenceError(
         f"No solver found the embedding: {'; '.join(rejected)}.",
         remedy="Raise n_neighbors and remove duplicates; data that are flat already are for PCA.",
@@ -199,13 +201,10 @@ def _refusal(vectors: NDArray[np.float64]) -> str | None:
     return f"the constant is in them ({constant:.1e})" if constant > _ACCEPTED else None
 
 
-def _notes(rejected: list[str]) -> tuple[Note, ...]:
-    if not rejected:
-        return ()
-    return (
-        Note(
+def _notes(rejected: list[str]) -> Iterator[Note]:
+    if rejected:
+        yield Note(
             "solver-fallback",
             f"ARPACK did not find the embedding ({rejected[0]}); the dense solver did, in time that grows as n^3. "
             "More neighbors make the problem easier.",
-        ),
-    )
+        )

@@ -32,7 +32,7 @@ from glle_engine.methods.parameters import NeighborSpec
 from glle_engine.methods.spectral.laplacian import bottom_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -125,33 +125,31 @@ def align_patches(
     on_progress(0, 1, "embedding")
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
     figures = {"solver": solver, "relative_gap": relative_gap(values, p), "flat_patches": flat}
-    notes = []
-    if values[p] <= _VANISHING * abs(M).max():
-        notes.append(
-            Note(
-                "null-space",
-                f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
-                "arbitrary. Raise n_neighbors if patches share too few points; raise n_components if the data are "
-                "flat and have more dimensions.",
-            )
+    notes = _notes(p, n - len(np.unique(nearest)), flat, has_null_space=values[p] <= _VANISHING * abs(M).max())
+    return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
+
+
+def _notes(p: int, lonely: int, flat: int, *, has_null_space: bool) -> Iterator[Note]:
+    """Yield notes on coordinates and points that the patches do not determine."""
+    if has_null_space:
+        yield Note(
+            "null-space",
+            f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
+            "arbitrary. Raise n_neighbors if patches share too few points; raise n_components if the data are "
+            "flat and have more dimensions.",
         )
-    if lonely := n - len(np.unique(nearest)):
-        notes.append(
-            Note(
-                "lonely-points",
-                f"{lonely} points are among the neighbors of no other point. They have a place by their own patches. "
-                "scikit-learn leaves a point out of its own patch, so that its embedding only separates these points.",
-            )
+    if lonely:
+        yield Note(
+            "lonely-points",
+            f"{lonely} points are among the neighbors of no other point. They have a place by their own patches. "
+            "scikit-learn leaves a point out of its own patch, so that its embedding only separates these points.",
         )
     if flat:
-        notes.append(
-            Note(
-                "flat-patches",
-                f"The neighborhoods of {flat} points have fewer than {p} dimensions, so their tangent spaces contain "
-                "an arbitrary direction. Give more neighbors or fewer components, or remove duplicates.",
-            )
+        yield Note(
+            "flat-patches",
+            f"The neighborhoods of {flat} points have fewer than {p} dimensions, so their tangent spaces contain "
+            "an arbitrary direction. Give more neighbors or fewer components, or remove duplicates.",
         )
-    return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
 
 
 @Method(
