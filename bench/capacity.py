@@ -239,7 +239,7 @@ def _request_seconds(url: str, samplers: int) -> float:
         for request in stream.read(1, 1.0):
             stream.finish(DrawBatch([request]), "drawn")
 
-    fields = {"name": "posterior arrays posterior procrustes", "metadata": "{}"}
+    fields = {"name": "posterior arrays posterior procrustes", "metadata": "{}", "reply": "reply"}
     with ExitStack() as stack:
         client, *clients = (stack.enter_context(redis.Redis.from_url(url)) for _ in range(samplers + 1))
         streams = [DrawStream(one, str(number)) for number, one in enumerate(clients)]
