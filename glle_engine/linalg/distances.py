@@ -126,9 +126,9 @@ def nearest_rows(
             nearest[rows] = np.take_along_axis(apart, indices[rows], axis=1)
     else:
         done = 0
-        for rows, found, apart in Leaves(data).nearest(points, own, k):
-            indices[rows], nearest[rows] = found, apart
-            done += len(rows)
+        for some, found, apart in Leaves(data).nearest(points, own, k):
+            indices[some], nearest[some] = found, apart
+            done += len(some)
             on_progress(done, len(points), "neighbors")
     return indices, nearest if unit == 1.0 else nearest * unit
 

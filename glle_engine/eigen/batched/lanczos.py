@@ -245,7 +245,7 @@ def lanczos(
                 running = True
         if not running:
             break
-    ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, room.values, room.vectors)
+    ritz(room, n, constrained, diagonal, off)
 
 
 @compiled
@@ -363,19 +363,15 @@ def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 @compiled
 def ritz(
-    tag: tuple[int, ...],
+    room: Workspace,
     n: int,
     constrained: bool,  # noqa: FBT001
-    wanted: int,
-    points: Address,
-    steps: NDArray[np.int64],
     diagonal: NDArray[np.float64],
     off: NDArray[np.float64],
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
 ) -> None:
     """Combine the eigenvectors from every lane's Ritz vectors."""
-    lanes = len(tag)
+    tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
+    lanes, wanted = len(tag), len(vectors)
     most = 1
     for lane in range(lanes):
         most = max(most, steps[lane])

@@ -12,7 +12,7 @@ by (n, m): equal data have equal landmarks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,48 +27,42 @@ if TYPE_CHECKING:
 _BETWEEN_REPORTS = 3e8  # products of landmarks, points and features
 
 
-@compiled
-def seed(
-    X: NDArray[np.float64],
-    uniforms: NDArray[np.float64],
-    first: int,
-    last: int,
-    chosen: NDArray[np.int64],
-    squares: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    following: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    radii: NDArray[np.float64],
-) -> int:
-    r"""Choose centres first, ..., last - 1, each with a probability in proportion to its squared distance.
+class Centres(NamedTuple):
+    """Centres chosen so far, and the points nearest to each as a linked list.
 
-    The points nearest to a centre are a linked list. A new centre at distance D of an old one takes points from it only
-    if D is less than twice the distance of the old one's farthest point, because of the triangle inequality (Elkan
-    2003; Raff 2021).
-
-    Parameters
+    Attributes
     ----------
-    X : (n, d) float64
-    uniforms : (m,) float64
-        In [0, 1), one for each centre.
-    first, last : int
     chosen : (m,) int64
-        Rows of the centres; the first `first` are given.
+        Rows of the centres.
     squares : (n,) float64
         Squared distance of each point to the nearest centre.
     heads : (m,) int64
         First point of each centre's list.
     following : (n,) int64
-        Next point of the same list, or -1.
+        Next point of the same list, -1 for none.
     sums, radii : (m,) float64
-        Sum and maximum of `squares` in each list.
-
-    Returns
-    -------
-    int
-        `last`, or the number of centres at which no point is away from all of them.
+        Sum and maximum of the squares in each list.
 
     """
+
+    chosen: NDArray[np.int64]
+    squares: NDArray[np.float64]
+    heads: NDArray[np.int64]
+    following: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    radii: NDArray[np.float64]
+
+
+@compiled
+def seed(X: NDArray[np.float64], uniforms: NDArray[np.float64], first: int, last: int, centres: Centres) -> int:
+    r"""Choose centres first, ..., last - 1, each with a probability in proportion to its squared distance.
+
+    A new centre at distance D of an old one takes points from it only if D is less than twice the distance of the old
+    one's farthest point, because of the triangle inequality (Elkan 2003; Raff 2021). `X` is (n, d); `uniforms` (m,) are
+    in [0, 1), one for each centre. Returns the number of centres, fewer than `last` if no point
+    is away from all of them.
+    """
+    chosen, squares, heads, following = centres.chosen, centres.squares, centres.heads, centres.following
     if first == 0:
         start = min(int(uniforms[0] * len(X)), len(X) - 1)
         chosen[0] = start
@@ -78,33 +72,27 @@ def seed(
             squares[point] = apart * apart
             following[point] = heads[0]
             heads[0] = point
-        _measure(0, squares, heads, following, sums, radii)
+        _measure(0, centres)
         first = 1
     for count in range(first, last):
-        point = _sample(uniforms[count], count, squares, heads, following, sums)
+        point = _sample(uniforms[count], count, centres)
         if point < 0:
             return count
         chosen[count] = point
         heads[count] = -1
         for centre in range(count):
             apart = distance(X, point, X, chosen[centre])
-            if apart * apart < 4 * radii[centre]:
-                _give(X, point, count, centre, apart * apart, squares, heads, following)
-                _measure(centre, squares, heads, following, sums, radii)
-        _measure(count, squares, heads, following, sums, radii)
+            if apart * apart < 4 * centres.radii[centre]:
+                _give(X, point, count, centre, apart * apart, centres)
+                _measure(centre, centres)
+        _measure(count, centres)
     return last
 
 
 @compiled
-def _sample(
-    uniform: float,
-    count: int,
-    squares: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    following: NDArray[np.int64],
-    sums: NDArray[np.float64],
-) -> int:
+def _sample(uniform: float, count: int, centres: Centres) -> int:
     """Return the point at a share of the total of the squares, list after list; -1 if all are 0."""
+    squares, heads, following, sums = centres.squares, centres.heads, centres.following, centres.sums
     total = 0.0
     for centre in range(count):
         total += sums[centre]
@@ -134,17 +122,9 @@ def _sample(
 
 
 @compiled
-def _give(
-    X: NDArray[np.float64],
-    point: int,
-    new: int,
-    old: int,
-    between: float,
-    squares: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    following: NDArray[np.int64],
-) -> None:
+def _give(X: NDArray[np.float64], point: int, new: int, old: int, between: float, centres: Centres) -> None:
     """Move the points that are nearer to `point` from the list of an old centre, `between` away squared, to `new`."""
+    squares, heads, following = centres.squares, centres.heads, centres.following
     before, at = -1, heads[old]
     while at >= 0:
         after = following[at]
@@ -166,22 +146,16 @@ def _give(
 
 
 @compiled
-def _measure(
-    centre: int,
-    squares: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    following: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    radii: NDArray[np.float64],
-) -> None:
+def _measure(centre: int, centres: Centres) -> None:
     """Compute sum and maximum of the squares in a list."""
+    squares, following = centres.squares, centres.following
     total, largest = 0.0, 0.0
-    point = heads[centre]
+    point = centres.heads[centre]
     while point >= 0:
         total += squares[point]
         largest = max(largest, squares[point])
         point = following[point]
-    sums[centre], radii[centre] = total, largest
+    centres.sums[centre], centres.radii[centre] = total, largest
 
 
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
@@ -207,12 +181,12 @@ def _seeds(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: O
     """Return the rows that k-means++ chooses, at most one for each uniform."""
     (n, d), m = X.shape, len(uniforms)
     chosen, heads, following = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(n, np.int64)
-    squares, sums, radii = np.empty(n), np.zeros(m), np.zeros(m)
+    centres = Centres(chosen, np.empty(n), heads, following, np.zeros(m), np.zeros(m))
     done = 0
     while done < m:
         share = max(1, int(_BETWEEN_REPORTS / (n * d)))  # of the first landmarks, which compare all points
         last = min(m, done + max(share, done // 8))
-        reached = seed(dense.readable(X), uniforms, done, last, chosen, squares, heads, following, sums, radii)
+        reached = seed(dense.readable(X), uniforms, done, last, centres)
         if reached < last:
             return chosen[:reached]
         done = last

@@ -188,10 +188,7 @@ class Leaves:
         self, queries: Queries, first: int, last: int, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
         begin, end = queries.starts[first], queries.starts[last]
-        indices, distances, work = (
-            np.empty((end - begin, k), np.int32),
-            np.empty((end - begin, k)),
-            np.zeros(2, np.int64),
-        )
+        indices, distances = np.empty((end - begin, k), np.int32), np.empty((end - begin, k))
+        work = np.zeros(2, np.int64)
         nearest_in_leaves(self._tree, queries, first, last, indices, distances, work)
         return indices, distances, work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
@@ -48,8 +47,14 @@ class Cost:
 
 def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
     """Return the largest affordable size from `least` to `most`, or None; smaller sizes cost no more."""
-    count = bisect_left(range(least, most + 1), True, key=lambda size: not is_affordable(size))  # noqa: FBT003
-    return least + count - 1 if count else None
+    if is_affordable(most):
+        return most
+    if not is_affordable(least):
+        return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if is_affordable(middle) else (least, middle)
+    return least
 
 
 class Search(NamedTuple):
