@@ -36,7 +36,7 @@ from glle_engine.posterior.placement import attach
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.constrained import NoiseModel, constrained_law, law_at
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.weights.lle import frame_weights, lle_weights, tangent_frames
+from glle_engine.weights.lle import MeanWeights, frame_weights, lle_weights, tangent_frames
 from glle_engine.weights.published import published_law
 
 if TYPE_CHECKING:
@@ -198,18 +198,7 @@ def _place_others(
         attached = attach(data, points, spec, fitted.flatness)
         extension = attached.extension()
         places = extension.embed(fitted.embedding)
-        law, _ = law_at(
-            data,
-            attached.neighbors,
-            fitted.embedding,
-            attached.weights,
-            spec,
-            noise,
-            points=points,
-            places=places,
-            frames=attached.frames,
-            kept=attached.kept,
-        )
+        law, _ = law_at(data, attached, fitted.embedding, spec, noise, points=points, places=places)
         equal: NDArray[np.bool_] = np.any(attached.same, axis=1)
         neighbors[at], embedding[at], distances[rows] = landmarks[extension.neighbors], places, extension.distances
         mean[at] = np.where(equal[:, None], extension.weights, law.mean)
@@ -297,16 +286,7 @@ def _on_graph(
     """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search."""
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
     if spec.variant == "constrained":
-        law, facts = constrained_law(
-            data,
-            mean.neighbors,
-            mean.embedding,
-            mean.weights,
-            spec,
-            frames=mean.frames,
-            kept=mean.kept,
-            on_progress=on_progress,
-        )
+        law, facts = constrained_law(data, mean, mean.embedding, spec, on_progress)
     else:
         law, facts = published_law(coordinates(data), mean.neighbors, mean.embedding, spec, on_progress)
     on_progress(0, 1, "diagnostics")
@@ -327,16 +307,12 @@ def _on_graph(
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """Embedding at the mean weights, with its graph, frames, eigenproblem and p + 1 eigenpairs."""
+class Reference(MeanWeights):
+    """Embedding at the mean weights, with its graph, eigenproblem and p + 1 eigenpairs."""
 
-    neighbors: NDArray[np.int32]
     classes: list[NDArray[np.intp]]
     bridges: list[tuple[int, int]]
-    frames: NDArray[np.float64] | None
-    kept: NDArray[np.bool_] | None
     flatness: NDArray[np.float64] | None
-    weights: NDArray[np.float64]
     problem: Eigenproblem
     pairs: Eigenpairs
     embedding: NDArray[np.float64]
@@ -392,7 +368,7 @@ def reference_embedding(
     problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations)
     embedding = scale_embedding(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    return Reference(neighbors, classes, bridges, frames, kept, flatness, weights, problem, pairs, embedding)
+    return Reference(neighbors, weights, frames, kept, classes, bridges, flatness, problem, pairs, embedding)
 
 
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:

@@ -38,7 +38,7 @@ from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.graph.relations import Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
-from glle_engine.weights.lle import frame_weights, frames_at, lle_weights, pooled_neighbors
+from glle_engine.weights.lle import MeanWeights, frame_weights, frames_at, lle_weights, pooled_neighbors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -192,32 +192,20 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
 
 
 @dataclass(frozen=True, eq=False)
-class Attachment:
+class Attachment(MeanWeights):
     """Neighborhoods of points among data, each point independently of the others.
 
     Attributes
     ----------
-    neighbors : (m, k) int32
-        Nearest first.
-    weights : (m, k) float64
-        Mean weights, whatever the distances.
     same : (m, k) bool
         Neighbors that equal the point.
     distances : (m,) float64
         To the nearest one.
-    frames : (m, p, d) float64, optional
-        Of tangent noise.
-    kept : (m, k) bool, optional
-        Of adaptive neighborhoods.
 
     """
 
-    neighbors: NDArray[np.int32]
-    weights: NDArray[np.float64]
     same: NDArray[np.bool_]
     distances: NDArray[np.float64]
-    frames: NDArray[np.float64] | None
-    kept: NDArray[np.bool_] | None
 
     def extension(self) -> Extension:
         """Return the weights, with equal weights on the neighbors that equal the point if there are some."""
@@ -248,7 +236,7 @@ def attach(data: Data, points: Data, spec: FitSpec, flatness: NDArray[np.float64
         if flatness is not None:
             kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, p)
         weights = lle_weights(data, neighbors, spec.reg, kept=kept, points=points)
-    return Attachment(neighbors, weights, distances[:, :k] == 0, distances[:, 0].copy(), frames, kept)
+    return Attachment(neighbors, weights, frames, kept, distances[:, :k] == 0, distances[:, 0].copy())
 
 
 def reconstruct(

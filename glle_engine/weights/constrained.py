@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
     from glle_engine.graph.relations import Data
+    from glle_engine.weights.lle import MeanWeights
 
 _BLOCK_ENTRIES = 1 << 20
 _TILE = 512  # rows or columns of the second moments at a time
@@ -108,15 +109,7 @@ class NoiseModel:
 
 
 def constrained_law(
-    X: Data,
-    neighbors: NDArray[np.int32],
-    embedding: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    spec: FitSpec,
-    *,
-    frames: NDArray[np.float64] | None = None,
-    kept: NDArray[np.bool_] | None = None,
-    on_progress: OnProgress = silent,
+    X: Data, mean: MeanWeights, embedding: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress = silent
 ) -> tuple[WeightLaw, dict[str, Any]]:
     r"""Return the constrained posterior of the weights, em or direct.
 
@@ -130,16 +123,10 @@ def constrained_law(
     Parameters
     ----------
     X : (n, d) float64
-    neighbors : (n, k) int32
+    mean : MeanWeights
     embedding : (n, p) float64
         The reference embedding, for direct.
-    weights : (n, k) float64
-        Its mean weights: LLE's, or those of tangent noise.
     spec : FitSpec
-    frames : (n, p, d) float64, optional
-        Tangent frames of the tangent noise (`glle_engine.weights.lle`).
-    kept : (n, k) bool, optional
-        The neighbors among the candidates.
     on_progress
         Called with (points done, n, "posterior").
 
@@ -150,11 +137,9 @@ def constrained_law(
         JSON-able figures for the diagnostics.
 
     """
-    directions = residual_dimension(X, neighbors, weights)
-    noise = NoiseModel.of(X, neighbors, embedding, spec, directions, kept)
-    law, noise_ratio = law_at(
-        X, neighbors, embedding, weights, spec, noise, frames=frames, kept=kept, on_progress=on_progress
-    )
+    directions = residual_dimension(X, mean.neighbors, mean.weights)
+    noise = NoiseModel.of(X, mean.neighbors, embedding, spec, directions, mean.kept)
+    law, noise_ratio = law_at(X, mean, embedding, spec, noise, on_progress=on_progress)
     assert law.prior_factor is not None
     facts = {
         "variance": noise.variance,
@@ -167,23 +152,21 @@ def constrained_law(
 
 def law_at(
     X: Data,
-    neighbors: NDArray[np.int32],
+    known: MeanWeights,
     embedding: NDArray[np.float64],
-    weights: NDArray[np.float64],
     spec: FitSpec,
     noise: NoiseModel,
     *,
     points: NDArray[np.float64] | None = None,
     places: NDArray[np.float64] | None = None,
-    frames: NDArray[np.float64] | None = None,
-    kept: NDArray[np.bool_] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, NDArray[np.float64]]:
     """Return the law of each point under a common noise, and s_i^2 / tr(G_i) (n,).
 
-    New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `neighbors`,
-    `weights`, `frames` and `kept` are then those of the new points. Others as for `constrained_law`.
+    New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `known` are then
+    their mean weights. Others as for `constrained_law`.
     """
+    neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape
     places = embedding if places is None else places
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
@@ -191,7 +174,7 @@ def law_at(
     for block in neighborhoods(X, neighbors, "posterior", on_progress, kept, points):
         rows, own = block.rows, block.kept
         count = own.sum(axis=1)
-        precision, unit = normalised_precision(whiten(block, frames), block.trace, spec.reg)
+        precision, unit = normalised_precision(whiten(block, known.frames), block.trace, spec.reg)
         if spec.method == "direct":
             apart = (embedding[neighbors[rows]] - places[rows, None, :]) * own[:, :, None]
             precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)
@@ -201,7 +184,7 @@ def law_at(
             ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
-        mean[rows] = centre if spec.mean == "derived" else weights[rows]
+        mean[rows] = centre if spec.mean == "derived" else known.weights[rows]
         if kept is not None:
             root *= own[:, :, None]
         factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]

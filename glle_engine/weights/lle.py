@@ -120,6 +120,27 @@ def neighborhoods(
         yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), own)
 
 
+@dataclass(frozen=True, eq=False)
+class MeanWeights:
+    """Mean weights of points on their neighbors, LLE's or those of tangent noise.
+
+    Attributes
+    ----------
+    neighbors : (n, k) int32
+    weights : (n, k) float64
+    frames : (n, p, d) float64, optional
+        Tangent frames of the tangent noise.
+    kept : (n, k) bool, optional
+        The neighbors among the candidates, of adaptive neighborhoods.
+
+    """
+
+    neighbors: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    frames: NDArray[np.float64] | None
+    kept: NDArray[np.bool_] | None
+
+
 def lle_weights(
     X: Data,
     neighbors: NDArray[np.int32],

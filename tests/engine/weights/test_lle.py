@@ -15,7 +15,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
 from glle_engine.weights.constrained import constrained_law, residual_dimension, residuals
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.weights.lle import lle_weights, neighborhoods
+from glle_engine.weights.lle import MeanWeights, lle_weights, neighborhoods
 
 
 def test_weights_solve_the_regularised_problem(sheet: NDArray[np.float64]) -> None:
@@ -139,7 +139,7 @@ def posterior_of(
     spec = FitSpec(n_neighbors=len(X), reg=ridge / float((apart**2).sum()), variance="dirichlet")
     own = None if kept is None else kept[None]
     mean = lle_weights(data, neighbors, spec.reg, kept=own)
-    return constrained_law(data, neighbors, np.empty((0, 2)), mean, spec, kept=own)[0]
+    return constrained_law(data, MeanWeights(neighbors, mean, None, own), np.empty((0, 2)), spec)[0]
 
 
 @pytest.mark.parametrize(
