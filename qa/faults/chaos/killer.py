@@ -71,18 +71,20 @@ class Process:
         return "R" in _status(self.pid)
 
 
-def tree(pid: int, kind: Kind | None = None) -> list[Process]:
-    """Return the processes below the head, or below a process, that have a known kind.
+def tree(head: int) -> list[Process]:
+    """Return the processes below the head that have a known kind.
 
-    A worker has a sampler and two RQ workers, whose children are the work-horses. Every other child of a worker is a
-    work-horse too.
+    A worker has a sampler and two RQ workers. Their children are work-horses, which have the names of their parents,
+    and so is every other child of a worker.
     """
     processes = []
-    for child in children(pid):
-        if (found := _kind(child) if kind is None else RESIDENTS.get(name_of(child), "work-horse")) is not None:
-            processes.append(Process(child, found, pid))
-            if found in {"worker", "quick RQ worker", "batch RQ worker"}:
-                processes += tree(child, found)
+    for child in children(head):
+        if (kind := _kind(child)) is None:
+            continue
+        processes.append(Process(child, kind, head))
+        for resident in children(child) if kind == "worker" else ():
+            processes.append(Process(resident, RESIDENTS.get(name_of(resident), "work-horse"), child))
+            processes += [Process(horse, "work-horse", resident) for horse in children(resident)]
     return processes
 
 
