@@ -241,3 +241,17 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     assert check_problem(answer, 503, "storage-full")["details"]["failed"] == ["data folder"]
     monkeypatch.undo()
     assert client.get("/readyz").status_code == 200
+
+
+def test_a_torn_object_is_recomputed(store_client: httpx.Client, tiered_stores: Stores, tmp_path: Path) -> None:
+    """Changed bits on the disk are detected, and the result has the same bits as before."""
+    posterior = fit_posterior(store_client)
+    generated = result_of(tiered_stores, store_client.post(posterior + "/reconstructions", json={"count": 60}))
+    before = store_client.get(generated, headers=NPY).content
+    for path in set((tmp_path / "objects").rglob("*")).difference(stored_files(tiered_stores)):
+        if path.is_file():
+            raw = bytearray(path.read_bytes())
+            raw[len(raw) // 2 :: 7] = bytes(len(raw[len(raw) // 2 :: 7]))
+            path.write_bytes(raw)
+    again = store_client.get(generated, headers=NPY)
+    assert store_client.get(result_of(tiered_stores, again), headers=NPY).content == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from base64 import b64encode
@@ -250,3 +251,11 @@ def test_405_names_every_method_of_the_path(client: httpx.Client) -> None:
     assert client.head("/v1/advice").headers["allow"] == "POST"
     assert client.options("/v1/embeddings/emb_1.png").headers["allow"] == "GET, HEAD"
     assert client.options("/v1/embeddings/emb_1").headers["allow"] == "DELETE, GET, HEAD, PATCH"
+
+
+def test_docs_page_marks_deprecated_operations() -> None:
+    """`deprecated: true` shows on the page; today no operation has it."""
+    assert "(deprecated)" not in openapi.page(CONTRACT)
+    marked = copy.deepcopy(CONTRACT)
+    marked["paths"]["/v1/info"]["get"]["deprecated"] = True
+    assert openapi.page(marked).count("(deprecated)") == 1

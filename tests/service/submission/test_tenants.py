@@ -121,3 +121,19 @@ def test_a_body_does_not_reach_another_tenants_data(
         hers = path.replace(bob.posterior, alice.posterior).replace(bob.embedding, alice.embedding)
         answer = guarded_client.post(hers + "?wait=0", json={"dataset": alice.dataset, **body}, headers=alice.headers)
         assert answer.is_success, answer.text  # no worker runs
+
+
+def test_the_same_data_have_other_ids_for_each_tenant(guarded_client: httpx.Client, stores: Stores) -> None:
+    """An upload is new to each tenant; only the default tenant's id begins with the digest."""
+    table = "x,y\n1,2\n3,4\n5,7\n"
+    payload = {}
+    for tenant in ("default", "alice", "bob"):
+        headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
+        first, again = (guarded_client.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
+        assert (first.status_code, again.status_code) == (201, 200)
+        payload[tenant] = first.json()
+        assert again.json()["id"] == payload[tenant]["id"]
+    assert len({upload["sha256"] for upload in payload.values()}) == 1
+    assert len({upload["id"] for upload in payload.values()}) == 3
+    begins = {tenant: upload["sha256"].startswith(upload["id"][3:]) for tenant, upload in payload.items()}
+    assert begins == {"default": True, "alice": False, "bob": False}
