@@ -54,7 +54,9 @@ class Centres(NamedTuple):
 
 
 @compiled
-def seed(X: NDArray[np.float64], uniforms: NDArray[np.float64], first: int, last: int, centres: Centres) -> int:
+def choose_centres(
+    X: NDArray[np.float64], uniforms: NDArray[np.float64], first: int, last: int, centres: Centres
+) -> int:
     r"""Choose centres first, ..., last - 1, each with a probability in proportion to its squared distance.
 
     A new centre at distance D of an old one takes points from it only if D is less than twice the distance of the old
@@ -186,7 +188,7 @@ def _seeds(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: O
     while done < m:
         share = max(1, int(_BETWEEN_REPORTS / (n * d)))  # of the first landmarks, which compare all points
         last = min(m, done + max(share, done // 8))
-        reached = seed(dense.readable(X), uniforms, done, last, centres)
+        reached = choose_centres(dense.readable(X), uniforms, done, last, centres)
         if reached < last:
             return chosen[:reached]
         done = last
