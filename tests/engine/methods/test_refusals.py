@@ -303,3 +303,9 @@ def test_has_all_parameters_of_a_fit_with_their_defaults() -> None:
     assert {one.name for one in fields(FitSpec)} < set(GLLE.spec.parameters())
     asked = {"variant": "published", "method": "direct", "mean": "derived", "n_neighbors": 7}
     assert GLLE.spec(**asked).fit_spec() == FitSpec.from_dict(asked)
+
+
+def test_at_scale_zero_is_lle(sheet: np.ndarray) -> None:
+    """The mean of the posterior is LLE's."""
+    lle = method("lle").embed(sheet).Y
+    np.testing.assert_allclose(GLLE.embed(sheet, GLLE.spec(scale=0)).Y, lle, atol=1e-5)

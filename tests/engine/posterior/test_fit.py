@@ -152,3 +152,10 @@ def test_lists_and_other_dtypes(sheet: NDArray[np.float64]) -> None:
     assert X.flags.writeable
     assert fit(sheet.astype(np.float32)).embedding.dtype == np.float64
     assert fit((sheet * 1000).astype(int)).embedding.shape == (400, 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "direct"}, {"variant": "published"}])
+def test_diagnostics_are_json(sheet: NDArray[np.float64], options: Any) -> None:
+    """Diagnostics and head survive JSON without NaN, for every kind of posterior."""
+    head = fit(sheet, **options).head()
+    assert json.loads(json.dumps(head, allow_nan=False)) == head

@@ -8,7 +8,8 @@ from sklearn.datasets import load_digits
 
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError
-from glle_engine.posterior.selection import advise
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.posterior.selection import advise, intrinsic_dimension
 
 
 def test_curves_are_returned_whole() -> None:
@@ -67,3 +68,11 @@ def test_an_empty_range_is_refused(ks: tuple[int, ...]) -> None:
     """No k at all, or none below n."""
     with pytest.raises(GlleError):
         advise(np.random.default_rng(0).random((12, 3)), n_neighbors=ks)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_intrinsic_dimension_of_flat_data(dimension: int) -> None:
+    """Flat data of known dimension in ten features."""
+    rng = np.random.default_rng(dimension)
+    X = rng.random((3000, dimension)) @ rng.standard_normal((dimension, 10))
+    assert intrinsic_dimension(kneighbors(X, 12)[1]) == pytest.approx(dimension, rel=0.12)

@@ -196,3 +196,14 @@ def test_seeds_that_do_not_settle_are_a_note() -> None:
     assert found.figures["seed_share"] > 0.5
     assert "movement-by-seed" in {note.code for note in found.notes}
     assert replace(found, notes=()).to_dict()["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "doubt"), [("isomap", "residual_variance above .04"), ("ltsa", "11 times"), ("pca", "")]
+)
+def test_methods_whose_movement_misleads_have_a_note(name: str, doubt: str) -> None:
+    """The note says for which data, and what to do."""
+    found = movement_of(manifolds.make("s_curve", 80, seed=0).X, name, count=4)
+    messages = [note.message for note in found.notes if note.code == "movement-unreliable"]
+    assert len(messages) == bool(doubt)
+    assert doubt in "".join(messages)

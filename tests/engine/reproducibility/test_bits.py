@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine import NUMBERS, manifolds
+from glle_engine import NUMBERS, Draw, Posterior, manifolds
 from glle_engine.posterior import fingerprint
 from qa.processors.__main__ import other_processors
 
@@ -147,3 +148,20 @@ def test_other_numbers_have_another_version() -> None:
 if __name__ == "__main__":
     KEPT.write_text(json.dumps({"numbers": NUMBERS, "found": numbers_of_fits()}, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"Written to {KEPT}.\n")
+
+
+@pytest.mark.parametrize("align", ["procrustes", "none"])
+def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> None:
+    """The last bit of one value of one draw changes the digest."""
+    before = fingerprint.fingerprint()
+    original = Posterior.draws_of
+
+    def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
+        for draw in original(self, *keys, **law):
+            embedding = draw.embedding.copy()
+            if draw.align == align and draw.index == 1:
+                embedding[3, 1] = np.nextafter(embedding[3, 1], np.inf)
+            yield replace(draw, embedding=embedding)
+
+    monkeypatch.setattr(Posterior, "draws_of", draws_of)
+    assert fingerprint.fingerprint.__wrapped__() != before

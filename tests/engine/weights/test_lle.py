@@ -126,7 +126,7 @@ def test_constant_features_change_no_bit(data: str, request: pytest.FixtureReque
     np.testing.assert_allclose(after.transform(held, new), before.transform(X, X[:5] + 0.01), atol=1e-12)
 
 
-REPLICATES, DRAWS, BINS = 500, 39, 10
+REPLICATES, DRAWS, BINS = 1000, 39, 10
 UNLIKELY = 1e-4  # of the largest of three statistics of a correct posterior, for one fixed seed
 
 

@@ -102,12 +102,15 @@ def test_every_library_and_every_example_has_its_licence(client: httpx.Client) -
         assert "ermission" in text, library.name
     text = (FOLDER / "examples" / "README.md").read_text("utf-8")
     assert "Creative Commons Attribution 4.0" in text
-    examples = list((FOLDER / "examples").glob("*.csv"))
-    assert len(examples) == 2
-    for path in examples:
-        assert re.search(rf"\| `{path.name}` .*doi:10.24432/", text)
-        answer = client.get(f"/explorer/examples/{path.name}")
+    labels = {"digits": ("digit", 1797, 10), "wine": ("cultivar", 178, 3)}
+    assert {path.stem for path in (FOLDER / "examples").glob("*.csv")} == labels.keys()
+    for name, (label, n, classes) in labels.items():
+        assert re.search(rf"\| `{name}.csv` .*doi:10.24432/", text)
+        answer = client.get(f"/explorer/examples/{name}.csv")
         assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+        head, *rows = answer.text.splitlines()
+        assert (head.split(",")[0], len(rows)) == (label, n)
+        assert len({row.split(",")[0] for row in rows}) == classes
 
 
 def test_every_named_file_exists_and_every_module_is_used() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glle_engine.linalg.nearest.leaves import Leaves
+from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_boxes, leaf_order, node_boxes
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
@@ -120,3 +121,23 @@ def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
             result = search_leaves(rows, rows, own, k)
             np.testing.assert_array_equal(result[0], indices[:, :k])
             np.testing.assert_array_equal(result[1], distances[:, :k])
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 300), d=st.integers(1, 40), kind=st.sampled_from(sorted(KINDS)))
+def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) -> None:
+    """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""
+    data = KINDS[kind](np.random.default_rng(seed), n, d)
+    size = 16
+    places, tolerance = PrincipalAxes.of(data).places(data)
+    order = leaf_order(places, size)
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    boxes = leaf_boxes(places[order], tolerance[order], size)
+    gap = np.maximum(boxes[:, None, 0] - boxes[:, 1], boxes[:, 0] - boxes[:, None, 1]).clip(0.0)
+    leaf = np.arange(n) // size
+    everyone = np.broadcast_to(order, (n, n))
+    apart = distances_between(data[order], data, everyone)
+    assert (np.linalg.norm(gap, axis=2)[leaf[:, None], leaf] <= apart * (1 + 1e-9)).all()
+    nodes = node_boxes(boxes)
+    assert (nodes[0, 0] == boxes[:, 0].min(axis=0)).all()
+    assert (nodes[0, 1] == boxes[:, 1].max(axis=0)).all()

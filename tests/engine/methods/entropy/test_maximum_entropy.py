@@ -17,6 +17,8 @@ from glle_engine.methods.entropy.drill import regularize
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
 from glle_engine.methods.entropy.meu import Unfolding, unfold
 from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.metrics.ranks import trustworthiness
+from tests.engine.conftest import reference_data
 from tests.engine.methods.reference import cloud, codes_of, embed, values_of
 
 
@@ -170,3 +172,23 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
     Y, _ = principal_coordinates((K.value + K.value.T) / 2, 2)
     assert own.figures["trace"] == pytest.approx(float(K.value.trace()), rel=1e-3)
     assert np.abs(own.Y - Y).max() < 1e-2 * np.abs(Y).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
+)
+def test_real_data_unfold(name: str, data: str, k: int) -> None:
+    """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
+    X = reference_data(f"{data}.npy")
+    found = embed(name, X, n_neighbors=k)
+    # The strengths of the robot's signals have one unit and unequal scales, which `embed` notes.
+    assert set(codes_of(found)) <= {"unequal-feature-scales"}
+    assert trustworthiness(X, found.Y) > 0.95
+
+
+def test_a_sheet_unrolls_with_its_distances() -> None:
+    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
+    found = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
+    assert found.figures["kept"] > 0.98
+    assert found.figures["mean_squared_distance_error"] < 5e-3
+    assert 0 <= found.figures["duality_gap"] <= 1e-3

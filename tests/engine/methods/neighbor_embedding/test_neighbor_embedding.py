@@ -27,6 +27,7 @@ from glle_engine.methods.neighbor_embedding.pairwise import (
     repulsive_weights,
     strengths,
 )
+from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import reference_data
 from tests.engine.methods.reference import cloud, codes_of, embed
 
@@ -240,3 +241,17 @@ def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("openTSNE.initialization.spectral", fails)
     with pytest.raises(ConvergenceError, match="initialization='pca'"):
         embed("t-sne", cloud(60, 3), perplexity=5.0, initialization="spectral")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_digits_separate(name: str) -> None:
+    """Neighbors are kept far better than by principal components, and mostly have the same digit."""
+    data = load_digits()
+    X, digit = data.data[:300], data.target[:300]
+    found = embed(name, X, **({"early_iter": 100, "n_iter": 150} if name == "t-sne" else {}))
+    assert trustworthiness(X, embed("pca", X).Y) < 0.9
+    assert trustworthiness(X, found.Y) > 0.96
+    near = np.argsort(squared_distances(found.Y), axis=1)[:, 1:6]
+    assert (digit[near] == digit[:, None]).mean() > 0.85
+    assert found.figures["converged"]
+    assert {note.code for note in found.notes} == {"unequal-feature-scales"}  # some pixels are hardly ever black

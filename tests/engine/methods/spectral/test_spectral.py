@@ -24,19 +24,15 @@ from tests.engine.methods.reference import codes_of, embed, patches_of, same_col
 
 
 @pytest.fixture(scope="module")
+def roll() -> manifolds.Manifold:
+    """Return 800 points of the Swiss roll."""
+    return manifolds.make("swiss_roll", 800, seed=3)
+
+
+@pytest.fixture(scope="module")
 def few() -> NDArray[np.float64]:
     """Return 400 points of an S-curve: more than are solved densely."""
     return manifolds.make("s_curve", 400, seed=1).X
-
-
-def test_isomap_unrolls_the_swiss_roll_from_landmarks() -> None:
-    """Distances along the sheet are kept, hardly less well than from all points, in their own units."""
-    roll = manifolds.make("swiss_roll", 800, seed=3)
-    found = embed("isomap", roll.X, n_landmarks=60)
-    assert disparity(found.Y, roll.coordinates) < 0.005
-    assert trustworthiness(roll.X, found.Y) > 0.995
-    assert found.figures["residual_variance"] < 0.005
-    assert np.ptp(found.Y[:, 0]) == pytest.approx(np.ptp(roll.coordinates[:, 0]), rel=0.05)
 
 
 def test_lle_finds_as_many_components_as_its_solver_has_steps() -> None:
@@ -324,3 +320,50 @@ def test_points_in_no_neighborhood_are_reported() -> None:
     lonely = np.setdiff1d(np.arange(300), kneighbors(X, 12)[0])
     assert note.message.startswith(f"{len(lonely)} points")
     assert (found.Y[lonely] ** 2).sum() < 0.5 * (found.Y**2).sum()
+
+
+@pytest.mark.parametrize("name", ["modified-lle", "hessian-lle", "ltsa"])
+def test_unrolls_the_swiss_roll_up_to_the_scale_of_its_axes(name: str, roll: manifolds.Manifold) -> None:
+    """These find the coordinates themselves, each scaled to variance 1."""
+    white = (roll.coordinates - roll.coordinates.mean(axis=0)) / roll.coordinates.std(axis=0)
+    found = embed(name, roll.X)
+    assert disparity(found.Y, white) < 0.005
+    assert trustworthiness(roll.X, found.Y) > 0.985
+    np.testing.assert_allclose(found.Y.T @ found.Y / len(roll.X), np.eye(2), atol=1e-8)
+    np.testing.assert_allclose(found.Y.mean(axis=0), 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("landmarks", [0, 60])
+def test_isomap_unrolls_the_swiss_roll_in_its_own_units(landmarks: int, roll: manifolds.Manifold) -> None:
+    """Distances along the sheet are kept; from landmarks hardly less well than from all points."""
+    found = embed("isomap", roll.X, n_landmarks=landmarks)
+    assert disparity(found.Y, roll.coordinates) < 0.005
+    assert trustworthiness(roll.X, found.Y) > 0.995
+    assert found.figures["residual_variance"] < 0.005
+    assert np.ptp(found.Y[:, 0]) == pytest.approx(np.ptp(roll.coordinates[:, 0]), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("laplacian-eigenmaps", {}),
+        ("laplacian-eigenmaps", {"weights": "simple", "normalized": False}),
+        ("diffusion-maps", {"n_neighbors": 16}),
+        ("diffusion-maps", {"epsilon": 3.0}),
+    ],
+)
+def test_the_first_eigenfunction_of_the_roll_is_the_cosine_of_its_length(
+    name: str, options: dict[str, Any], roll: manifolds.Manifold
+) -> None:
+    """The Laplacian of a strip has cos(pi s / L) first: what LE and diffusion maps show is not the sheet itself."""
+    s = roll.coordinates[:, 0]
+    cosine = np.cos(np.pi * (s - s.min()) / np.ptp(s))
+    found = embed(name, roll.X, **options)
+    assert abs(np.corrcoef(cosine, found.Y[:, 0])[0, 1]) > 0.97
+    assert trustworthiness(roll.X, found.Y) > 0.85
+
+
+def test_time_0_shows_the_eigenfunctions_themselves(curve: NDArray[np.float64]) -> None:
+    """Each has variance 1 by the stationary law, and time shrinks it by its eigenvalue."""
+    start, later = embed("diffusion-maps", curve, t=0), embed("diffusion-maps", curve, t=7)
+    np.testing.assert_allclose(later.Y, start.Y * values_of(start) ** 7, rtol=1e-9)
