@@ -1,20 +1,59 @@
-"""Licences and hashes of the lock file of npm."""
+"""npm without a registry, and lock files without one in them."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from qa.inputs.clients.__main__ import PUBLISHED
+import pytest
+
+from qa.inputs.clients import __main__ as program
+from qa.inputs.clients import npm
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LICENCES = {"MIT", "ISC", "BSD-2-Clause", "Apache-2.0", "Python-2.0", "(MIT OR CC0-1.0)"}
+FAILING = '#!/bin/sh\n[ "$1" = --version ] && echo v20.19.0 && exit\necho "npm error code {code}" >&2\nexit 1\n'
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a node and an npm that fails first in the path; return a folder with a lock file."""
+    for name in ("node", "npm"):
+        (tmp_path / name).write_text(FAILING.format(code="ENOTFOUND"))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "package-lock.json").write_text("{}")
+    return tmp_path
 
 
 def test_the_lock_file_pins_licensed_packages_and_names_no_host() -> None:
     """Every package has an integrity hash, and a licence for any use."""
-    packages = json.loads((PUBLISHED / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    declared = json.loads((PUBLISHED / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    packages = json.loads((program.PUBLISHED / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    declared = json.loads((program.PUBLISHED / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     assert packages.pop("")["devDependencies"] == declared
     for name, package in packages.items():
         assert package["integrity"].startswith("sha512-"), name
         assert "resolved" not in package, name
         assert package["license"] in LICENCES, name
+
+
+def test_no_registry_is_no_failure_unless_required(
+    failing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program says that nothing was checked."""
+    monkeypatch.setattr(program, "PUBLISHED", failing)
+    assert program.main() == 0
+    assert "SKIPPED: npm cannot reach its registry: ENOTFOUND." in capsys.readouterr().err
+    monkeypatch.setenv("NPM", "required")
+    assert program.main() == 1
+    monkeypatch.setenv("NPM", "always")
+    assert program.main() == 1
+
+
+def test_another_failure_of_npm_is_one(failing: Path) -> None:
+    """A lock file that does not fit is a fault of the change."""
+    (failing / "npm").write_text(FAILING.format(code="EUSAGE"))
+    with pytest.raises(RuntimeError, match="EUSAGE"):
+        npm.install(failing)
