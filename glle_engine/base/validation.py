@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Sums of squares of some ten thousand features stay finite, and normal, within these.
 LARGEST, SMALLEST = 1e150, 1e-140
+FARTHEST = 2.0**26  # extents of the data: half of the digits of a distance are left to order the neighbors
 # Squares of distances below it, relative to the largest coordinate, lose digits.
 RESOLVED = 2.0**-490
 _HASHED = 1 << 20  # entries at a time
@@ -73,25 +74,19 @@ class Unit:
         return np.ascontiguousarray(np.ldexp(held, -self.exponent))
 
     def shift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return all features over 2^exponent, constant features relative to their constants.
-
-        Raises
-        ------
-        OutOfRangeError
-            If squared distances to the points overflow.
-
-        """
-        with np.errstate(over="ignore"):
-            places = np.ascontiguousarray(np.ldexp(points - self.origin, -self.exponent))
-        _require_near(places, LARGEST)
-        return places
+        """Return all features over 2^exponent, constant features relative to their constants."""
+        return np.ascontiguousarray(np.ldexp(points - self.origin, -self.exponent))
 
 
 def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     """Return distances times 2^exponent; raise `OutOfRangeError` on overflow."""
     with np.errstate(over="ignore"):
         scaled = np.ldexp(distances, exponent)
-    _require_near(scaled, float(np.finfo(np.float64).max))
+    if not np.isfinite(scaled).all():
+        raise OutOfRangeError(
+            "The distances of the new points to the training data leave the range of floating-point numbers.",
+            remedy="Divide the training data and the new points by their largest absolute value.",
+        )
     return np.asarray(scaled)
 
 
@@ -374,18 +369,28 @@ def require_same_length(X: Sized, Y: Sized) -> None:
         )
 
 
-def _require_near(values: NDArray[np.float64], most: float) -> None:
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest > most:
-        raise too_far()
+def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None:
+    """Raise `OutOfRangeError` if a new point (m, d) is too far from data (n, d) to have nearest neighbors among them.
+
+    The distance is the largest one along a feature to the box of the data, in units of the longest side of the box.
+    """
+    most, least = data.max(axis=0), data.min(axis=0)
+    with np.errstate(over="ignore"):  # a distance that overflows is infinite
+        extent = float((most - least).max())
+        away = np.maximum(points - most, least - points).max(axis=1)
+    row = int(np.argmax(away))
+    if not away[row] <= FARTHEST * extent:  # not a number is too far, too
+        raise too_far(row, float(away[row]) / extent if extent else np.inf)
 
 
-def too_far() -> OutOfRangeError:
-    """Return the refusal of new points whose distances overflow."""
+def too_far(row: int, extents: float) -> OutOfRangeError:
+    """Return the refusal of a new point whose nearest neighbors are a matter of rounding."""
     return OutOfRangeError(
-        "The new points are so far from the training data that their distances, or the squares of these, leave the "
-        "range of floating-point numbers.",
-        remedy="Give them in the unit of the training data.",
+        f"Row {row} of the new points lies {extents:.3g} times the extent of the training data away from them, so far "
+        "that rounding decides which of them are its nearest neighbors.",
+        remedy=f"Leave out new points that are more than {FARTHEST:.1g} extents away, or give them in the unit of the "
+        "training data.",
+        details={"row": row, "extents": extents},
     )
 
 

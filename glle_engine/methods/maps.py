@@ -16,7 +16,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidShapeError, OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import Space
-from glle_engine.base.validation import finite_matrix
+from glle_engine.base.validation import finite_matrix, require_near
 from glle_engine.graph.neighbors import kneighbors_to
 
 if TYPE_CHECKING:
@@ -57,16 +57,11 @@ class Map(ABC):
             For another number of features.
         NotFiniteError
         OutOfRangeError
-            If a place leaves the range of floating-point numbers.
+            If a place leaves the range of floating-point numbers, or a point is too far from the data to have nearest
+            neighbors.
 
         """
-        data = finite_matrix(points)
-        if data.shape[1] != self.n_features:
-            raise InvalidShapeError(
-                f"The new points have shape {data.shape}; the training data have {self.n_features} features.",
-                remedy=f"Give a matrix of {self.n_features} columns.",
-                details={"shape": list(data.shape), "features": self.n_features},
-            )
+        data = self._check(points)
         rows = max(1, _BLOCK_ENTRIES // self._row_entries())
         with np.errstate(over="ignore", invalid="ignore"):
             places = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
@@ -77,6 +72,17 @@ class Map(ABC):
                 remedy="Give them in the unit of the training data.",
             )
         return Y
+
+    def _check(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Return new points as a matrix (m, d), or raise the refusal of points that the map cannot place."""
+        data = finite_matrix(points)
+        if data.shape[1] != self.n_features:
+            raise InvalidShapeError(
+                f"The new points have shape {data.shape}; the training data have {self.n_features} features.",
+                remedy=f"Give a matrix of {self.n_features} columns.",
+                details={"shape": list(data.shape), "features": self.n_features},
+            )
+        return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +168,11 @@ class NeighborMap(Map):
 
     def _row_entries(self) -> int:
         return int(max(self.data.shape))
+
+    def _check(self, points: ArrayLike) -> NDArray[np.float64]:
+        data = super()._check(points)
+        require_near(self.points, self.space.points(data))
+        return data
 
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         located = np.ascontiguousarray(self.space.points(points))

@@ -21,12 +21,14 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.base.space import Space
 from glle_engine.base.validation import (
+    FARTHEST,
     Unit,
     finite_data,
     finite_matrix,
     is_sparse,
     numbers_of,
     require_finite,
+    require_near,
     require_training_data,
     require_unmasked,
     restore_distances,
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import FitSpec
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.sampler import Draw
-
-_FARTHEST = 498  # power of 2 of new points, relative to the training data: as `glle_engine.base.validation.LARGEST`
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def extend(
     NotFiniteError
         With the first row and column, or the number of masked values.
     OutOfRangeError
-        When the squares of the new points overflow beside the training data, or their distances overflow.
+        When a new point is too far from the training data to have nearest neighbors, or distances overflow.
 
     """
     require_unmasked(X, "the training data")
@@ -148,6 +148,7 @@ def extend(
         return _among_distances(data, points, spec)
     space = Space.of(data, spec)
     data, points = space.points(data), space.points(points)
+    require_near(data, points)
     unit = Unit.of(data)
     known = data if landmarks is None else data[landmarks]
     extension = attach(unit.shift(known), unit.shift(points), spec, flatness).extension()
@@ -169,8 +170,8 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
     require_training_data(data, data_sha256)
     known, others = (SparsePoints.of(rows, spec.metric) for rows in (data, points))
     exponent = known.exponent
-    if others.exponent - exponent > _FARTHEST:
-        raise too_far()
+    largest = np.ldexp(abs(others.rows).max(axis=1).toarray(), -exponent)
+    _require_near(np.asarray(largest).ravel())
     extension = attach(known.over(exponent), others.over(exponent), spec).extension()
     return replace(extension, distances=restore_distances(extension.distances, exponent))
 
@@ -187,8 +188,16 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
     known = checked_distances(np.ldexp(data, -exponent))
     with np.errstate(over="ignore"):
         away = np.ldexp(points, -exponent)
+    _require_near(away.min(axis=1))
     extension = attach(Distances(known, known), Distances(away, known), spec).extension()
     return replace(extension, distances=np.ldexp(extension.distances, exponent))
+
+
+def _require_near(away: NDArray[np.float64]) -> None:
+    """Raise `OutOfRangeError` for a new point that is too far from data of extent one; distances (m,)."""
+    row = int(np.argmax(away))
+    if away[row] > FARTHEST:
+        raise too_far(row, float(away[row]))
 
 
 @dataclass(frozen=True, eq=False)

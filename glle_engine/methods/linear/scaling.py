@@ -24,6 +24,7 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
 from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
+from glle_engine.base.space import Space
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances, require_square
@@ -222,16 +223,7 @@ def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float6
     """
     if spec.kernel == "linear":
         return X - mean
-    if spec.kernel != "cosine":
-        return X
-    length = np.linalg.norm(X, axis=1)
-    if not length.all():
-        raise DegenerateDataError(
-            f"Point {int(np.argmin(length))} is 0 and has no direction.",
-            remedy="Leave it away, or choose another kernel.",
-            details={"row": int(np.argmin(length))},
-        )
-    return np.asarray(X / length[:, None])
+    return Space("cosine").points(X) if spec.kernel == "cosine" else X
 
 
 def kernel_to(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,13 +102,20 @@ class PartialMap(NeighborMap):
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
-        affinities, _ = _affinities(self.points, self.spec, silent)
-        affinities.knn_index.query = partial(kneighbors_to, self.points)
+        affinities, unit, _ = _affinities(self.points, self.spec, silent)
+
+        def query(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+            nearest, distances = kneighbors_to(self.points, places, k)
+            return nearest, distances / unit
+
+        affinities.knn_index.query = query
+        # openTSNE centers the embedding before it places points, and does not move them back.
+        center = (self.embedding.Y.max(axis=0) + self.embedding.Y.min(axis=0)) / 2
         embedding = TSNEEmbedding(
-            self.embedding.Y, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
+            self.embedding.Y - center, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
         )
         perplexity = min(_PERPLEXITY, self.spec.perplexity)
-        return np.array(embedding.transform(points, perplexity=perplexity), dtype=np.float64)
+        return np.asarray(center + np.array(embedding.transform(points, perplexity=perplexity), dtype=np.float64))
 
 
 @Method(
@@ -129,7 +135,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     """Embed by openTSNE in one thread, with the neighbors of this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
-    affinities, notes = _affinities(X, spec, on_progress)
+    affinities, _, notes = _affinities(X, spec, on_progress)
     total = spec.early_iter + spec.n_iter
     divergences: dict[int, float] = {}
     first = 0
@@ -171,8 +177,8 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     return Embedding(np.array(embedding, dtype=np.float64), None, figures, notes)
 
 
-def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, tuple[Note, ...]]:
-    """Return openTSNE's affinities to the nearest neighbors, and notes on points without the perplexity."""
+def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, float, tuple[Note, ...]]:
+    """Return openTSNE's affinities to the nearest neighbors, their unit, and notes on points without the perplexity."""
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
@@ -185,7 +191,7 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
         perplexity=spec.perplexity,
         n_jobs=1,
     )
-    return affinities, (*perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity),)
+    return affinities, unit, (*perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity),)
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.results import Note
@@ -27,6 +26,7 @@ from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import StartSpec, initial, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.posterior.placement import combine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _MORE_OF_DENSITY = 500, 200, 200
+_BISECTIONS = 64  # of the width of the memberships, as in umap-learn
+_LEAST_SIGMA = 1e-3  # mean distances, as in umap-learn
 _COMPILATION = 15.0  # seconds of processor time at the first use in a process: umap-learn keeps little compiled code
 _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
 
@@ -163,19 +165,31 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
 class MembershipMap(NeighborMap):
     """Placement at the mean of the nearest points, weighted by their memberships.
 
-    It is the start of umap-learn's own transform, without the random descent that follows there.
+    Up to rounding it is the start of umap-learn's own transform, without the random descent that follows there.
     """
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        from umap import umap_  # noqa: PLC0415 -- an extra, slow to import
+        nearest, distances = kneighbors_to(self.points, points, self.spec.n_neighbors)
+        weights = memberships(distances)
+        return combine(weights / weights.sum(axis=1, keepdims=True), nearest, self.embedding.Y)
 
-        k = self.spec.n_neighbors
-        nearest, distances = kneighbors_to(self.points, points, k)
-        lengths = (distances / (float(self.points.std()) or 1.0)).astype(np.float32)
-        sigmas, rhos = umap_.smooth_knn_dist(lengths, float(k), local_connectivity=0.0)
-        rows, columns, values, _ = umap_.compute_membership_strengths(nearest, lengths, sigmas, rhos, bipartite=True)
-        memberships = csr_array((values, (rows, columns)), shape=(len(points), len(self.points)))
-        return np.asarray(memberships @ self.embedding.Y / memberships.sum(axis=1)[:, None])
+
+def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Return the memberships (m, k) of new points by their distances to the k nearest, positive and ascending.
+
+    :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that those of all but the nearest sum to :math:`\log_2 k`, and
+    no less than a thousandth of the mean distance. umap-learn takes the mean over all points that are placed together
+    for this bound, so that its memberships depend on the other points.
+    """
+    k = distances.shape[1]
+    lengths = distances / distances.mean(axis=1, keepdims=True)
+    low, high = np.zeros((len(lengths), 1)), np.full((len(lengths), 1), np.inf)
+    sigma = np.ones_like(low)
+    for _ in range(_BISECTIONS):
+        is_wide = np.exp(-lengths[:, 1:] / sigma).sum(axis=1, keepdims=True) > np.log2(k)
+        low, high = np.where(is_wide, low, sigma), np.where(is_wide, sigma, high)
+        sigma = np.where(np.isinf(high), 2 * low, (low + high) / 2)
+    return np.asarray(np.exp(-lengths / np.maximum(sigma, _LEAST_SIGMA)))
 
 
 @Method(

@@ -66,6 +66,9 @@ def test_new_points_by_their_distances(points: NDArray[np.float64], posteriors: 
         b.transform(D, new)
     with pytest.raises(GlleError, match="is negative"):
         b.transform(D, -cdist(new, points))
+    far = cdist([points[0] + 1e9, points[1]], points)  # rounding decides which points are the nearest
+    with pytest.raises(GlleError, match="Row 0 of the new points lies"):
+        b.transform(D, far)
     with pytest.raises(GlleError, match="generate no data"):
         b.reconstruct(D, b.weights(0))
 

@@ -345,24 +345,11 @@ def test_bad_new_points_are_refused(points: np.ndarray[Any, Any], error: type[Gl
         found.transform(points)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("lle", {"standardize": "zscore"}),
-        ("isomap", {}),
-        ("isomap", {"n_landmarks": 20}),
-        ("t-sne", {"perplexity": 8.0, "early_iter": 20, "n_iter": 50}),
-        pytest.param("umap", {"n_epochs": 20}, marks=pytest.mark.slow),
-    ],
-)
-def test_methods_on_neighbors_place_new_points(name: str, options: dict[str, object]) -> None:
-    """Points of the data get their rows, each point is placed alone, and near ones come to near places."""
-    X = DATA["sheet"]
-    found = embed(name, X, **options)
-    np.testing.assert_array_equal(found.transform(X), found.Y)
-    places = found.transform(X[:20] + 1e-3)
-    np.testing.assert_allclose(found.transform(X[3:4] + 1e-3), places[3:4], rtol=1e-4, atol=1e-4)
-    assert np.median(np.linalg.norm(places - found.Y[:20], axis=1)) < 0.25 * found.Y.std(axis=0).sum()
+@pytest.mark.parametrize("length", [1e-300, 1e-160, 1e160, 1e300])
+def test_the_cosine_of_a_point_does_not_depend_on_its_length(length: float) -> None:
+    """Also where the squares of its coordinates leave the range of floating-point numbers."""
+    found, new = embed("kernel-pca", DATA["tall"], kernel="cosine"), factor_data(9, 6)
+    np.testing.assert_allclose(found.transform(new * length), found.transform(new), atol=1e-12)
 
 
 def test_isomap_places_new_points_as_scikit_learn() -> None:

@@ -1,0 +1,186 @@
+"""What holds for every map from new points to places: those of the methods, and those of posteriors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glle_engine import fit
+from glle_engine.base.errors import OutOfRangeError
+from glle_engine.methods import METHODS, Embedding
+from glle_engine.methods.base import MAPPED
+from glle_engine.methods.maps import NeighborMap
+from tests.engine.conftest import bent_sheet
+
+Array = NDArray[np.float64]
+
+# A sheet and a few points far beside it: the middle of no embedding's box is its mean.
+X = np.concatenate([bent_sheet(130), bent_sheet(8, seed=4) / 4 + [60.0, 10.0, 20.0]])
+NEW = bent_sheet(90, seed=9) + 0.3 * np.random.default_rng(0).standard_normal((90, 3))
+DIRECTION = np.array([0.2, -1.0, 0.6])
+METHOD_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "kernel-pca": [{}, {"kernel": "polynomial"}, {"kernel": "cosine"}, {"kernel": "linear"}],
+    "lle": [{}, {"metric": "cosine"}],
+    "isomap": [{}, {"n_landmarks": 30}],
+    "t-sne": [{"early_iter": 50, "n_iter": 200}],
+}
+POSTERIORS: list[dict[str, Any]] = [
+    {},
+    {"method": "direct"},
+    {"variant": "published"},
+    {"variant": "published", "method": "direct"},
+    {"noise": "tangent"},
+    {"neighborhoods": "adaptive"},
+    {"metric": "cosine"},
+    {"landmarks": 100},
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with a map, or "posterior", and its options."""
+
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def origin_matters(self) -> bool:
+        """Whether moved data have another embedding."""
+        return "cosine" in self.options.values() or "polynomial" in self.options.values()
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether the order of the rows does not matter: landmarks are drawn by it."""
+        return "landmarks" not in self.options
+
+
+CASES = [Case(name, options) for name in MAPPED for options in METHOD_OPTIONS.get(name, [{}])]
+CASES += [Case("posterior", options) for options in POSTERIORS]
+by_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An embedding of data (n, d) and its function from new points to places."""
+
+    Y: Array
+    transform: Callable[[Array], Array]
+
+
+def map_of(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
+    """Return the map of a method on neighbors to an embedding of data."""
+    one = METHODS[case.name]
+    assert one.neighbor_map is not None
+    return one.neighbor_map(data, one.spec(**case.options), embedding)
+
+
+def placed(case: Case, data: Array) -> Placed:
+    """Embed data; the map of UMAP is that of any embedding, and its library compiles itself for half a minute."""
+    if case.name == "posterior":
+        posterior = fit(data, **case.options)
+        return Placed(posterior.embedding, lambda new: posterior.transform(data, new))
+    one = METHODS[case.name]
+    spec = one.spec(**case.options)
+    if case.name == "umap":
+        Y = METHODS["pca"].embed(data).Y
+        return Placed(Y, map_of(case, data, Embedding(Y)).transform)
+    found = one.embed(data, spec)
+    return Placed(found.Y, found.transform)
+
+
+def moved(case: Case, change: Callable[[Array], Array], rows: NDArray[np.intp]) -> Callable[[Array], Array]:
+    """Return the map of data that are changed and in another order, to the places of the data as they were.
+
+    A descent may take another way by rounding, so that maps by neighbors get the embedding of the unchanged data.
+    """
+    data, before = change(X)[rows], placed(case, X)
+    if case.name != "posterior" and METHODS[case.name].neighbor_map and case.name != "umap":
+        found = METHODS[case.name].embed(X, METHODS[case.name].spec(**case.options))
+        again = map_of(case, data, replace(found, Y=found.Y[rows]))
+        return lambda new: again.transform(change(new))
+    after = placed(case, data)
+    center, unit = after.Y.mean(axis=0), np.abs(after.Y).max()
+    design = np.column_stack([(after.Y - center) / unit, np.ones(len(X))])
+    linear, *_ = np.linalg.lstsq(design, before.Y[rows], rcond=None)
+    np.testing.assert_allclose(design @ linear, before.Y[rows], atol=1e-6 * np.ptp(before.Y))
+    return lambda new: (after.transform(change(new)) - center) / unit @ linear[:-1] + linear[-1]
+
+
+def turn(data: Array) -> Array:
+    """Rotate data by right angles, which is exact."""
+    return data[:, [2, 0, 1]] * [1.0, -1.0, -1.0]
+
+
+def order_of(case: Case) -> NDArray[np.intp]:
+    """Return the rows in another order, the first one first: landmarks of Isomap start there."""
+    if not case.moves_rows:
+        return np.arange(len(X))
+    return np.concatenate([[0], 1 + np.random.default_rng(1).permutation(len(X) - 1)])
+
+
+@by_case
+def test_copies_of_training_rows_land_at_their_rows(case: Case) -> None:
+    """Exactly, in any order; points close to them land close to them, up to what the method leaves to chance."""
+    found = placed(case, X)
+    extent = np.ptp(found.Y, axis=0).max()
+    np.testing.assert_allclose(found.transform(X[::-1]), found.Y[::-1], atol=1e-9 * extent)
+    near = found.transform(X + 1e-7 * np.random.default_rng(2).standard_normal(X.shape))
+    assert np.median(np.linalg.norm(near - found.Y, axis=1)) < 0.02 * extent
+
+
+@by_case
+def test_moved_and_rotated_data_have_moved_places(case: Case) -> None:
+    """Rows in another order, rotated, moved and in another unit: the places are the same."""
+    found = placed(case, X)
+    shift = 0.0 if case.origin_matters else np.array([200.0, -70.0, 1000.0])
+
+    def change(data: Array) -> Array:
+        return turn(data) + shift
+
+    places = moved(case, change, order_of(case))(NEW)
+    np.testing.assert_allclose(places, found.transform(NEW), atol=1e-6 * np.ptp(found.Y))
+
+
+@by_case
+@pytest.mark.parametrize("unit", [2.0**-330, 2.0**330])
+def test_the_unit_of_the_data_does_not_matter(case: Case, unit: float) -> None:
+    """Also where the squares of the coordinates would leave the range of floating-point numbers."""
+    found = placed(case, X)
+    scaled = placed(case, X * unit)
+    size = np.ptp(scaled.Y) / np.ptp(found.Y)
+    np.testing.assert_allclose(
+        scaled.transform(NEW * unit) / size, found.transform(NEW), rtol=0, atol=1e-9 * np.ptp(found.Y)
+    )
+
+
+@by_case
+@pytest.mark.parametrize("far", [1e6, 1e9, 1e13, 1e20, 1e50, 1e100, 1e160, 1e300])
+def test_far_points_are_right_or_refused(case: Case, far: float) -> None:
+    """Points a million extents away are placed; where rounding decides, the refusal names the row and the remedy."""
+    found = placed(case, X)
+    points = np.concatenate([NEW[:3], [far * DIRECTION]])
+    try:
+        places = found.transform(points)
+    except OutOfRangeError as refused:
+        assert far > 1e6  # a refusal is one of two right answers
+        assert refused.remedy  # noqa: PT017
+        return
+    again = moved(case, turn, order_of(case))(points)
+    np.testing.assert_allclose(again[:3], places[:3], atol=1e-6 * np.ptp(found.Y))
+    np.testing.assert_allclose(again[3], places[3], atol=1e-5 * max(np.ptp(found.Y), np.abs(places[3]).max()))
+
+
+@by_case
+def test_order_and_size_of_the_batch_change_nothing(case: Case) -> None:
+    """Reversed, one at a time, among others, and beside a far point."""
+    found = placed(case, X)
+    places, tolerance = found.transform(NEW), 1e-12 * np.ptp(found.Y)
+    np.testing.assert_allclose(found.transform(NEW[::-1])[::-1], places, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found.transform(np.tile(NEW, (3, 1)))[90:180], places, rtol=0, atol=tolerance)
+    beside = found.transform(np.concatenate([NEW, [1e6 * DIRECTION]]))
+    np.testing.assert_allclose(beside[:-1], places, rtol=0, atol=tolerance)
+    alone = np.concatenate([found.transform(point[None]) for point in NEW[:10]])
+    np.testing.assert_allclose(alone, places[:10], rtol=0, atol=tolerance)
