@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
+_EQUAL = 2.0**-46  # of the largest coordinate: the rounding of some operations
 _SEARCHED = 64  # nearest points of each start: enough for classes of fewer points, in one search for all of them
 _SEARCHED_ENTRIES = 1 << 22  # of these at once
 
@@ -90,6 +91,25 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
     """
     sizes = range(least, nearest.shape[1])
     return least + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
+
+
+def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first point (m,) of each group of equal points of X (n, d), and the group of each point (n,).
+
+    Points are equal if their distance is rounding of the largest coordinate, or if a chain of such pairs joins them.
+    The groups are in the order of their first points.
+    """
+    first, group = np.arange(len(X)), np.arange(len(X))
+    while len(first) > 1:
+        nearest, distances = kneighbors(X[first], 1)
+        is_equal = distances[:, 0] <= _EQUAL * np.abs(X).max()
+        if not is_equal.any():
+            break
+        label = components(np.where(is_equal[:, None], nearest, np.arange(len(first), dtype=np.int32)[:, None]))
+        _, start, order = np.unique(label, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(start))
+        first, group = first[np.sort(start)], rank[order][group]
+    return first, group
 
 
 def connected_neighbors(

@@ -13,6 +13,7 @@ from glle_engine.base.errors import (
     InvalidParameterError,
     InvalidShapeError,
     MissingLibraryError,
+    TooFewPointsError,
 )
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import Note, PointResult, brief, dimension_notes
@@ -29,7 +30,8 @@ from glle_engine.base.validation import (
     require_range,
     require_unmasked,
 )
-from glle_engine.graph.relations import Distances, require_differing, require_square
+from glle_engine.graph.connectivity import distinct_points
+from glle_engine.graph.relations import Distances, coordinates, require_differing, require_square
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.maps import AffineMap, Map, NeighborMap
@@ -146,6 +148,8 @@ class Method(Generic[S]):
         Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
     sparse : bool
         Whether `run` also takes `glle_engine.graph.sparse.SparsePoints`, or sparse rows if `any_space`.
+    joins_equal : bool
+        Whether points that are equal to rounding are embedded as one point, because `run` refuses equal neighbors.
     first_seconds : float
         Seconds of processor time that the first call in a process takes in addition to `cost`, to compile a library.
     neighbor_map : type of NeighborMap, optional
@@ -174,6 +178,7 @@ class Method(Generic[S]):
     any_space: bool = False
     by_distances: bool = False
     sparse: bool = False
+    joins_equal: bool = False
     first_seconds: float = 0.0
     neighbor_map: type[NeighborMap] | None = None
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
@@ -270,7 +275,10 @@ class Method(Generic[S]):
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.of(data, "euclidean"))
         clock = StageClock(on_progress or silent)
         points = data if self.any_space else _locate(data, spec)
-        embedding = self.run(points, spec, clock, *classes, **start)
+        if self.joins_equal:
+            embedding = self._embed_distinct(coordinates(points), spec, clock)
+        else:
+            embedding = self.run(points, spec, clock, *classes, **start)
         if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         if self.neighbor_map is not None and isinstance(data, np.ndarray) and spec.space[1] != "precomputed":
@@ -281,6 +289,24 @@ class Method(Generic[S]):
         notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))  # a fit has it already
         notes = (*notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
+
+    def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:
+        """Embed points (n, q) without those that equal an earlier one, which get its place."""
+        first, twin = distinct_points(points)
+        n, m = len(points), len(first)
+        if m == n:
+            return self.run(points, spec, on_progress)
+        try:
+            self.require_possible(m, points.shape[1], spec)
+        except TooFewPointsError as error:
+            message = f"Only {m} of the {n} points are different. {error.message}"
+            raise TooFewPointsError(message, remedy=error.remedy, details=error.details) from error
+        embedding = self.run(points[first], spec, on_progress)
+        message = (
+            f"{n - m} of {n} points equal another one. {self.title} embeds the {m} different points, and equal points "
+            "have the same place."
+        )
+        return replace(embedding, Y=embedding.Y[twin], notes=(*embedding.notes, Note("equal-points", message)))
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
         """Return initial coordinates (n, p), centered, the widest column of standard deviation one."""

@@ -2,7 +2,7 @@ r"""Expected seconds and bytes of an embedding: one law for all methods, with me
 
 A cost is :math:`\sum_t a_t \prod_f v_f^{e_{tf}}` with terms such as ``n k^2`` or ``steps n log(n)``. `costs.json` holds
 the coefficients :math:`a_t \ge 0` of each method, and of each route of a method that has several, as
-``"isomap"`` or ``"modified-lle, sparse"``. The command in that file measures them again.
+``"isomap"`` or ``"t-sne, interpolated"``. The command in that file measures them again.
 """
 
 from __future__ import annotations

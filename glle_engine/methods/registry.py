@@ -22,6 +22,7 @@ from glle_engine.methods.spectral import (
     laplacian,
     lle,
     local_alignment,
+    modified_lle,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ METHODS: dict[str, Method[Any]] = {
         scaling.mds,
         npe.npe,
         lle.lle,
-        lle.modified_lle,
+        modified_lle.modified_lle,
         local_alignment.hessian_lle,
         local_alignment.ltsa,
         isomap.isomap,

@@ -143,7 +143,7 @@ def acyclic(
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
                     f"Point {order[i]} is a combination of its {len(nearest[i])} neighbors: no greatest likelihood.",
-                    remedy="Remove duplicated points, raise reg, or take fewer neighbors.",
+                    remedy="Raise reg, or take fewer neighbors.",
                     details={"point": int(order[i])},
                 )
             columns.append(np.append(1.0, -weights) / math.sqrt(variances[i]))
@@ -181,6 +181,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     "field with precision M M^T is exact; principal coordinates of its covariance.",
     source="Lawrence 2012, JMLR 13, on acyclic LLE (arXiv 1010.4830)",
     growth="n^2",
+    joins_equal=True,
 )
 def alle(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the exact covariance."""

@@ -60,13 +60,15 @@ def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` for equal neighbors, whose likelihood is unbounded."""
+    """Raise `DegenerateDataError` for neighbors that are almost equal, whose likelihood is almost unbounded."""
     closest = int(squared.argmin())
     if squared[closest] <= _CLOSE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
+        share = math.sqrt(float(squared[closest] / squared.mean()))
         raise DegenerateDataError(
-            f"Points {first} and {second} are neighbors and equal: no likelihood is the greatest.",
-            remedy="Remove duplicated points, or add a little noise.",
+            f"The closest neighbors are {share:.1g} of the usual distance apart: their multiplier leaves the range of "
+            "floating-point numbers.",
+            remedy="Round the data, so that such points are equal and embedded as one, or add a little noise.",
             details={"points": [first, second]},
         )
 

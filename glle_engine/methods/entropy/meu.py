@@ -271,6 +271,7 @@ class MeuSpec(NeighborSpec):
     "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
     growth="n^3",
+    joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the covariance of greatest likelihood."""

@@ -239,6 +239,7 @@ class MvuSpec(NeighborSpec):
     "trace that keeps them, a semidefinite program; its principal coordinates.",
     source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
     growth="n^3 k^3",
+    joins_equal=True,
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the K of greatest trace."""

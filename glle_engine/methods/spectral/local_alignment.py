@@ -17,6 +17,7 @@ coordinates, so that :math:`\sum_i |P_i Y_i|^2` is the deviation from affine fun
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK = 1024
+_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, at once
 _VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M
 _FLAT = 1e-10  # of the p-th singular value of a patch, relative to the first
 
@@ -107,37 +108,68 @@ def align_patches(
     """
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     n, p = len(X), spec.n_components
-    patches = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
-    M = csr_array((n, n))
     flat = 0
-    for rows in blocks(n, _BLOCK, "patches", on_progress):
-        members = patches[rows]
+
+    def projectors(members: NDArray[np.int32]) -> NDArray[np.float64]:
+        nonlocal flat
         points = X[members]
         left, singular, _ = np.linalg.svd(points - points.mean(axis=1, keepdims=True), full_matrices=False)
         flat += int(np.sum(singular[:, p - 1] <= _FLAT * singular[:, 0]))
         # The last singular vectors of a patch of fewer than p dimensions are arbitrary and may contain the constant.
         tangent = np.linalg.qr(np.concatenate([np.ones((*members.shape, 1)), left[:, :, :p]], axis=2))[0][:, :, 1:]
-        projectors = penalty(tangent)
-        row = np.broadcast_to(members[:, :, None], projectors.shape)
-        column = np.broadcast_to(members[:, None, :], projectors.shape)
-        M = M + csr_array((projectors.ravel(), (row.ravel(), column.ravel())), shape=(n, n))
+        return penalty(tangent)
+
+    found = embedding_of_patches(nearest, p, projectors, on_progress)
+    notes = (*found.notes, *_notes(p, n - len(np.unique(nearest)), flat))
+    return replace(found, figures={**found.figures, "flat_patches": flat}, notes=notes)
+
+
+def embedding_of_patches(
+    nearest: NDArray[np.int32],
+    p: int,
+    penalties: Callable[[NDArray[np.int32]], NDArray[np.float64]],
+    on_progress: OnProgress,
+) -> Embedding:
+    """Embed n points by the p bottom eigenvectors of the sum of the penalties of all patches.
+
+    Parameters
+    ----------
+    nearest : (n, k) int32
+        The neighbors of each point; the graph is connected.
+    p : int
+    penalties : callable
+        The members (b, m) of b patches, each a point and its k neighbors, to symmetric positive semidefinite matrices
+        (b, m, m) with rows of sum zero.
+    on_progress : callable
+
+    """
+    n = len(nearest)
+    patches = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
+    M = csr_array((n, n))
+    size = max(1, min(_BLOCK, _BLOCK_ENTRIES // patches.shape[1] ** 2))
+    for rows in blocks(n, size, "patches", on_progress):
+        members = patches[rows]
+        matrices = penalties(members)
+        row = np.broadcast_to(members[:, :, None], matrices.shape)
+        column = np.broadcast_to(members[:, None, :], matrices.shape)
+        M = M + csr_array((matrices.ravel(), (row.ravel(), column.ravel())), shape=(n, n))
     M = csr_array((M + M.T) / 2)
     on_progress(0, 1, "embedding")
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
-    figures = {"solver": solver, "relative_gap": relative_gap(values, p), "flat_patches": flat}
-    notes = _notes(p, n - len(np.unique(nearest)), flat, has_null_space=values[p] <= _VANISHING * abs(M).max())
-    return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
-
-
-def _notes(p: int, lonely: int, flat: int, *, has_null_space: bool) -> Iterator[Note]:
-    """Yield notes on coordinates and points that the patches do not determine."""
-    if has_null_space:
-        yield Note(
-            "null-space",
+    figures = {"solver": solver, "relative_gap": relative_gap(values, p)}
+    notes: tuple[Note, ...] = ()
+    if values[p] <= _VANISHING * abs(M).max():
+        message = (
             f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
             "arbitrary. Raise n_neighbors if patches share too few points; raise n_components if the data are "
-            "flat and have more dimensions.",
+            "flat and have more dimensions."
         )
+        notes = (Note("null-space", message),)
+    return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, notes)
+
+
+def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
+    """Yield notes on points that the patches do not determine."""
     if lonely:
         yield Note(
             "lonely-points",

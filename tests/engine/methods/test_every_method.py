@@ -34,8 +34,8 @@ OPTIONS: dict[str, dict[str, object]] = {
 LEAST_TRUST = {"factor-analysis": 0.55}
 # Bottom eigenvalues, smallest first; all others are of the top, largest first.
 ASCENDING = {
-    *("npe", "lle", "hessian-lle", "ltsa", "laplacian-eigenmaps", "isolle", "weighted-lle", "pruned-lle"),
-    *("robust-lle", "auto-k-lle", "auto-reg-lle", "supervised-lle", "incremental-lle", "glle"),
+    *("npe", "lle", "modified-lle", "hessian-lle", "ltsa", "laplacian-eigenmaps", "isolle", "weighted-lle"),
+    *("pruned-lle", "robust-lle", "auto-k-lle", "auto-reg-lle", "supervised-lle", "incremental-lle", "glle"),
 }
 
 
@@ -62,6 +62,7 @@ def test_embeds_a_sheet(name: str) -> None:
         assert score(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
     extent = np.linalg.svd(found.Y - found.Y.mean(axis=0), compute_uv=False)
     assert extent[1] > 0.05 * extent[0]  # a sheet, not a curve
+    assert found.eigenvalues is not None or METHODS[name].family != "spectral"
     if found.eigenvalues is not None:
         assert found.eigenvalues.shape == (2,)
         assert (np.sort(found.eigenvalues) == found.eigenvalues[:: 1 if name in ASCENDING else -1]).all()
@@ -111,6 +112,22 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         assert leading.least_eigenvalue(matrix, 1.0, silent) == pytest.approx(0, abs=1e-9)
         found = embed_or_skip("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
         assert np.isfinite(found.Y).all()
+
+
+@pytest.mark.parametrize("name", with_slow_ones(METHODS))
+def test_equal_points_are_embedded(name: str) -> None:
+    """One duplicate, and more copies of a point than it has neighbors; where they are joined, in one place."""
+    X = manifolds.make("s_curve", N, seed=3).X.copy()
+    X[40], X[60:85] = X[7], X[100]
+    found = embed_or_skip(name, X)
+    assert np.isfinite(found.Y).all()
+    if METHODS[name].joins_equal:
+        first = np.setdiff1d(np.arange(N), [40, *range(61, 85), 100])
+        np.testing.assert_array_equal(found.Y[first], embed_or_skip(name, X[first]).Y)
+        np.testing.assert_array_equal(found.Y[[40, 84, 100]], found.Y[[7, 60, 60]])
+        assert "26 of 120 points equal another one." in " ".join(note.message for note in found.notes)
+        with pytest.raises(TooFewPointsError, match="Only 5 of the 120 points are different"):
+            embed_or_skip(name, X[np.arange(N) % 5])
 
 
 @pytest.mark.parametrize(("k", "is_collapsed"), [(8, False), (20, True)])

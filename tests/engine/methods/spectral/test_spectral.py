@@ -272,36 +272,16 @@ def test_patches_of_too_few_dimensions_are_reported(name: str) -> None:
     assert values_of(found)[0] < 1e-12
 
 
-def test_modified_lle_falls_back_on_the_dense_solver(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
-    """What ARPACK does not find, the dense solver does, and a note says so; without it the failure has a remedy."""
-    plain = embed("modified-lle", few)
-    assert plain.figures["solver"] == "dense"
-    theirs = manifold.locally_linear_embedding
-
-    def failing(X: NDArray[np.float64], *, eigen_solver: str, **options: Any) -> Any:
-        if eigen_solver == "arpack":
-            raise ValueError("Error in determining null-space with ARPACK. And so on.")
-        return theirs(X, eigen_solver=eigen_solver, **options)
-
-    monkeypatch.setattr(manifold, "locally_linear_embedding", failing)
-    monkeypatch.setattr("glle_engine.methods.spectral.lle._DENSE_MOST", 100)
-    found = embed("modified-lle", few)
-    np.testing.assert_array_equal(found.Y, plain.Y)
-    assert codes_of(found) == ["solver-fallback"]
-    assert found.figures["rejected"] == ["arpack: Error in determining null-space with ARPACK"]
-    monkeypatch.setattr("glle_engine.methods.spectral.lle._FALLBACK_MOST", 100)
-    with pytest.raises(ConvergenceError, match="Raise n_neighbors"):
-        embed("modified-lle", few)
-
-
-def test_modified_lle_by_arpack_is_the_dense_one(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
-    """The solver of many points, on few."""
-    plain = embed("modified-lle", few[:250])
-    monkeypatch.setattr("glle_engine.methods.spectral.lle._DENSE_MOST", 100)
-    found = embed("modified-lle", few[:250])
-    assert (plain.figures["solver"], found.figures["solver"]) == ("dense", "arpack")
-    same_columns(plain.Y, found.Y, 1e-5)
-    np.testing.assert_allclose(found.Y.T @ found.Y / 250, np.eye(2), atol=1e-8)
+@pytest.mark.parametrize(("d", "k"), [(3, 10), (25, 10)])
+def test_modified_lle_is_that_of_scikit_learn(d: int, k: int, wide: NDArray[np.float64]) -> None:
+    """With more neighbors than features and with fewer; the eigenvalues are the reconstruction errors."""
+    X = manifolds.make("s_curve", 300, seed=2).X if d == 3 else wide
+    theirs, error = manifold.locally_linear_embedding(
+        X, n_neighbors=k, n_components=2, method="modified", eigen_solver="dense"
+    )
+    found = embed("modified-lle", X, n_neighbors=k)
+    same_columns(theirs * np.sqrt(300), found.Y, 1e-5)
+    assert values_of(found).sum() == pytest.approx(error, rel=1e-3, abs=1e-9)
 
 
 def test_eigenpairs_that_are_none_are_reported(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:

@@ -1,0 +1,113 @@
+r"""Modified LLE: several weight vectors for each point, so that noise and the ridge do not bend the embedding.
+
+With more neighbors than dimensions the reconstruction weights are not unique. With s_i nearly optimal, linearly
+independent vectors :math:`W_i = (w_i^{(1)}, ..., w_i^{(s_i)})` for each point, Y minimizes
+:math:`\sum_i \sum_l |y_i - \sum_j w_{ij}^{(l)} y_j|^2` under :math:`Y^T Y = n I` (Zhang and Wang 2006).
+
+With :math:`V_i` (k, s_i) the singular vectors of the neighbors around point i that have the least singular values,
+:math:`w_i` the weights of LLE, :math:`\alpha_i = |V_i^T 1| / \sqrt{s_i}`, and :math:`H_i` the reflection of
+:math:`V_i^T 1` onto :math:`\alpha_i 1`, they are :math:`W_i = (1 - \alpha_i) w_i 1^T + V_i H_i`. The objective needs
+only :math:`W_i W_i^T` and :math:`W_i 1`. With :math:`P_i = V_i V_i^T` and
+:math:`V_i H_i 1 = P_i 1 / \alpha_i =: u_i` these are
+
+.. math::
+    W_i W_i^T = P_i + (1 - \alpha_i) (u_i w_i^T + w_i u_i^T) + (1 - \alpha_i)^2 s_i w_i w_i^T, \quad
+    W_i 1 = u_i + (1 - \alpha_i) s_i w_i.
+
+P_i is the identity without the k - s_i leading singular vectors, so that the others are never computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.base.progress import blocks
+from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.linalg.distances import power_of_two
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.parameters import NeighborSpec
+from glle_engine.methods.spectral.local_alignment import embedding_of_patches
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.costs import Cost
+
+_BLOCK_ENTRIES = 1 << 20
+_RIDGE = 1e-3  # of the trace of a Gram matrix, as in LLE
+
+
+class ModifiedLleSpec(NeighborSpec):
+    """Parameters of modified LLE."""
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points, and fewer neighbors or features than components."""
+        super().require_possible(n, d)
+        self.require_rank(n, d)
+        self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
+
+    def cost(self, row: str, n: int, d: int) -> Cost:  # the work is that of LTSA
+        """Return the expected cost."""
+        return super().cost("ltsa", n, d)
+
+
+def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
+    """Return the number k - s_i (n,) of leading singular vectors that are no weights, from 1 to min(d, k).
+
+    It is the least number whose residual variance is at most eta of the leading variance; eta is the median over the
+    points of the ratio for p vectors (Zhang and Wang 2006, section 4).
+    """
+    spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
+    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
+        spread[rows] = np.linalg.svd(X[nearest[rows]] - X[rows, None], compute_uv=False)
+    variance = np.cumsum(spread**2, axis=1)
+    residual = variance[:, -1:] / variance[:, :-1] - 1
+    eta = np.median(variance[:, -1] / variance[:, p - 1] - 1)
+    return np.asarray(variance.shape[1] - (residual < eta).sum(axis=1))
+
+
+def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights of LLE (b, k) by the eigenvectors (b, k, r) and eigenvalues (b, r) of Gram matrices."""
+    ridge = _RIDGE * variance.sum(axis=1, keepdims=True)
+    sums = vectors.sum(axis=1)
+    weights = (1 - np.einsum("bkr,br->bk", vectors, sums)) / ridge
+    weights += np.einsum("bkr,br->bk", vectors, sums / (variance + ridge))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+@Method(
+    spec=ModifiedLleSpec,
+    title="Modified LLE",
+    about="Each point keeps several independent sets of weights by which its neighbors reconstruct it, not one.",
+    source="Zhang and Wang 2006, NIPS 19",
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    joins_equal=True,
+)
+def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the weights of all points."""
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    X = X / power_of_two(float(np.abs(X).max()))  # squares stay in range
+    k, p = spec.n_neighbors, spec.n_components
+    counts = leading_counts(X, nearest, p)
+
+    def penalties(members: NDArray[np.int32]) -> NDArray[np.float64]:
+        point = members[:, 0]
+        vectors, spread, _ = np.linalg.svd(X[members[:, 1:]] - X[point, None], full_matrices=False)
+        w = ridge_weights(vectors, spread**2)
+        vectors *= np.arange(vectors.shape[2]) < counts[point, None, None]
+        s = np.maximum(k - counts[point], 1)[:, None]
+        rest = 1 - np.einsum("bkr,br->bk", vectors, vectors.sum(axis=1))  # P_i 1
+        alpha = np.sqrt(np.maximum(rest.sum(axis=1, keepdims=True), 0.0) / s)
+        u = np.divide(rest, alpha, out=np.zeros_like(rest), where=alpha > 0)
+        cross = (1 - alpha)[:, :, None] * u[:, :, None] * w[:, None, :]
+        sums = u + (1 - alpha) * s * w
+        out = np.empty((len(members), k + 1, k + 1))
+        out[:, 0, 0], out[:, 0, 1:], out[:, 1:, 0] = s[:, 0], -sums, -sums
+        out[:, 1:, 1:] = np.eye(k) - vectors @ vectors.transpose(0, 2, 1) + cross + cross.transpose(0, 2, 1)
+        out[:, 1:, 1:] += ((1 - alpha) ** 2 * s * w)[:, :, None] * w[:, None, :]
+        return out
+
+    return embedding_of_patches(nearest, p, penalties, on_progress)
