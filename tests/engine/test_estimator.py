@@ -138,3 +138,11 @@ def test_a_graph_in_parts_gets_more_neighbors_with_a_warning(sheet: NDArray[np.f
         Embedding("isomap").fit(X)
     with pytest.raises(GlleError, match="2 components"):
         Embedding("isomap", n_neighbors=10).fit(X)
+
+
+def test_more_neighbors_are_no_remedy_for_a_bandwidth(sheet: NDArray[np.float64]) -> None:
+    """Parts that a kernel separates are embedded without a warning; a bandwidth that is too small is refused."""
+    X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    assert np.isfinite(Embedding("diffusion-maps").fit(X).embedding_).all()
+    with pytest.raises(GlleError, match="smallest epsilon that connects them"):
+        Embedding("diffusion-maps", epsilon=1e-9).fit(X)

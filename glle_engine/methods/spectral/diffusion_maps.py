@@ -141,7 +141,8 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     else:
         graph = symmetric_graph(*connected_neighbors(X, k, on_progress))
     on_progress(0, 1, "embedding")
-    S, d = diffusion(csr_array(heat_kernel(graph, epsilon, "epsilon") + identity(n, format="csr")), spec.alpha)
+    weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
+    S, d = diffusion(csr_array(weights + identity(n, format="csr")), spec.alpha)
     count = min(n - 2, max(_PAIRS, p + 1))
     values, vectors = _leading(S, np.sqrt(d), count, dense=k is None)
     t = _steps(values, spec)
@@ -154,7 +155,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
     figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
-    notes = (*_notes(dimension, count, n, spec),)
+    notes = (*notes, *_notes(dimension, count, n, spec))
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 
 

@@ -20,7 +20,8 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
-from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.results import Note
 from glle_engine.eigen.eigenpairs import relative_gap, start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
@@ -53,8 +54,11 @@ def symmetric_graph(nearest: NDArray[np.int32], distances: NDArray[np.float64]) 
     return csr_array(directed.maximum(directed.T))
 
 
-def heat_kernel(graph: csr_array, epsilon: float, option: str) -> csr_array:
-    r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n).
+def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
+    r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n), and notes.
+
+    If the weights between parts of the data vanish by a bandwidth that the user has not given, no weight is less than
+    1e-10: a part that is far from the others stays connected, and need not set the bandwidth.
 
     Parameters
     ----------
@@ -64,11 +68,13 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str) -> csr_array:
         In squared units of the data.
     option : str
         Name of the user's option for epsilon, for the remedy.
+    is_given : bool
+        Whether the user gave epsilon.
 
     Raises
     ------
-    DisconnectedGraphError
-        If the weights vanish between parts of the graph; with the smallest bandwidth that connects them.
+    InvalidParameterError
+        If the weights by a given epsilon vanish between parts of the graph; with the smallest one that connects them.
 
     """
     weights = graph.copy()
@@ -76,17 +82,26 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str) -> csr_array:
     significant = graph.copy()
     significant.data = (weights.data > NEGLIGIBLE).astype(np.float64)
     significant.eliminate_zeros()
-    count = connected_components(significant, directed=False)[0]
-    if count > 1:
-        longest = float(minimum_spanning_tree(graph).data.max())
-        enough = 1.001 * longest**2 / -np.log(NEGLIGIBLE)
-        raise DisconnectedGraphError(
+    count = int(connected_components(significant, directed=False)[0])
+    if count == 1:
+        return csr_array(weights), ()
+    longest = float(minimum_spanning_tree(graph).data.max())
+    enough = 1.001 * longest**2 / -np.log(NEGLIGIBLE)
+    if is_given:
+        raise InvalidParameterError(
             f"With {option}={epsilon:.3g} the weights between {count} parts of the data vanish.",
-            remedy=f"The smallest {option} that connects them is {enough:.3g}; the square of the usual distance of "
-            "neighbors is a better one.",
-            details={option: epsilon, "components": int(count), "smallest": enough},
+            remedy=f"The smallest {option} that connects them is {enough:.3g}. {option}='auto' takes the square of the "
+            "usual distance of neighbors.",
+            details={option: epsilon, "components": count, "smallest": enough},
         )
-    return csr_array(weights)
+    weights.data = np.maximum(weights.data, NEGLIGIBLE)
+    message = (
+        f"The data have {count} parts that are far from each other: with {option}={epsilon:.3g}, the usual squared "
+        f"distance of neighbors, the weights between them vanish and are set to {NEGLIGIBLE:g}. Coordinates tell the "
+        f"parts apart, but not how far apart they are. Give {option} of at least {enough:.3g} to relate them, or embed "
+        "each part alone."
+    )
+    return csr_array(weights), (Note("far-parts", message),)
 
 
 def bottom_pairs(
@@ -157,7 +172,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
     weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / t), or 1.", "heat", "simple")
     t: float | str = number(
         "auto",
-        "Bandwidth of the heat kernel, in squared units of the data; auto: the mean squared length of the edges.",
+        "Bandwidth of the heat kernel, in squared units of the data; auto: the median squared length of the edges.",
         above=0,
         words=("auto",),
     )
@@ -185,9 +200,11 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     on_progress(0, 1, "embedding")
     figures: dict[str, object] = {}
+    notes: tuple[Note, ...] = ()
     if spec.weights == "heat":
-        t = float(np.mean(graph.data**2)) if isinstance(spec.t, str) else spec.t
-        W = heat_kernel(graph, t, "t")
+        squares = graph.data**2  # 0 between copies of a point
+        t = float(np.median(squares[squares > 0])) if isinstance(spec.t, str) else spec.t
+        W, notes = heat_kernel(graph, t, "t", is_given=spec.t != "auto")
         figures["t"] = t
     else:
         W = graph.copy()
@@ -200,4 +217,4 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     values, vectors, solver = bottom_pairs(csr_array((A + A.T) / 2), 1 / scale, p + 1)
     size = float(np.sqrt(degree.sum() if spec.normalized else len(X)))
     figures |= {"solver": solver, "relative_gap": relative_gap(values, p)}
-    return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures)
+    return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures, notes)

@@ -122,8 +122,8 @@ def data_of(kind: str) -> np.ndarray:
         ("diffusion-maps", "crowded", {}, DegenerateDataError, "remove duplicates"),
         # Cosine and sine of a circle have one eigenvalue: no time leaves one of them out.
         ("diffusion-maps", "a circle", {"t": "auto", "n_components": 1}, DegenerateDataError, "Give t, or one"),
-        ("laplacian-eigenmaps", "a sheet", {"t": 1e-5}, DisconnectedGraphError, "smallest t that connects them"),
-        ("diffusion-maps", "a sheet", {"epsilon": 1e-5}, DisconnectedGraphError, "smallest epsilon that connects them"),
+        ("laplacian-eigenmaps", "a sheet", {"t": 1e-5}, InvalidParameterError, "smallest t that connects them"),
+        ("diffusion-maps", "a sheet", {"epsilon": 1e-5}, InvalidParameterError, "smallest epsilon that connects them"),
         ("isolle", "a sheet", {"n_graph": 1}, DisconnectedGraphError, "smallest n_neighbors that connects it is"),
     ],
 )

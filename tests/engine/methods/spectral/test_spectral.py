@@ -20,7 +20,7 @@ from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.spectral import laplacian
 from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.reference import codes_of, embed, patches_of, same_columns, values_of
+from tests.engine.methods.reference import cloud, codes_of, embed, patches_of, same_columns, values_of
 
 
 @pytest.fixture(scope="module")
@@ -347,3 +347,25 @@ def test_time_0_shows_the_eigenfunctions_themselves(curve: NDArray[np.float64]) 
     """Each has variance 1 by the stationary law, and time shrinks it by its eigenvalue."""
     start, later = embed("diffusion-maps", curve, t=0), embed("diffusion-maps", curve, t=7)
     np.testing.assert_allclose(later.Y, start.Y * values_of(start) ** 7, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [100.0, 1e6])
+def test_a_far_point_does_not_set_the_bandwidth(far: float, roll: manifolds.Manifold) -> None:
+    """The bandwidth and the places of the others stay, and a note tells of the far point."""
+    alone = embed("laplacian-eigenmaps", roll.X)
+    found = embed("laplacian-eigenmaps", np.concatenate([roll.X, [[far, 0, 0]]]))
+    assert found.figures["t"] == pytest.approx(alone.figures["t"], rel=0.05)
+    assert disparity(found.Y[:-1], alone.Y) < 0.01
+    assert "far-parts" in codes_of(found)
+    assert "far-parts" not in codes_of(alone)
+
+
+@pytest.mark.parametrize("gap", [30.0, 1e5])
+def test_diffusion_maps_tell_far_parts_apart(gap: float) -> None:
+    """The first coordinate has one value in each of them, and the bandwidth is that of each alone."""
+    blob = cloud(60, 3)
+    found = embed("diffusion-maps", np.concatenate([blob, blob + gap]))
+    first = found.Y[:, 0] * np.sign(found.Y[0, 0])
+    np.testing.assert_allclose(first, np.repeat([1.0, -1.0], 60), atol=1e-6)
+    assert found.figures["epsilon"] == pytest.approx(embed("diffusion-maps", blob).figures["epsilon"])
+    assert "far-parts" in codes_of(found)
