@@ -363,7 +363,7 @@ class Embedding(_Embedder):
         spec = chosen.spec.from_dict(self._parameters)
         most = {
             "n_components": d,
-            "n_neighbors": int(n * getattr(spec, "initial", 1.0)) - 1,
+            "n_neighbors": spec.most_neighbors(n),
             "k_most": n - 1,
             "perplexity": (n - 1) / 3,
         }

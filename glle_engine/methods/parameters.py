@@ -38,6 +38,10 @@ class MethodSpec(SpaceSpec):
         """Return the expected cost of a method by its row of the table (`glle_engine.methods.costs`)."""
         return estimate(row, n, d, k=getattr(self, "n_neighbors", 0), p=self.n_components)
 
+    def most_neighbors(self, n: int) -> int:
+        """Return the largest n_neighbors with which n points can be embedded, for defaults that suit few points."""
+        return n - 1
+
     def require_rank(self, n: int, d: int) -> None:
         """Raise `InvalidParameterError` for more components than n centered points of d features span."""
         p, most = self.n_components, min(n - 1, d)

@@ -358,6 +358,10 @@ class IncrementalLleSpec(LleSpec):
     order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
     seed: int = integer(0, "The seed of a random order.", least=0)
 
+    def most_neighbors(self, n: int) -> int:
+        """Return the largest n_neighbors that the initial points can have."""
+        return initial_points(n, self) - 1
+
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few initial points."""
         super().require_possible(n, d)

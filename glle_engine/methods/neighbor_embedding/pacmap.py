@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import StartSpec, noisy, older_seed
-from glle_engine.methods.parameters import choice, integer, number, require_points
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _PHASES = (100, 100)  # iterations before those of n_iter, of Wang et al.
+_FEWEST = 2  # near pairs
+_CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 
 
@@ -42,7 +44,7 @@ _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 class PacmapSpec(StartSpec):
     """Parameters of PaCMAP."""
 
-    n_neighbors: int = integer(10, "Near pairs of a point.", least=2)
+    n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST)
     mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
     further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
     n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
@@ -66,12 +68,33 @@ class PacmapSpec(StartSpec):
     @property
     def pairs(self) -> int:
         """The number of pairs of a point."""
-        ratios = (self.mid_near_ratio, self.further_ratio)
-        return self.n_neighbors + sum(round(self.n_neighbors * ratio) for ratio in ratios)
+        return self.n_neighbors + self._mid_near + round(self.n_neighbors * self.further_ratio)
+
+    @property
+    def _mid_near(self) -> int:
+        return round(self.n_neighbors * self.mid_near_ratio)
+
+    @property
+    def least_points(self) -> int:
+        """The number of points from which pacmap can sample all pairs of a point without an endless search."""
+        return max(self.pairs + 1, self._mid_near + _CANDIDATES if self._mid_near else 0)
+
+    def most_neighbors(self, n: int) -> int:
+        """Return the largest n_neighbors, up to the given one, with which n points have enough pairs."""
+        fewer = range(min(self.n_neighbors, n - 1), _FEWEST, -1)
+        return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _FEWEST)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse fewer points than a point has pairs, and more components than the start has."""
-        require_points(n, self.pairs + 1, f"PaCMAP with {self.pairs} pairs of each point")
+        if n < self.least_points:
+            most = replace(self, n_neighbors=self.most_neighbors(n))
+            fewer = f"n_neighbors of at most {most.n_neighbors}, or " if most.least_points <= n else ""
+            raise TooFewPointsError(
+                f"PaCMAP with {self.pairs} pairs of each point, {self.n_neighbors} of them near, needs at least "
+                f"{self.least_points} points, not {n}.",
+                remedy=f"Give {fewer}more points.",
+                details={"n_points": n, "least": self.least_points},
+            )
         self.require_rank(n, d)
 
     def cost(self, row: str, n: int, d: int) -> Cost:

@@ -74,7 +74,11 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
         ("t-sne", 500, 9, {"n_components": 4}, "take symmetric-sne", {"n_components": 3}),
         ("t-sne", 500, 9, {"n_components": 3, "negative_gradient_method": "fft"}, "take symmetric-sne", {}),
         ("umap", 100, 3, {"n_components": 4, "initialization": "pca"}, "3 dimensions", {}),
-        *((name, 12, 3, {}, "points", None) for name in ("umap", "densmap", "pacmap")),
+        *((name, 12, 3, {}, "points", None) for name in ("umap", "densmap")),
+        ("pacmap", 35, 3, {}, "n_neighbors of at most 9", {"n_neighbors": 9}),
+        ("pacmap", 9, 3, {"n_neighbors": 9}, "n_neighbors of at most 2", {"n_neighbors": 2}),
+        # pacmap looks without end for six candidates for the last of six mid-near points.
+        ("pacmap", 11, 3, {"n_neighbors": 2, "mid_near_ratio": 3.0, "further_ratio": 0.5}, "at least 12 points", None),
     ],
 )
 def test_sizes_that_are_impossible(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glle_engine import manifolds
+from glle_engine import estimator, manifolds
 from glle_engine.methods import Embedding, method
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import LIBRARIES, embed, import_or_skip, with_slow_ones
@@ -52,6 +52,16 @@ def test_pacmap_is_pacmaps() -> None:
     ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (found.Y, expected))
     assert ours == pytest.approx(theirs, abs=0.02)
     assert found.figures == {"iterations": 450}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [8, 13, 30, 35])
+def test_few_points_get_fewer_pairs(n: int) -> None:
+    """By the estimator, whose defaults suit the data; as many as the library can sample."""
+    import_or_skip("pacmap")
+    model = estimator.Embedding("pacmap", n_iter=5).fit(SHEET.X[:n])
+    assert np.isfinite(model.embedding_).all()
+    assert model.embedding_.shape == (n, 2)
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
