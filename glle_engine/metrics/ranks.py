@@ -75,8 +75,11 @@ def trustworthiness(
     .. math:: T = 1 - \frac{2}{m k (2n - 3k - 1)} \sum_i \sum_{j \in U_k(i)} \max(0, r(i, j) - k)
 
     with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the neighbors of i in X (Venna and
-    Kaski 2001). Ranks are counted on demand, by range counting in a KD-tree (few features, many points) or by blocks of
-    distances, so that n^2 numbers are never in memory.
+    Kaski 2001). Equal distances in X have the smallest of their ranks, so that the order of the rows decides about
+    none; scikit-learn ranks them in the order of the rows, and its value may be lower.
+
+    Ranks are counted on demand, by range counting in a KD-tree (few features, many points) or by blocks of distances,
+    so that n^2 numbers are never in memory.
 
     Parameters
     ----------

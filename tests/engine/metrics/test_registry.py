@@ -270,3 +270,12 @@ def test_affine_r2_of_hessian_lle() -> None:
     scores = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
     assert scores["affine_r2"] > 0.999
     assert scores["procrustes"] == pytest.approx(0.272, abs=0.01)
+
+
+def test_equal_distances_have_the_smallest_of_their_ranks() -> None:
+    """On an even grid the score does not depend on the order of the rows, as it does where rows rank equal ones."""
+    X, Y = np.arange(5.0)[:, None], np.array([[0.0], [2.1], [4.3], [1.0], [3.3]])
+    # The nearest in Y are 3, 4, 4, 0 and 2 (of 0 to 4), whose ranks in X are 3, 3, 3, 4 and 2: 10 more than one each.
+    assert trustworthiness(X, Y, 1) == pytest.approx(1 - 2 * 10 / (5 * (10 - 3 - 1)))
+    order = [3, 0, 4, 2, 1]
+    assert trustworthiness(X[order], Y[order], 1) == trustworthiness(X, Y, 1)
