@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-# A linear map, that of a kernel, and one without arrays beside the data.
+# A linear map, that of a kernel, and two without arrays beside the data.
 MAPS: dict[str, dict[str, tuple[int, ...]]] = {
     "pca": {"mean": (3,), "components": (2, 3)},
     "kernel-pca": {"kernel_means": (N,)},
     "lle": {},
+    "t-sne": {},
 }
+OPTIONS = {"t-sne": {"perplexity": 10.0, "early_iter": 20, "n_iter": 50}}
 
 
 @pytest.mark.parametrize("method", MAPS)
 def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, sheet: str, method: str) -> None:
     """Training points get their coordinates, new ones the engine's places; the map is among the arrays."""
-    answer = embed(client, sheet, method, scores=[])
+    answer = embed(client, sheet, method, scores=[], parameters=OPTIONS.get(method, {}))
     result_of(stores, answer)
     link = answer.json()["links"]["embedding"]
     body = client.get(link).json()
@@ -51,7 +53,7 @@ def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, 
     assert "dataset" not in inline.json()["links"]
     new = client.get(result_of(stores, inline)).json()["arrays"]["embedding"]
     one = method_of(method)
-    direct = one.embed(SHEET.X, one.spec())
+    direct = one.embed(SHEET.X, one.spec(**OPTIONS.get(method, {})))
     np.testing.assert_allclose(new["data"], direct.transform(SHEET.X[:3] + 0.1), rtol=1e-9, atol=1e-9)
 
 
