@@ -23,7 +23,7 @@ NEW = bent_sheet(90, seed=9) + 0.3 * np.random.default_rng(0).standard_normal((9
 DIRECTION = np.array([0.2, -1.0, 0.6])
 METHOD_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "kernel-pca": [{}, {"kernel": "polynomial"}, {"kernel": "cosine"}, {"kernel": "linear"}],
-    "lle": [{}, {"metric": "cosine"}],
+    "lle": [{}, {"metric": "cosine"}, {"standardize": "zscore"}],
     "isomap": [{}, {"n_landmarks": 30}],
     "t-sne": [{"early_iter": 50, "n_iter": 200}],
 }
@@ -35,6 +35,7 @@ POSTERIORS: list[dict[str, Any]] = [
     {"noise": "tangent"},
     {"neighborhoods": "adaptive"},
     {"metric": "cosine"},
+    {"standardize": "zscore"},
     {"landmarks": 100},
 ]
 
@@ -63,45 +64,45 @@ by_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 @dataclass(frozen=True)
-class Placed:
+class FittedMap:
     """An embedding of data (n, d) and its function from new points to places."""
 
     Y: Array
     transform: Callable[[Array], Array]
 
 
-def map_of(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
+def neighbor_map(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
     """Return the map of a method on neighbors to an embedding of data."""
     one = METHODS[case.name]
     assert one.neighbor_map is not None
     return one.neighbor_map(data, one.spec(**case.options), embedding)
 
 
-def placed(case: Case, data: Array) -> Placed:
+def fit_map(case: Case, data: Array) -> FittedMap:
     """Embed data; the map of UMAP is that of any embedding, and its library compiles itself for half a minute."""
     if case.name == "posterior":
         posterior = fit(data, **case.options)
-        return Placed(posterior.embedding, lambda new: posterior.transform(data, new))
+        return FittedMap(posterior.embedding, lambda new: posterior.transform(data, new))
     one = METHODS[case.name]
     spec = one.spec(**case.options)
     if case.name == "umap":
         Y = METHODS["pca"].embed(data).Y
-        return Placed(Y, map_of(case, data, Embedding(Y)).transform)
+        return FittedMap(Y, neighbor_map(case, data, Embedding(Y)).transform)
     found = one.embed(data, spec)
-    return Placed(found.Y, found.transform)
+    return FittedMap(found.Y, found.transform)
 
 
-def moved(case: Case, change: Callable[[Array], Array], rows: NDArray[np.intp]) -> Callable[[Array], Array]:
+def fit_moved(case: Case, change: Callable[[Array], Array], rows: NDArray[np.intp]) -> Callable[[Array], Array]:
     """Return the map of data that are changed and in another order, to the places of the data as they were.
 
     A descent may take another way by rounding, so that maps by neighbors get the embedding of the unchanged data.
     """
-    data, before = change(X)[rows], placed(case, X)
+    data, before = change(X)[rows], fit_map(case, X)
     if case.name != "posterior" and METHODS[case.name].neighbor_map and case.name != "umap":
         found = METHODS[case.name].embed(X, METHODS[case.name].spec(**case.options))
-        again = map_of(case, data, replace(found, Y=found.Y[rows]))
+        again = neighbor_map(case, data, replace(found, Y=found.Y[rows]))
         return lambda new: again.transform(change(new))
-    after = placed(case, data)
+    after = fit_map(case, data)
     center, unit = after.Y.mean(axis=0), np.abs(after.Y).max()
     design = np.column_stack([(after.Y - center) / unit, np.ones(len(X))])
     linear, *_ = np.linalg.lstsq(design, before.Y[rows], rcond=None)
@@ -124,7 +125,7 @@ def order_of(case: Case) -> NDArray[np.intp]:
 @by_case
 def test_copies_of_training_rows_land_at_their_rows(case: Case) -> None:
     """Exactly, in any order; points close to them land close to them, up to what the method leaves to chance."""
-    found = placed(case, X)
+    found = fit_map(case, X)
     extent = np.ptp(found.Y, axis=0).max()
     np.testing.assert_allclose(found.transform(X[::-1]), found.Y[::-1], atol=1e-9 * extent)
     near = found.transform(X + 1e-7 * np.random.default_rng(2).standard_normal(X.shape))
@@ -134,13 +135,13 @@ def test_copies_of_training_rows_land_at_their_rows(case: Case) -> None:
 @by_case
 def test_moved_and_rotated_data_have_moved_places(case: Case) -> None:
     """Rows in another order, rotated, moved and in another unit: the places are the same."""
-    found = placed(case, X)
+    found = fit_map(case, X)
     shift = 0.0 if case.origin_matters else np.array([200.0, -70.0, 1000.0])
 
     def change(data: Array) -> Array:
         return turn(data) + shift
 
-    places = moved(case, change, order_of(case))(NEW)
+    places = fit_moved(case, change, order_of(case))(NEW)
     np.testing.assert_allclose(places, found.transform(NEW), atol=1e-6 * np.ptp(found.Y))
 
 
@@ -148,8 +149,8 @@ def test_moved_and_rotated_data_have_moved_places(case: Case) -> None:
 @pytest.mark.parametrize("unit", [2.0**-330, 2.0**330])
 def test_the_unit_of_the_data_does_not_matter(case: Case, unit: float) -> None:
     """Also where the squares of the coordinates would leave the range of floating-point numbers."""
-    found = placed(case, X)
-    scaled = placed(case, X * unit)
+    found = fit_map(case, X)
+    scaled = fit_map(case, X * unit)
     size = np.ptp(scaled.Y) / np.ptp(found.Y)
     np.testing.assert_allclose(
         scaled.transform(NEW * unit) / size, found.transform(NEW), rtol=0, atol=1e-9 * np.ptp(found.Y)
@@ -160,7 +161,7 @@ def test_the_unit_of_the_data_does_not_matter(case: Case, unit: float) -> None:
 @pytest.mark.parametrize("far", [1e6, 1e9, 1e13, 1e20, 1e50, 1e100, 1e160, 1e300])
 def test_far_points_are_right_or_refused(case: Case, far: float) -> None:
     """Points a million extents away are placed; where rounding decides, the refusal names the row and the remedy."""
-    found = placed(case, X)
+    found = fit_map(case, X)
     points = np.concatenate([NEW[:3], [far * DIRECTION]])
     try:
         places = found.transform(points)
@@ -168,7 +169,7 @@ def test_far_points_are_right_or_refused(case: Case, far: float) -> None:
         assert far > 1e6  # a refusal is one of two right answers
         assert refused.remedy  # noqa: PT017
         return
-    again = moved(case, turn, order_of(case))(points)
+    again = fit_moved(case, turn, order_of(case))(points)
     np.testing.assert_allclose(again[:3], places[:3], atol=1e-6 * np.ptp(found.Y))
     np.testing.assert_allclose(again[3], places[3], atol=1e-5 * max(np.ptp(found.Y), np.abs(places[3]).max()))
 
@@ -176,7 +177,7 @@ def test_far_points_are_right_or_refused(case: Case, far: float) -> None:
 @by_case
 def test_order_and_size_of_the_batch_change_nothing(case: Case) -> None:
     """Reversed, one at a time, among others, and beside a far point."""
-    found = placed(case, X)
+    found = fit_map(case, X)
     places, tolerance = found.transform(NEW), 1e-12 * np.ptp(found.Y)
     np.testing.assert_allclose(found.transform(NEW[::-1])[::-1], places, rtol=0, atol=tolerance)
     np.testing.assert_allclose(found.transform(np.tile(NEW, (3, 1)))[90:180], places, rtol=0, atol=tolerance)
