@@ -137,7 +137,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
         """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
-        call = Call.by_content_of("/v1/datasets/synthetic", {"name": name, "n": n, **options})
+        call = Call.post("/v1/datasets/synthetic", {"name": name, "n": n, **options})
         reply = await self._session.send(call)
         return self._session.build("dataset", reply.json())
 
@@ -192,7 +192,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
                 raise ValueError("Give the indices (n, k) of neighbors, of a graph graph.indices.reshape(n, k).")
             body["neighbors"] = await dataset_id(self._session, neighbors)
-        reply = await self._session.send(Call.command("/v1/posteriors", body))
+        reply = await self._session.send(Call.post("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = await self._session.follow(reply.json(), timeout)
             reply = await self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
@@ -209,7 +209,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         of_data, spec = data_options(options, FitDataOptions)
         dataset = await dataset_id(self._session, data, of_data)
         query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
-        call = Call.by_content_of("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
+        call = Call.post("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
         return (await self._session.fetch(call, timeout)).json()
 
     @operation
@@ -233,7 +233,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
         Draws need no data; summaries, new points, generated data, pictures and calibrations need the data set here.
         """
-        call = Call.by_content_of("/v1/posteriors/import", Body.of_file(Path(path), NPZ))
+        call = Call.post("/v1/posteriors/import", Body.of_file(Path(path), NPZ))
         reply = await self._session.send(call)
         return self._session.build("posterior", reply.json())
 

@@ -24,7 +24,6 @@ from service.middleware.requests import TENANT
 from service.routes import params
 from service.schemas.resources import DrawsIn, Seed, SourceQuery
 from service.schemas.results import DrawOut
-from service.submission.idempotency import create_job_once
 from service.submission.jobs import compute, job_response, submit_job
 from service.submission.validation import (
     require_calibratable,
@@ -214,8 +213,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandO
     spec = _spec(stores, record, body)
     if terms.priority == "interactive":
         require_quick(spec, sharding.SHARD_SECONDS)
-    request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return create_job_once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
+    return _enqueue(stores, record, spec, terms, single=False)
 
 
 def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:

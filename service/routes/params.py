@@ -20,7 +20,6 @@ from service.middleware.requests import TENANT
 from service.schemas.problems import failures
 from service.schemas.resources import MAX_COUNTER, PATCH_BODY, JobOut, NameFilter, NamingIn, Page, TagFilter
 from service.submission.fit_planning import SummaryQuery
-from service.submission.idempotency import IN_USE, Key
 from service.submission.pagination import Cursor, Limit, page_response, position
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
@@ -158,11 +157,10 @@ class CommandOptions:
 
     wait: float
     deadline: float | None
-    key: str | None
 
 
-async def _command(wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> CommandOptions:
-    return CommandOptions(wait, deadline, key)  # async, because FastAPI calls a class in a thread
+async def _command(wait: Wait = 0.0, deadline: Deadline = None) -> CommandOptions:
+    return CommandOptions(wait, deadline)  # async, because FastAPI calls a class in a thread
 
 
 Command = Annotated[CommandOptions, Depends(_command)]
@@ -201,12 +199,12 @@ SCALE_DOCUMENTED = {
 
 LATE: dict[str, Any] = {"_504": "The job did not end by its deadline."}
 COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
-CANCELLED = {"_409": "The job was cancelled while this request waited. " + IN_USE}
+CANCELLED = {"_409": "The job was cancelled while this request waited."}
 NOT_FITTED: dict[str, Any] = {
     "_404": "No such posterior.",
     "_409": "The fit is not complete, or its job was cancelled.",
 }
-ON_POSTERIOR = {**NOT_FITTED, "_409": f"{NOT_FITTED['_409']} {IN_USE}", **COMMAND}
+ON_POSTERIOR = {**NOT_FITTED, **COMMAND}
 ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
 
 

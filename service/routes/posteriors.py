@@ -34,7 +34,6 @@ from service.submission.fit_planning import (
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, recall_or_create
 from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
 from service.submission.validation import (
     require_not_all_equal,
@@ -200,7 +199,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
         200: {"model": PosteriorOut, "description": "It exists already: the same content is the same posterior."},
         201: {"model": PosteriorOut, "description": "Stored."},
         **failures(
-            _409="Of another numerics version, whose draws have other bits. " + IN_USE,
+            _409="Of another numerics version, whose draws have other bits.",
             _413="Longer than GLLE_MAX_BODY, or unpacked than twice that; or too large for the cache.",
             _415="Not application/zip.",
             _422="Not the file of an export, or changed since; beyond the limits.",
@@ -209,7 +208,7 @@ async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0
     },
     openapi_extra={"requestBody": {"required": True, "content": params.forms(MEDIA)}},
 )
-async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
+async def import_posterior(request: Request, stores: TenantStores) -> Response:
     """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.
 
     All contents are checked before compiled code uses them. The id is the digest of the content, never that of a fit.
@@ -223,11 +222,7 @@ async def import_posterior(request: Request, stores: TenantStores, key: Key = No
         receive_body(request, incoming, settings.max_body, LARGE) as file,
         processes.slot(request.scope[TENANT]),
     ):
-        digest = await run_in_threadpool(content_digest, file) if key is not None else ""
-        stored, identity = partial(_import, stores, processes, file), ("POST /v1/posteriors/import", digest)
-        record, is_new = await run_in_threadpool(
-            recall_or_create, stores, key, identity, stored, creations(stores.posteriors.get)
-        )
+        record, is_new = await run_in_threadpool(_import, stores, processes, file)
     return _posterior_response(record, 201 if is_new else 200)
 
 
@@ -332,24 +327,12 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
     id_ = posterior_id(dataset.id, parameters, stores.numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
-    def existing_or_new() -> PosteriorRecord | Job:
-        if (record := stores.posteriors.get(id_)) is not None:
-            return record
-        stores.posteriors.require_room()
-        require_possible_fit(stores, dataset, spec)
-        require_not_all_equal(stores, dataset)
-        return _fit(stores, id_, dataset.id, parameters, terms)
-
-    def recall(name: str) -> PosteriorRecord | Job | None:
-        if name.startswith("post_"):
-            return stores.posteriors.get(name)
-        job = stores.jobs.get(name)
-        is_deleted = job is not None and job.status == "succeeded" and stores.posteriors.get(job.subject) is None
-        return None if is_deleted else job  # a deleted posterior is fitted again
-
-    answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
-    request = ("POST /v1/posteriors", body.model_dump(exclude_none=True))
-    return recall_or_create(stores, command.key, request, existing_or_new, answers)
+    if (record := stores.posteriors.get(id_)) is not None:
+        return record
+    stores.posteriors.require_room()
+    require_possible_fit(stores, dataset, spec)
+    require_not_all_equal(stores, dataset)
+    return _fit(stores, id_, dataset.id, parameters, terms)
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:

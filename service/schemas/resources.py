@@ -378,7 +378,6 @@ class QuotasOut(BaseModel):
     requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
-    idempotency_keys: QuotaOut = Field(description="Idempotency-Keys whose answers are kept; they expire.")
 
 
 class UsageOut(BaseModel):

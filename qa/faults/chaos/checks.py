@@ -155,7 +155,6 @@ QUEUE = (
     Owner("keys: record", r"glle:key:[0-9a-f]+", "never"),
     Owner("keys: lists", r"glle:keys(:name:.*)?", "never"),
     Owner("usage", r"glle:usage(:all)?", "never"),
-    Owner("idempotency", r"glle:idempotency(:.+|-names)", "always"),
     Owner("metrics", r"glle:counts", "never"),
     Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
     Owner("RQ: task", r"rq:job:job_[^:]+", "when ended"),

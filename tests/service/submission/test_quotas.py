@@ -153,7 +153,7 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     requests, allowed = used.pop("requests")
     assert used == {
         "bytes": (stores.of("alice").datasets.usage()["stored_bytes"], 90000), "jobs": (1, 3), "posteriors": (1, 7),
-        "records": (stores.of("alice").jobs.counts()[1], 2**16), "idempotency_keys": (0, 100_000),
+        "records": (stores.of("alice").jobs.counts()[1], 2**16),
     }  # fmt: skip
     assert used["bytes"][0] > 1000
     assert first["quotas"]["jobs"]["used"] == 0
@@ -163,26 +163,22 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert (answer["tenant"], answer["datasets"]) == ("alice", 1)
     assert others == {
         "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 2**26), "posteriors": (0, 10000),
-        "idempotency_keys": (0, 100_000),
     }  # fmt: skip
 
 
 def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
-    """New jobs and new keys get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
+    """New jobs get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
     register_worker(stores)
     dataset = upload(client)
     posted = {"dataset": dataset, "n_neighbors": 3}
-    keyed = {"Idempotency-Key": "known"}
-    job = client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"]
+    job = client.post("/v1/posteriors", json=posted).json()["id"]
     assert client.get("/readyz").json()["status"] == "ok"
     with fill_memory(stores, 0.9):
-        for headers in ({}, {"Idempotency-Key": "new"}):
-            answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1}, headers=headers)
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
-            assert int(answer.headers["retry-after"]) > 0
-            assert "record=true" in answer.json()["remedy"]
-        assert not stores.client.keys("glle:idempotency:*new*")
-        assert client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"] == job
+        answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
+        assert int(answer.headers["retry-after"]) > 0
+        assert "record=true" in answer.json()["remedy"]
+        assert client.post("/v1/posteriors", json=posted).json()["id"] == job
         payload = client.get("/readyz").json()
         assert payload["status"] == "degraded"
         assert [check["state"] for check in payload["checks"] if check["name"] == "queue server"] == ["warning"]

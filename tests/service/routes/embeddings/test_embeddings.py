@@ -357,7 +357,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     queued = embed(client, sheet, "lle", scores=[]).json()
     assert client.delete(queued["links"]["embedding"]).status_code == 204
     assert client.get(queued["links"]["self"]).json()["status"] == "cancelled"
-    posted = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    posted = client.post("/v1/embeddings", json=body)
     result, path = result_of(stores, posted), posted.json()["links"]["embedding"]
     before = client.get(path + "/coordinates", headers=NPY).content
     result_of(stores, client.get(path + ".png?wait=0"))
@@ -371,7 +371,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     rows = client.get(comparison).json()["rows"]
     assert [row["problem"] for row in rows] == [None, None]
     assert client.get(f"/v1/embeddings/{rows[1]['embedding']}").status_code == 200
-    again = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    again = client.post("/v1/embeddings", json=body)
     result_of(stores, again)
     assert client.get(path + "/coordinates", headers=NPY).content == before
 

@@ -163,15 +163,6 @@ def test_another_tenant_gets_another_id(client: httpx.Client, guarded_client: ht
     assert guarded_client.get("/v1/usage", headers=alice).json()["quotas"]["bytes"]["used"] > 10_000
 
 
-def test_an_import_is_repeated_with_its_key(client: httpx.Client) -> None:
-    """The repeat with an Idempotency-Key has the first answer, 201; another body is refused."""
-    content, key = exported_fit(client), {"idempotency-key": "monday"}
-    answers = [import_file(client, content, **key) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [201, 201]
-    assert answers[0].json() == answers[1].json()
-    check_problem(import_file(client, content + b"x", **key), 422, "idempotency-key-reused")
-
-
 def test_imports_count_in_the_quotas(client: httpx.Client, stores: Stores) -> None:
     """429 beyond the bytes or the posteriors of the tenant."""
     content = exported_fit(client)
