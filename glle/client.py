@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
@@ -14,7 +13,7 @@ from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, dataset_o
 from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import AsyncJob, Job, Result, run_on
-from glle.transport.calls import NPZ, Body, Call, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.errors import (
     AuthError,
     ConflictError,
@@ -226,16 +225,6 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
         """Return the posterior of an id; wait for a running fit."""
         return await self._get("posterior", id)
-
-    @operation
-    async def import_posterior(self, path: str | Path) -> PosteriorT:
-        """Return the posterior of a file that `Posterior.export` wrote, stored in this service; draws have equal bits.
-
-        Draws need no data; summaries, new points, generated data, pictures and calibrations need the data set here.
-        """
-        call = Call.post("/v1/posteriors/import", Body.of_file(Path(path), NPZ))
-        reply = await self._session.send(call)
-        return self._session.build("posterior", reply.json())
 
     @operation
     async def job(self, id: str) -> JobT:  # noqa: A002 # the name in the API

@@ -30,7 +30,6 @@ from service.submission.validation import (
     coordinates_beside,
     new_points,
     require_calibratable,
-    require_data,
     require_drawable,
     require_not_all_equal,
     require_posterior,
@@ -203,7 +202,6 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
-    require_data(stores, record)
     parts = require_affordable_summary(stores, record, spec, shared=True)
     is_quick = not spec.resamples and _is_quick(record, spec.count)
     terms = Terms(priority="interactive" if is_quick else "batch")
@@ -218,7 +216,6 @@ def _is_quick(record: PosteriorRecord, count: int) -> bool:
 
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
-    require_data(stores, record)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
@@ -235,7 +232,6 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
-    require_data(stores, record)
     require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
@@ -246,7 +242,6 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
-    require_data(stores, record)
     spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
     return analysis_job(stores, spec, posterior=id_, terms=Terms.within(command.deadline), short=False)
 
@@ -258,7 +253,6 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
-        require_data(stores, record)
         source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
     elif body.coordinates is not None:
         assert body.dataset is not None

@@ -27,7 +27,6 @@ from service.schemas.results import DrawOut
 from service.submission.jobs import compute, job_response, submit_job
 from service.submission.validation import (
     require_calibratable,
-    require_data,
     require_drawable,
     require_posterior,
     require_quick,
@@ -231,8 +230,6 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
-        if stores.posteriors.calibration(record.id) is None:
-            require_data(stores, record)
     require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 

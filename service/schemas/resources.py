@@ -230,7 +230,7 @@ class DatasetPreviewOut(BaseModel):
 class PosteriorOut(BaseModel):
     """A fitted posterior."""
 
-    id: str = Field(description="Digest of data set, specification and engine version; or of an imported content.")
+    id: str = Field(description="Digest of data set, specification and engine version.")
     dataset: str = Field(description="Id of its data set.")
     n: int = Field(description="Points.")
     d: int = Field(description="Features.")
@@ -243,9 +243,7 @@ class PosteriorOut(BaseModel):
     )
     arrays: dict[str, dict[str, Any]] = Field(description="Shape and dtype of each array.")
     nbytes: int = Field(description="Bytes of the arrays.")
-    provenance: dict[str, str] = Field(
-        description="Versions and machine, for a replay; `imported`, the digest of the content, if it was imported."
-    )
+    provenance: dict[str, str] = Field(description="Versions and machine, for a replay.")
     job: str = Field(description="The job that fitted it.")
     created: str = Field(description="ISO 8601, UTC.")
     name: str | None = Field(description="Name set by PATCH.")

@@ -127,15 +127,6 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         raise _too_costly(stores, expected, Allowance.of(stores.settings))
 
 
-def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
-    """Raise ``too-long`` or ``too-much-memory`` if a draw of an imported posterior exceeds the limits of fits."""
-    allowed, cost = Allowance.of(stores.settings), Cost(record.single_draw_seconds, record.draw_cost["bytes"])
-    if not allowed.covers(cost):
-        remedies = ["draw with glle_engine.load, without a service", "fit fewer points, or fewer neighbors"]
-        subject = "In the graph and the elimination order of the file, a draw"
-        raise allowed.refusal(subject, cost, remedies, longer="raise GLLE_JOB_TIMEOUT")
-
-
 def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
     """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
 

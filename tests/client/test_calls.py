@@ -294,16 +294,6 @@ def test_a_sheet_of_draws_has_its_scale() -> None:
         assert str(service.requests[-1].url) == f"{URL}/v1/posteriors/post_1/{found}"
 
 
-def test_an_import_sends_the_file(tmp_path: Path, clock: Clock) -> None:
-    """The body is the file, sent again after a lost connection, because the content names the posterior."""
-    (tmp_path / "kept.npz").write_bytes(b"PK..")
-    service = Service(httpx.ReadError("gone"), httpx.Response(201, json={"id": "post_2", "n": 3}))
-    assert service.client().import_posterior(tmp_path / "kept.npz").id == "post_2"
-    for request in service.requests:
-        assert (request.method, request.url.path, request.content) == ("POST", "/v1/posteriors/import", b"PK..")
-        assert request.headers["content-type"] == "application/zip"
-
-
 def test_an_estimate_is_fetched_after_its_job() -> None:
     """202 with a job, the job's end, the same POST again."""
     expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}

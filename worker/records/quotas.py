@@ -18,7 +18,6 @@ MAX_JOBS = 10_000  # open jobs of all tenants
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
 MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
 RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
-MAX_RECORD = 2 * RECORD_BYTES  # bytes of the record of an imported posterior
 
 ALL = "*"  # instead of a tenant
 _LIMIT = re.compile(r"(?:(jobs|requests|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")

@@ -11,10 +11,10 @@ import redis
 
 from service.middleware import request_limits
 from tests.conftest import stored_files
-from tests.service.conftest import check_problem, register_worker, upload
+from tests.service.conftest import check_problem, posterior_record, register_worker, upload
 from tests.service.tenants import bearer, resources_of, serve_stores
 from tests.worker.storage.conftest import fill_memory
-from worker.records.quotas import MAX_PAUSE
+from worker.records.quotas import MAX_PAUSE, RECORD_BYTES
 
 if TYPE_CHECKING:
     import httpx
@@ -216,6 +216,20 @@ def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
         assert client.post("/v1/posteriors", json=fits).status_code == 200
         client.delete(f"/v1/posteriors/{had.posterior}").raise_for_status()
         assert client.post("/v1/posteriors", json={**fits, "reg": 0.5}).status_code == 202
+
+
+def test_bytes_of_posterior_records_count_in_the_quota(stores: Stores) -> None:
+    """Beyond the bytes that the quota of posteriors allows, 429 has the bytes; a deletion makes room."""
+    fits = {"dataset": resources_of("default", stores).dataset, "reg": 0.5}
+    long = {"figures": {}, "notes": [{"code": "a-code", "message": "x" * 2 * RECORD_BYTES}]}
+    for number in range(3):
+        stores.posteriors.record(posterior_record(id=f"post_{number}", dataset=fits["dataset"], n=9, diagnostics=long))
+    with serve_stores(stores, auth="off", quotas="*=posteriors:6") as client:
+        details = check_problem(client.post("/v1/posteriors", json=fits), 429, "quota-exceeded")["details"]
+        assert (details["quota"], details["allowed"]) == ("posteriors", 6 * RECORD_BYTES)
+        assert details["used"] > details["allowed"]
+        client.delete("/v1/posteriors/post_0").raise_for_status()
+        assert client.post("/v1/posteriors", json=fits).status_code == 202
 
 
 def test_ended_records_are_bounded(stores: Stores) -> None:
