@@ -134,6 +134,7 @@ lock:
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
 	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock
+	$(LOCK) pyproject.toml --group clients --constraint requirements/dev.lock -o requirements/clients.lock
 	$(LOCK) --group install -o requirements/install.lock
 	$(LOCK) --group audit --constraint requirements/install.lock -o requirements/audit.lock
 

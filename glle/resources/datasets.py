@@ -39,7 +39,7 @@ class BaseDataset(Resource):
     @property
     def d(self) -> int:
         """Number of features."""
-        return self.metadata["d"]
+        return self.metadata["n_features"]
 
     @property
     def names(self) -> list[str] | None:

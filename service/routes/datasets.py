@@ -61,12 +61,7 @@ _BODIES = {
         }
     },
     "application/json": {
-        "schema": {
-            "anyOf": [
-                {"$ref": "#/components/schemas/TableIn"},
-                {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
-            ]
-        },
+        "schema": {"$ref": "#/components/schemas/TableIn"},
         "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
     },
 }
@@ -158,12 +153,13 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
     """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
-    names. npz has the points as `data`, and may have `labels`, `color`, `ids`, `coordinates` and `names`; in Arrow and
-    Parquet the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column:
-    the details count the rows that have one, and list the first 20; `missing` drops or fills them. Of columns without
-    a role, texts that number or name the rows are ids, the first one of few distinct words is the label, and the first
-    one of dates the color, with a notice each; other text columns are refused, with the options that help. The body may
-    be compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
+    names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
+    `color`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
+    values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
+    first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
+    the first one of few distinct words is the label, and the first one of dates the color, with a notice each;
+    other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip or
+    zstd), or a form with one file and the query parameters as fields.
     """
     async with _receive_upload(request, stores, options) as read_table:
         return _created_response(*await run_in_threadpool(lambda: _add(stores, read_table())))

@@ -86,8 +86,8 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         n, d = dataset.n, dataset.d
     else:
         assert body.n is not None
-        assert body.d is not None
-        n, d = body.n, body.d
+        assert body.n_features is not None
+        n, d = body.n, body.n_features
     plan = Plan.of(body.method, body.parameters)
     allowed = Allowance.of(stores.settings, deadline)
     figures: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
@@ -103,7 +103,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         method=plan.method.name,
         parameters=plan.parameters,
         n=n,
-        d=d,
+        n_features=d,
         growth=plan.method.growth,
         allowed_seconds=allowed.seconds,
         allowed_bytes=allowed.bytes,

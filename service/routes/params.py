@@ -18,7 +18,7 @@ from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.requests import TENANT
 from service.schemas.problems import failures
-from service.schemas.resources import MAX_COUNTER, PATCH_BODY, JobOut, NameFilter, NamingIn, Page, TagFilter
+from service.schemas.resources import MAX_COUNTER, JobOut, NameFilter, NamingIn, Page, TagFilter
 from service.submission.fit_planning import SummaryQuery
 from service.submission.pagination import Cursor, Limit, page_response, position
 from worker.base.problems import ProblemError, refuse
@@ -277,7 +277,8 @@ def add_rename(
         return out.of(getattr(stores, kind).rename(id_, body.changes()))
 
     description = (
-        "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole."
+        "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole. "
+        "The media type application/merge-patch+json is accepted, too."
     )
     router.add_api_route(
         "/{id}",
@@ -288,5 +289,4 @@ def add_rename(
         description=description + more,
         response_model=out,
         responses=failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
-        openapi_extra=PATCH_BODY,
     )

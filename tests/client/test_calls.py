@@ -126,7 +126,7 @@ def test_pauses_are_random_and_bounded() -> None:
 @pytest.mark.parametrize("failure", [problem(503), httpx.ReadError("gone")])
 def test_every_post_is_repeated(clock: Clock, failure: Any) -> None:
     """The same request is sent again, because the service names what it creates by its content."""
-    metadata = {"id": "post_1", "n": 3, "d": 2}
+    metadata = {"id": "post_1", "n": 3, "n_features": 2}
     service = Service(failure, httpx.Response(200, json=metadata), failure, job("succeeded"))
     client = service.client()
     assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"

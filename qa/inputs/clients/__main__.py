@@ -1,7 +1,7 @@
-"""Make a client of the contract by a generator, and run its page: `python -m qa.inputs.clients`.
+"""Make clients of the contract by two generators, and run their pages: `python -m qa.inputs.clients`.
 
-Without node, npm or npm's registry nothing is checked: the program says so on stderr and exits with 0, or with 1 if
-NPM=required is in the environment.
+Without node, npm or npm's registry the TypeScript page is not checked: the program says so on stderr and goes on, or
+exits with 1 if NPM=required is in the environment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.inputs.clients.journeys import run_typescript
+from qa.inputs.clients.journeys import run_python, run_typescript
 from qa.inputs.clients.npm import UnavailableError, install
 from tests.system.conftest import ONE_EACH, running
 
@@ -24,7 +24,7 @@ MODES = ("optional", "required")
 
 
 def main() -> int:
-    """Check the client; return 0, or 1 for a failure."""
+    """Check both clients; return 0, or 1 for a failure."""
     mode = os.environ.get("NPM") or "optional"
     if mode not in MODES:
         sys.stderr.write(f"NPM={mode!r} is unknown. Use one of {', '.join(MODES)}.\n")
@@ -33,8 +33,8 @@ def main() -> int:
         install(FOLDER)
     except UnavailableError as error:
         sys.stderr.write(f"SKIPPED: {error} The TypeScript page is unchecked. NPM={mode}.\n")
-        return int(mode == "required")
-    return check(run_typescript)
+        return 1 if mode == "required" else check(run_python)
+    return check(run_python, run_typescript)
 
 
 def check(*pages: Callable[[Path, str], str]) -> int:
