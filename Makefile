@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-TYPES := glle/types.py clients/typescript/src/types.ts
+TYPES := glle/types.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,19 +23,16 @@ help:
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
 	@echo "make believe       compare audits with other samples and with peers (an hour)"
 	@echo "make honesty       measure the spread against the truth (ten minutes)"
-	@echo "make generate      write openapi.json, the clients' types and the generated pages"
+	@echo "make generate      write openapi.json, the client's types and the generated pages"
 	@echo "make wheels        build the wheels in out/wheels; the engine's carries compiled code"
 	@echo "make lock          resolve requirements/*.lock again"
 	@echo "make -C qa         list the programs that test a whole deployment"
 
 setup: $(STAMP) $(TYPES)
 
-# The clients' types, which are not committed.
+# The client's types, which are not committed.
 glle/types.py: openapi/openapi.json openapi/client_types.py | $(VENV)/.demo
 	$(BIN)/python -m openapi.client_types
-
-clients/typescript/src/types.ts: openapi/openapi.json openapi/client_types.py openapi/typescript_types.py | $(VENV)/.demo
-	$(BIN)/python -m openapi.typescript_types
 
 # Install a lock file with uv, from the index that pip is configured for, or else with pip.
 define install
@@ -137,6 +134,7 @@ lock:
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
 	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock
+	$(LOCK) pyproject.toml --group clients --constraint requirements/dev.lock -o requirements/clients.lock
 	$(LOCK) --group install -o requirements/install.lock
 	$(LOCK) --group audit --constraint requirements/install.lock -o requirements/audit.lock
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
@@ -14,7 +13,7 @@ from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, dataset_o
 from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
 from glle.resources.posteriors import AsyncPosterior, Posterior
 from glle.resources.results import AsyncJob, Job, Result, run_on
-from glle.transport.calls import NPZ, Body, Call, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.errors import (
     AuthError,
     ConflictError,
@@ -137,7 +136,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
         """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
-        call = Call.by_content_of("/v1/datasets/synthetic", {"name": name, "n": n, **options})
+        call = Call.post("/v1/datasets/synthetic", {"name": name, "n": n, **options})
         reply = await self._session.send(call)
         return self._session.build("dataset", reply.json())
 
@@ -192,7 +191,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
                 raise ValueError("Give the indices (n, k) of neighbors, of a graph graph.indices.reshape(n, k).")
             body["neighbors"] = await dataset_id(self._session, neighbors)
-        reply = await self._session.send(Call.command("/v1/posteriors", body))
+        reply = await self._session.send(Call.post("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
             job = await self._session.follow(reply.json(), timeout)
             reply = await self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
@@ -209,7 +208,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         of_data, spec = data_options(options, FitDataOptions)
         dataset = await dataset_id(self._session, data, of_data)
         query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
-        call = Call.by_content_of("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
+        call = Call.post("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
         return (await self._session.fetch(call, timeout)).json()
 
     @operation
@@ -226,16 +225,6 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
         """Return the posterior of an id; wait for a running fit."""
         return await self._get("posterior", id)
-
-    @operation
-    async def import_posterior(self, path: str | Path) -> PosteriorT:
-        """Return the posterior of a file that `Posterior.export` wrote, stored in this service; draws have equal bits.
-
-        Draws need no data; summaries, new points, generated data, pictures and calibrations need the data set here.
-        """
-        call = Call.by_content_of("/v1/posteriors/import", Body.of_file(Path(path), NPZ))
-        reply = await self._session.send(call)
-        return self._session.build("posterior", reply.json())
 
     @operation
     async def job(self, id: str) -> JobT:  # noqa: A002 # the name in the API

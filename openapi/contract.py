@@ -1,11 +1,11 @@
-"""The contract of the HTTP API: `python -m openapi.contract` writes openapi/openapi.json and the clients' types."""
+"""The contract of the HTTP API: `python -m openapi.contract` writes openapi/openapi.json and the client's types."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from openapi import client_types, typescript_types
+from openapi import client_types
 from openapi.client_types import CONTRACT
 from service.app import create_app
 from worker.base.settings import Settings
@@ -21,9 +21,9 @@ def contract_text() -> str:
 
 
 def main() -> int:
-    """Write the contract and the clients' types; return the exit code."""
+    """Write the contract and the client's types; return the exit code."""
     CONTRACT.write_text(contract_text(), encoding="utf-8")
-    return client_types.main() or typescript_types.main()
+    return client_types.main()
 
 
 if __name__ == "__main__":

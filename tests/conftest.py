@@ -141,7 +141,7 @@ def settings(server_settings: Settings, tmp_path: Path) -> Settings:
 
 
 def stored_files(stores: Stores) -> list[Path]:
-    """Return the files of data sets and imported posteriors in a local store, and temporary ones."""
+    """Return the files of data sets in a local store, and temporary ones."""
     folder = stores.datasets.files.bucket.local_path("data")
     return sorted(path for path in folder.rglob("*") if path.is_file())
 

@@ -101,7 +101,7 @@ class Stores:
             cache=cache,
             draws=DrawCache(cache, commands),
             datasets=DatasetStore(client, files, room),
-            posteriors=PosteriorStore(client, cache, files),
+            posteriors=PosteriorStore(client, cache),
             embeddings=EmbeddingStore(client, EMBEDDING),
             jobs=jobs,
             queue=queue,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,12 +56,7 @@ def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
     """Write columns with a row for each point of a data set, with its ids; `repeats` times the points, or the array."""
-    from glle.client import NotFoundError  # noqa: PLC0415 # needs the extra `client`
-
-    ids = None
-    if out.suffix.lower() in TABLES:
-        with suppress(NotFoundError):  # of an imported posterior
-            ids = client.dataset(dataset).ids()
+    ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
 

@@ -1,11 +1,10 @@
-"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `import`, `transform`."""
+"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `transform`."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle.cli import output
@@ -37,9 +36,6 @@ def add(commands: Commands) -> None:
     add_command(commands, _summary, posterior, _count("draws", 100), out, options=[SummaryOptions], timeout=True)
     out = output.out_argument(*output.ARCHIVE, required=True)
     add_command(commands, _export, posterior, out, timeout=True)
-    add_command(
-        commands, _import, argument("file", metavar="FILE", type=Path, help="the file that `glle export` wrote")
-    )
 
     text = "id, as printed by `glle fit` or `glle embed`"
     either = argument("posterior", metavar="POSTERIOR_OR_EMBEDDING", help=text)
@@ -118,13 +114,6 @@ def _export(args: argparse.Namespace, client: Client) -> int:
     client.posterior(args.posterior).export(args.out, timeout=args.timeout)
     nbytes = args.out.stat().st_size
     return report(args, {"file": str(args.out), "bytes": nbytes}, f"{args.out}  {nbytes:,} bytes")
-
-
-def _import(args: argparse.Namespace, client: Client) -> int:
-    """Store an exported posterior in this service."""
-    posterior = client.import_posterior(args.file)
-    text = f"{posterior.id}  {posterior.n:,} points, of data set {posterior.metadata['dataset']}"
-    return report(args, posterior.metadata, text)
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:

@@ -86,7 +86,7 @@ def _dataset_row(dataset: DatasetOut) -> dict[str, object]:
     return {
         "id": dataset["id"],
         "points": f"{dataset['n']:,}",
-        "features": dataset["d"],
+        "features": dataset["n_features"],
         "from": source.get("name") or source.get("format", source["kind"]),
         "created": dataset["created"],
     }
@@ -104,7 +104,7 @@ def _preview(args: argparse.Namespace, client: Client) -> int:
     if problem := shown["problem"]:
         lines += [problem["detail"], in_words(problem["remedy"], flag)]
     else:
-        lines.insert(0, f"{shown['n']:,} points, {shown['d']} features")
+        lines.insert(0, f"{shown['n']:,} points, {shown['n_features']} features")
         lines += [in_words(notice, flag) for notice in shown["notices"]]
         lines += ["  ".join(f"{value:g}" for value in row[:20]) for row in shown["rows"]]
     report(args, shown, *lines)

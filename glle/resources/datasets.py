@@ -39,7 +39,7 @@ class BaseDataset(Resource):
     @property
     def d(self) -> int:
         """Number of features."""
-        return self.metadata["d"]
+        return self.metadata["n_features"]
 
     @property
     def names(self) -> list[str] | None:
@@ -138,7 +138,7 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
     roles: Any = {**options}
     labels, colors, obsm = (roles.pop(name, None) for name in ("labels", "colors", "obsm"))
     content = upload_of(data, roles, labels, colors, obsm)
-    reply = await session.send(Call.by_content_of("/v1/datasets" + path, content.body, content.query))
+    reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
     if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
         ids = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body

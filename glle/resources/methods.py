@@ -287,7 +287,7 @@ class MethodOperations(Generic[EmbeddingT]):
         of_data, spec = data_options(parameters)
         dataset = await dataset_id(self._session, data, of_data)
         body = {"dataset": dataset, "method": method, "parameters": spec}
-        return (await self._session.send(Call.by_content_of("/v1/embeddings/estimate", body))).json()
+        return (await self._session.send(Call.post("/v1/embeddings/estimate", body))).json()
 
     async def _scored_data(
         self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None

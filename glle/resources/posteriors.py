@@ -115,7 +115,7 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     async def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> JobT:
         """Start a job of draws and return it at once; `result()` of the job returns the draws."""
-        reply = await self._session.send(Call.command(self._path("draws"), {"count": count, **options}))
+        reply = await self._session.send(Call.post(self._path("draws"), {"count": count, **options}))
         return self._session.build("job", reply.json())
 
     @operation

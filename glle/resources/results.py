@@ -127,7 +127,7 @@ async def job_result(
 
 async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
     """Submit a job, and return its result, with the options of `job_result`."""
-    reply = await session.send(Call.command(path, body))
+    reply = await session.send(Call.post(path, body))
     return await job_result(session, reply.json(), timeout, **options)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,9 +78,8 @@ class Body:
 
 @dataclass(frozen=True)
 class Call:
-    """One request.
+    """One request, which is safe to repeat: a POST names what it creates by its content, so its repeat finds it.
 
-    A POST is repeatable with an Idempotency-Key (`key`), or if its result is named by its content (`by_content`).
     `read` makes a value of the body of a 200, received into a file, or into the file `out`; other bodies are small.
     """
 
@@ -90,21 +88,13 @@ class Call:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Body | None = None
     accept: str = JSON
-    key: str | None = None
-    by_content: bool = False
     read: Callable[[Any], Any] | None = None
     out: Path | None = None
 
     @classmethod
-    def command(cls, path: str, body: Any) -> Self:
-        """Return a POST with a new Idempotency-Key."""
-        return cls("POST", path, body=Body.of_json(body), key=uuid.uuid4().hex)
-
-    @classmethod
-    def by_content_of(cls, path: str, body: Any, query: Mapping[str, Any] | None = None) -> Self:
-        """Return a POST whose result is named by its content, or that stores nothing."""
-        body = body if isinstance(body, Body) else Body.of_json(body)
-        return cls("POST", path, query or {}, body, by_content=True)
+    def post(cls, path: str, body: Any, query: Mapping[str, Any] | None = None) -> Self:
+        """Return a POST of a body, or of a value as JSON."""
+        return cls("POST", path, query or {}, body if isinstance(body, Body) else Body.of_json(body))
 
     @classmethod
     def npy(cls, path: str, query: Mapping[str, Any] | None = None, out: str | Path | None = None) -> Self:
@@ -118,11 +108,6 @@ class Call:
     def npz(cls, path: str, query: Mapping[str, Any] | None = None) -> Self:
         """Return the GET of several arrays."""
         return cls("GET", path, query or {}, accept=NPZ, read=_read_npz)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether two such requests have the effect of one."""
-        return self.method != "POST" or self.key is not None or self.by_content
 
     @contextmanager
     def destination(self) -> Iterator[IO[bytes]]:

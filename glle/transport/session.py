@@ -117,14 +117,14 @@ class Session:
         return self.classes[kind](metadata, self, *more)
 
     async def send(self, call: Call) -> Reply:
-        """Send a call until it succeeds, the deadline passes, or a repetition could have two effects.
+        """Send a call until it succeeds, its failure is not temporary, or the deadline passes.
 
         Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
         """
         started = time.monotonic()
         for attempt in count():
             reply = await self._attempt(call)
-            if call.is_repeatable and (isinstance(reply, httpx.RequestError) or reply.status in _RETRY_STATUSES):
+            if isinstance(reply, httpx.RequestError) or reply.status in _RETRY_STATUSES:
                 pause = self.retries.pause(attempt, time.monotonic() - started, reply)
                 if pause is not None:
                     await self.sleep(pause)
@@ -143,7 +143,7 @@ class Session:
         body = call.body
         length = None if body is None or body.length is None else str(body.length)
         media = None if body is None else body.media
-        headers = {"Accept": call.accept, "Content-Type": media, "Content-Length": length, "Idempotency-Key": call.key}
+        headers = {"Accept": call.accept, "Content-Type": media, "Content-Length": length}
         options = {"params": _without_none(call.query), "headers": _without_none(headers)}
         try:
             async with self._stream(call, **options) as (response, pieces):

@@ -30,17 +30,21 @@ _UNREADABLE = (
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Replace `path` atomically by a file of metadata and arrays; the file survives a power cut whole."""
     path = Path(path)
-    encoded = np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **{_HEAD: encoded}, **arrays)
+            np.savez(file, allow_pickle=False, **saved_arrays(head, arrays))
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def saved_arrays(head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the members of a file: the metadata as JSON in an array of bytes, and the arrays."""
+    return {_HEAD: np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8), **arrays}
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

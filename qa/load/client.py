@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from qa.load.ledger import Ledger
 
-RETRY_STATUSES = frozenset({409, 429, 502, 503, 504})
+RETRY_STATUSES = frozenset({429, 502, 503, 504})
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
@@ -50,8 +49,6 @@ class Requester:
     def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
         """Return the answer with the time of its first attempt, or None after the time limit.
 
-        POST sends an Idempotency-Key.
-
         Parameters
         ----------
         operation
@@ -63,15 +60,12 @@ class Requester:
 
         """
         method = operation.partition(" ")[0]
-        headers = dict(request.pop("headers", {}))
-        if method == "POST":
-            headers["Idempotency-Key"] = str(uuid.UUID(int=self._rng.getrandbits(128)))
         self._ledger.count_request()
         requested_at = time.time()
         started, pause = time.monotonic(), FIRST_PAUSE
         attempts = 0
         while True:
-            answer = self._attempt(operation, method, path, headers, request)
+            answer = self._attempt(operation, method, path, request)
             attempts += 1
             if answer is not None:
                 answer.extensions["requested_at"] = requested_at
@@ -85,13 +79,11 @@ class Requester:
                 return answer
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _attempt(
-        self, operation: str, method: str, path: str, headers: dict[str, str], request: dict[str, Any]
-    ) -> httpx.Response | None:
+    def _attempt(self, operation: str, method: str, path: str, request: dict[str, Any]) -> httpx.Response | None:
         at, started = time.time(), time.perf_counter()
         answer: httpx.Response | None = None
         try:
-            answer = self._client.request(method, self._urls[self._at] + path, headers=headers, **request)
+            answer = self._client.request(method, self._urls[self._at] + path, **request)
             code = answer.json().get("type", "") if answer.status_code >= 400 else ""
         except (httpx.TransportError, ValueError) as error:
             self._at = (self._at + 1) % len(self._urls)
@@ -111,9 +103,8 @@ def _may_go_better(answer: httpx.Response) -> bool:
     if answer.status_code not in RETRY_STATUSES:
         return False
     with suppress(ValueError):
-        code = str(answer.json().get("type", "")).rpartition(":")[2]
-        return code == "idempotency-key-in-use" if answer.status_code == 409 else code != "worker-lost"
-    return answer.status_code != 409
+        return str(answer.json().get("type", "")).rpartition(":")[2] != "worker-lost"
+    return True
 
 
 def _retry_after(answer: httpx.Response | None) -> float:

@@ -66,7 +66,7 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
     print_message(f"{path}: {path.stat().st_size:,} bytes.")
     if lost:
         remedy = "run `glle scrub`, and check GLLE_DATA_DIR and GLLE_STORE_URL."
-        print_message(f"glle: {len(lost):,} data sets or imported posteriors without their files left out: {remedy}")
+        print_message(f"glle: {len(lost):,} data sets without their files left out: {remedy}")
     return int(bool(lost))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ORIGIN = re.compile(r"https?://[^/\s,*?#]+")
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
 REQUEST_HEADERS = (
-    "Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
+    "Accept", "Authorization", "Content-Type", "If-Match", "If-None-Match", "If-Range",
     "Last-Event-ID", "Range", "X-Request-Id",
 )  # fmt: skip
 RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md

@@ -34,7 +34,7 @@ MAX_REQUESTS = 800  # in progress in a process, waiting ones included
 RETRY_SECONDS = 1  # most requests take milliseconds
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview", "/v1/posteriors/import"})  # have separate limits
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 MIN_SPEED = 1024  # bytes per second of a body after its first byte
 # KEYS: bucket. ARGV: requests per minute, requests wanted. Returns the requests reserved, and the milliseconds until

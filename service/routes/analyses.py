@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -23,7 +23,6 @@ from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, Ten
 from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
-from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, load_or_compute
 from service.submission.planning import Allowance, Plan, audit_cost, classes_for_spread
 from service.submission.validation import (
@@ -31,7 +30,6 @@ from service.submission.validation import (
     coordinates_beside,
     new_points,
     require_calibratable,
-    require_data,
     require_drawable,
     require_not_all_equal,
     require_posterior,
@@ -39,7 +37,6 @@ from service.submission.validation import (
     require_within,
 )
 from worker.analyses.audit import AuditSpec
-from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
@@ -51,10 +48,12 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import entry_bytes
-from worker.records.dataset import Array
 from worker.records.job import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from worker.records.dataset import Array
 
 router = APIRouter(tags=["analyses"])
 
@@ -203,7 +202,6 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
-    require_data(stores, record)
     parts = require_affordable_summary(stores, record, spec, shared=True)
     is_quick = not spec.resamples and _is_quick(record, spec.count)
     terms = Terms(priority="interactive" if is_quick else "batch")
@@ -216,25 +214,8 @@ def _is_quick(record: PosteriorRecord, count: int) -> bool:
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
 
-def _analysis_once(
-    stores: Stores,
-    command: CommandOptions,
-    request: tuple[str, object],
-    spec: AnalysisSpec,
-    posterior: str | None,
-    points: Array | None = None,
-    *,
-    short: bool = False,
-) -> Job:
-    """Return the job of an analysis, once for each Idempotency-Key."""
-    terms = Terms.within(command.deadline)
-    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points, short=short)
-    return create_job_once(stores, command.key, request, submit)
-
-
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
-    require_data(stores, record)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
@@ -243,40 +224,35 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
     fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
     spec = TransformSpec(**fields, engine=stores.numbers)
-    request = (f"POST /v1/posteriors/{id_}/transform", fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
-    return _analysis_once(stores, command, request, spec, id_, points, short=short)
+    terms = Terms.within(command.deadline)
+    return analysis_job(stores, spec, posterior=id_, terms=terms, points=points, short=short)
 
 
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
-    require_data(stores, record)
     require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
     stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
-    request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return _analysis_once(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
+    terms = Terms.within(command.deadline)
+    return analysis_job(stores, spec, posterior=id_, terms=terms, short=_is_quick(record, spec.total))
 
 
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
-    require_data(stores, record)
     spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
-    request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
-    return _analysis_once(stores, command, request, spec, id_)
+    return analysis_job(stores, spec, posterior=id_, terms=Terms.within(command.deadline), short=False)
 
 
 def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     """Return the job that audits a map."""
-    asked = body.model_dump(exclude={"coordinates"})
     map_: dict[str, Any] = {}
     points: Array | None = None
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
-        require_data(stores, record)
         source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
     elif body.coordinates is not None:
         assert body.dataset is not None
@@ -306,16 +282,12 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         engine=stores.numbers,
     )
     cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
-
-    def submit() -> Job:
-        allowed = Allowance.of(stores.settings, command.deadline)
-        if not allowed.covers(cost) and not all(stores.cache.contains([spec.cache_key(body.posterior or source)])):
-            subject = f"The audit of {n:,} points by {plan.method.title}"
-            raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
-        terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
-        return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
-
-    return create_job_once(stores, command.key, ("POST /v1/audits", {**asked, **map_}), submit)
+    allowed = Allowance.of(stores.settings, command.deadline)
+    if not allowed.covers(cost) and not all(stores.cache.contains([spec.cache_key(body.posterior or source)])):
+        subject = f"The audit of {n:,} points by {plan.method.title}"
+        raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
+    terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
+    return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
 
 
 def _recipe(stores: Stores, body: AuditIn) -> Recipe:
@@ -340,4 +312,4 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
     spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)}, engine=stores.numbers)
-    return _analysis_once(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)
+    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), short=False)

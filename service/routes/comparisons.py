@@ -11,7 +11,6 @@ from glle_engine.methods import Cost
 from glle_engine.reliability.refits import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.analyses import ComparisonIn
-from service.submission.idempotency import create_job_once
 from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import (
     Allowance,
@@ -64,17 +63,13 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         stores.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
     spread_labels = None if body.spread is None else classes_for_spread(stores, dataset, body.labels)
-
-    def submit() -> Job:
-        require_not_all_equal(stores, dataset)
-        allowed = Allowance.of(stores.settings, command.deadline)
-        spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
-        if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            require_affordable_together(costs, allowed, body.spread)
-        parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
-        return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
-
-    return create_job_once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
+    require_not_all_equal(stores, dataset)
+    allowed = Allowance.of(stores.settings, command.deadline)
+    spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
+    if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+        require_affordable_together(costs, allowed, body.spread)
+    parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
+    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
 
 
 def _is_resamplable(dataset: Dataset, plan: Plan, *, labels: bool) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -29,7 +29,6 @@ from service.schemas.resources import (
     SyntheticIn,
 )
 from service.schemas.results import DatasetValuesOut
-from service.submission.idempotency import IN_USE, Key, content_digest, creations, recall_or_create
 from service.submission.jobs import delete_posterior_of, withdraw_embedding
 from service.uploads.limits import Limits
 from service.uploads.reading import MULTIPART, Upload, receive_body
@@ -62,12 +61,7 @@ _BODIES = {
         }
     },
     "application/json": {
-        "schema": {
-            "anyOf": [
-                {"$ref": "#/components/schemas/TableIn"},
-                {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
-            ]
-        },
+        "schema": {"$ref": "#/components/schemas/TableIn"},
         "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
     },
 }
@@ -126,8 +120,8 @@ Roles = Annotated[UploadQuery, Depends()]
 @contextlib.asynccontextmanager
 async def _receive_upload(
     request: Request, stores: TenantStores, options: UploadQuery
-) -> AsyncIterator[tuple[IO[bytes], Callable[[], Table]]]:
-    """Yield the spooled body of a request and its reader, which has a slot if it needs one."""
+) -> AsyncIterator[Callable[[], Table]]:
+    """Yield a function that reads the table of a request's body; the request holds a reader's slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
     body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings)
@@ -135,7 +129,7 @@ async def _receive_upload(
         receive_body(request, Path(body.folder), body.cap) as file,
         contextlib.nullcontext() if body.is_safe(file) else processes.slot(request.scope[TENANT]),
     ):
-        yield file, partial(processes.read_table, body, file)
+        yield partial(processes.read_table, body, file)
 
 
 @router.post(
@@ -147,7 +141,6 @@ async def _receive_upload(
     responses={
         **_CREATED,
         **failures(
-            _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: than a 128th of it).",
             _415="Not npy, npz, CSV, Arrow, Parquet, xlsx or JSON, nor these by gzip or zstd; or without its library.",
             _422="Not a finite matrix: see the row and the column.",
@@ -156,26 +149,20 @@ async def _receive_upload(
     },
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
-async def upload(request: Request, stores: TenantStores, options: Roles, key: Key = None) -> Response:
+async def upload(request: Request, stores: TenantStores, options: Roles) -> Response:
     """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
-    names. npz has the points as `data`, and may have `labels`, `color`, `ids`, `coordinates` and `names`; in Arrow and
-    Parquet the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column:
-    the details count the rows that have one, and list the first 20; `missing` drops or fills them. Of columns without
-    a role, texts that number or name the rows are ids, the first one of few distinct words is the label, and the first
-    one of dates the color, with a notice each; other text columns are refused, with the options that help. The body may
-    be compressed (Content-Encoding gzip or zstd), or a form with one file and the query parameters as fields.
+    names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
+    `color`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
+    values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
+    first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
+    the first one of few distinct words is the label, and the first one of dates the color, with a notice each;
+    other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip or
+    zstd), or a form with one file and the query parameters as fields.
     """
-    async with _receive_upload(request, stores, options) as (file, read_table):
-
-        def store() -> tuple[Dataset, bool]:
-            return _add(stores, read_table())
-
-        identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
-        return _created_response(
-            *await run_in_threadpool(recall_or_create, stores, key, identity, store, creations(stores.datasets.get))
-        )
+    async with _receive_upload(request, stores, options) as read_table:
+        return _created_response(*await run_in_threadpool(lambda: _add(stores, read_table())))
 
 
 @router.post(
@@ -190,7 +177,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
 
     A table that an upload would refuse has its `problem`, with the columns as far as they are known.
     """
-    async with _receive_upload(request, stores, options) as (_, read_table):
+    async with _receive_upload(request, stores, options) as read_table:
 
         def read() -> DatasetPreviewOut:
             try:
@@ -213,7 +200,6 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
     responses={
         **_CREATED,
         **failures(
-            _409=IN_USE,
             _413="Body too long.",
             _415="Not JSON.",
             _422="A value out of range.",
@@ -221,17 +207,12 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
         ),
     },
 )
-def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Response:
+def synthetic(body: SyntheticIn, stores: TenantStores) -> Response:
     """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
     Limits.of(stores.settings).check((body.n, 3))
-
-    def sample() -> tuple[Dataset, bool]:
-        sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
-        source = {"kind": "synthetic", **body.model_dump()}
-        return _add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
-
-    request = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _created_response(*recall_or_create(stores, key, request, sample, creations(stores.datasets.get)))
+    sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
+    source = {"kind": "synthetic", **body.model_dump()}
+    return _created_response(*_add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source)))
 
 
 add_list(router, "datasets", "List data sets", "data sets", DatasetPage)
@@ -383,12 +364,6 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
     kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
     columns = with_ids(columns, extras.get("ids"))
     return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
-
-
-def _identity(request: Request, file: IO[bytes]) -> tuple[str, Any]:
-    """Return the parts of an upload that must be equal in a repeat with one key: headers, query and content."""
-    headers = {name: request.headers.get(name, "") for name in ("content-type", "content-encoding")}
-    return f"POST /v1/datasets?{request.url.query}", {**headers, "sha256": content_digest(file)}
 
 
 def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:

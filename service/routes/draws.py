@@ -24,11 +24,9 @@ from service.middleware.requests import TENANT
 from service.routes import params
 from service.schemas.resources import DrawsIn, Seed, SourceQuery
 from service.schemas.results import DrawOut
-from service.submission.idempotency import create_job_once
 from service.submission.jobs import compute, job_response, submit_job
 from service.submission.validation import (
     require_calibratable,
-    require_data,
     require_drawable,
     require_posterior,
     require_quick,
@@ -214,8 +212,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandO
     spec = _spec(stores, record, body)
     if terms.priority == "interactive":
         require_quick(spec, sharding.SHARD_SECONDS)
-    request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return create_job_once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
+    return _enqueue(stores, record, spec, terms, single=False)
 
 
 def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
@@ -233,8 +230,6 @@ def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
-        if stores.posteriors.calibration(record.id) is None:
-            require_data(stores, record)
     require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 

@@ -31,7 +31,6 @@ from service.schemas.analyses import (
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import ProblemOut, failures
 from service.schemas.results import CoordinatesOut
-from service.submission.idempotency import Answers, create_job_once, recall_or_create
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import (
     Allowance,
@@ -87,8 +86,8 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         n, d = dataset.n, dataset.d
     else:
         assert body.n is not None
-        assert body.d is not None
-        n, d = body.n, body.d
+        assert body.n_features is not None
+        n, d = body.n, body.n_features
     plan = Plan.of(body.method, body.parameters)
     allowed = Allowance.of(stores.settings, deadline)
     figures: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
@@ -104,7 +103,7 @@ def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline =
         method=plan.method.name,
         parameters=plan.parameters,
         n=n,
-        d=d,
+        n_features=d,
         growth=plan.method.growth,
         allowed_seconds=allowed.seconds,
         allowed_bytes=allowed.bytes,
@@ -290,9 +289,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
     is_quick = seconds <= sharding.SHARD_SECONDS
     terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
-    request = (f"POST /v1/embeddings/{recipe.id}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
-    submit = partial(analysis_job, stores, spec, posterior=None, terms=terms, points=points)
-    return create_job_once(stores, command.key, request, submit)
+    return analysis_job(stores, spec, posterior=None, terms=terms, points=points)
 
 
 def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -> Job:
@@ -308,18 +305,14 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
     fields |= {} if embedder.random else {"refits": 0}
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
-
-    def submit() -> Job:
-        missing = spec.missing(stores.cache.contains)
-        seconds = spread_cost(plan, n, d, **missing, share=body.share).seconds
-        allowed = Allowance.of(stores.settings, command.deadline)
-        if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
-            workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
-            require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
-        terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
-        return analysis_job(stores, spec, posterior=None, terms=terms, parts=shards_of(spec, "refits", seconds))
-
-    return create_job_once(stores, command.key, (f"POST /v1/embeddings/{recipe.id}/spread", body.model_dump()), submit)
+    missing = spec.missing(stores.cache.contains)
+    seconds = spread_cost(plan, n, d, **missing, share=body.share).seconds
+    allowed = Allowance.of(stores.settings, command.deadline)
+    if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+        workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
+        require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
+    terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
+    return analysis_job(stores, spec, posterior=None, terms=terms, parts=shards_of(spec, "refits", seconds))
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
@@ -330,17 +323,9 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
     spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged), engine=stores.numbers)
-
-    def submit() -> Job:
-        if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
-            plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
-            require_not_all_equal(stores, dataset)
-        is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS
-        terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
-        return analysis_job(stores, spec, posterior=None, terms=terms)
-
-    def recall(name: str) -> Job | None:
-        return stores.jobs.get(name) if stores.embeddings.exists(spec.recipe.id) else None
-
-    answers = Answers[Job](name=lambda job: job.id, recall=recall)
-    return recall_or_create(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit, answers)
+    if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
+        plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
+        require_not_all_equal(stores, dataset)
+    is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS
+    terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+    return analysis_job(stores, spec, posterior=None, terms=terms)

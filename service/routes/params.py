@@ -18,9 +18,8 @@ from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.requests import TENANT
 from service.schemas.problems import failures
-from service.schemas.resources import MAX_COUNTER, PATCH_BODY, JobOut, NameFilter, NamingIn, Page, TagFilter
+from service.schemas.resources import MAX_COUNTER, JobOut, NameFilter, NamingIn, Page, TagFilter
 from service.submission.fit_planning import SummaryQuery
-from service.submission.idempotency import IN_USE, Key
 from service.submission.pagination import Cursor, Limit, page_response, position
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
@@ -158,11 +157,10 @@ class CommandOptions:
 
     wait: float
     deadline: float | None
-    key: str | None
 
 
-async def _command(wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> CommandOptions:
-    return CommandOptions(wait, deadline, key)  # async, because FastAPI calls a class in a thread
+async def _command(wait: Wait = 0.0, deadline: Deadline = None) -> CommandOptions:
+    return CommandOptions(wait, deadline)  # async, because FastAPI calls a class in a thread
 
 
 Command = Annotated[CommandOptions, Depends(_command)]
@@ -201,12 +199,12 @@ SCALE_DOCUMENTED = {
 
 LATE: dict[str, Any] = {"_504": "The job did not end by its deadline."}
 COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
-CANCELLED = {"_409": "The job was cancelled while this request waited. " + IN_USE}
+CANCELLED = {"_409": "The job was cancelled while this request waited."}
 NOT_FITTED: dict[str, Any] = {
     "_404": "No such posterior.",
     "_409": "The fit is not complete, or its job was cancelled.",
 }
-ON_POSTERIOR = {**NOT_FITTED, "_409": f"{NOT_FITTED['_409']} {IN_USE}", **COMMAND}
+ON_POSTERIOR = {**NOT_FITTED, **COMMAND}
 ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
 
 
@@ -279,7 +277,8 @@ def add_rename(
         return out.of(getattr(stores, kind).rename(id_, body.changes()))
 
     description = (
-        "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole."
+        "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole. "
+        "The media type application/merge-patch+json is accepted, too."
     )
     router.add_api_route(
         "/{id}",
@@ -290,5 +289,4 @@ def add_rename(
         description=description + more,
         response_model=out,
         responses=failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
-        openapi_extra=PATCH_BODY,
     )

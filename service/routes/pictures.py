@@ -13,7 +13,7 @@ from service.routes.params import ANSWER_SECONDS, NOT_FITTED, Id, TenantStores, 
 from service.schemas.resources import First, Seed, SourceQuery
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, finish, load_or_compute
-from service.submission.validation import require_data, require_posterior, require_sample
+from service.submission.validation import require_posterior, require_sample
 from worker.analyses.pictures import MEDIA, DrawGrid, PictureSpec, Subject, require_matplotlib, resolve_color
 from worker.base.problems import refuse
 from worker.records import sharding
@@ -182,7 +182,6 @@ async def _posterior_picture(
 ) -> Response:
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
     record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
-    await run_in_threadpool(require_data, stores, record)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     total = grid.count * len(grid.scales)
     seconds = total * record.draw_seconds

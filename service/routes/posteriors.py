@@ -1,15 +1,9 @@
-"""`/v1/posteriors`: fit, estimate, list, read, export, import, name, delete."""
+"""`/v1/posteriors`: fit, estimate, list, read, export, name, delete."""
 
-import hashlib
-import json
-import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -17,9 +11,9 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
+from glle_engine.posterior.npz import saved_arrays
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
 from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
-from service.middleware.requests import TENANT
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -30,34 +24,27 @@ from service.submission.fit_planning import (
     estimate_job,
     estimate_spec,
     posterior_estimate,
-    require_affordable_draws,
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, recall_or_create
 from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
     require_within,
 )
-from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
-from service.uploads.reading import receive_body
-from service.uploads.sandbox.processes import ReaderProcesses
-from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
-from worker.records.ids import DEFAULT, dataset_id, posterior_id
+from worker.records.ids import posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
-from worker.storage.posteriors import PosteriorRecord, imported_id, recorded_parameters
+from worker.storage.posteriors import PosteriorRecord, recorded_parameters
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
 _MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
-_OWN = {"name", "tags", "tenant", "calibration", "file"}  # members of a record that no export has
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -182,53 +169,11 @@ async def get_arrays(
     **params.returns_arrays("The file.", (NPZ,), **_MISSING),
 )
 async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.
+    """Return the posterior as one npz file, which `glle.load` reads without a service: its draws have the same bits.
 
-    Beside the arrays it has `export.json`: a version of the format, the record, the identity of the data set, and the
-    digest of the arrays. Evicted arrays are fitted again (202). The ETag is strong.
+    Evicted arrays are fitted again (202). The ETag is strong.
     """
     return await _with_arrays(stores, partial(_export_response, id_, request, stores), wait)
-
-
-@router.post(
-    "/import",
-    summary="Import a posterior",
-    **params.AT_ONCE,
-    status_code=201,
-    response_model=PosteriorOut,
-    responses={
-        200: {"model": PosteriorOut, "description": "It exists already: the same content is the same posterior."},
-        201: {"model": PosteriorOut, "description": "Stored."},
-        **failures(
-            _409="Of another numerics version, whose draws have other bits. " + IN_USE,
-            _413="Longer than GLLE_MAX_BODY, or unpacked than twice that; or too large for the cache.",
-            _415="Not application/zip.",
-            _422="Not the file of an export, or changed since; beyond the limits.",
-            _507="The disk is full, but for the reserve.",
-        ),
-    },
-    openapi_extra={"requestBody": {"required": True, "content": params.forms(MEDIA)}},
-)
-async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
-    """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.
-
-    All contents are checked before compiled code uses them. The id is the digest of the content, never that of a fit.
-    Draws need no data. Summaries, new points, generated data, pictures and calibrations need the data set, which
-    `dataset` names: upload it here, or they are 404 with its SHA-256, size and names.
-    """
-    require_media(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
-    settings, processes = stores.settings, request.app.state.readers
-    incoming = Path(settings.data_dir) / "incoming"
-    async with (
-        receive_body(request, incoming, settings.max_body, LARGE) as file,
-        processes.slot(request.scope[TENANT]),
-    ):
-        digest = await run_in_threadpool(content_digest, file) if key is not None else ""
-        stored, identity = partial(_import, stores, processes, file), ("POST /v1/posteriors/import", digest)
-        record, is_new = await run_in_threadpool(
-            recall_or_create, stores, key, identity, stored, creations(stores.posteriors.get)
-        )
-    return _posterior_response(record, 201 if is_new else 200)
 
 
 async def _with_arrays(stores: Stores, respond: Callable[[], Response], wait: float) -> Response:
@@ -243,51 +188,12 @@ async def _with_arrays(stores: Stores, respond: Callable[[], Response], wait: fl
 def _export_response(id_: str, request: Request, stores: Stores) -> Response:
     """Return the file of a posterior."""
     record = require_posterior(stores, id_)
-    identity = _data_identity(stores, record)
     media = negotiate(request, (NPZ,))
     entry = _load_arrays(stores, record)
-    members = {name: value for name, value in asdict(record).items() if name not in _OWN}
-    about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
-    heads = {"head.json": entry.meta["head"], "export.json": about}
-    texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
-    headers = immutable_headers(hashlib.sha256(b"".join(texts.values())).hexdigest(), media, "", "export")
+    headers = immutable_headers(entry.meta["sha256"], media, "", "export")
     attached = headers | {"Content-Disposition": f'attachment; filename="{record.id}.npz"'}
-    arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
-    result = ArraysResult(arrays=arrays | entry.arrays)
+    result = ArraysResult(arrays=saved_arrays(entry.meta["head"], entry.arrays))
     return unless_current(request, headers, lambda: result.response(media, "", attached))
-
-
-def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
-    """Return the identity of the data of a posterior, which an imported one keeps in its file."""
-    if record.is_imported and (origin := stores.posteriors.origin(record)) is not None:
-        return {"id": record.dataset, **origin["dataset"]}
-    dataset = stores.datasets.fetch(record.dataset)
-    return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
-
-
-def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
-    """Store a spooled file; return the record, and whether it is new."""
-    tenant = stores.tenant or DEFAULT
-    with tempfile.TemporaryFile(dir=Path(stores.settings.data_dir) / "incoming") as checked:
-        facts = processes.read_posterior(tenant, file, checked)
-        fields, dataset = facts["record"], dataset_id(facts["dataset"]["sha256"], tenant)
-        id_ = imported_id(facts["sha256"], tenant)
-        record = PosteriorRecord(id=id_, dataset=dataset, created=now_iso(), tenant=tenant, **fields)
-        for name in ("n_neighbors", "n_components"):
-            require_within(name, record.spec[name])
-        stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
-        require_affordable_draws(stores, record)
-        existing = stores.posteriors.get(id_)
-        if existing is not None and stores.datasets.files.is_intact(existing.files.values()):
-            return existing, False
-        nbytes = checked.seek(0, 2)
-        checked.seek(0)
-        if existing is None:
-            stores.room.require()
-            stores.posteriors.require_room()
-            stores.datasets.require_room(nbytes)
-        quota = stores.quotas.of(tenant)
-        return stores.posteriors.add_imported(record, checked, nbytes, quota.bytes)
 
 
 def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
@@ -332,24 +238,12 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
     id_ = posterior_id(dataset.id, parameters, stores.numbers)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
-    def existing_or_new() -> PosteriorRecord | Job:
-        if (record := stores.posteriors.get(id_)) is not None:
-            return record
-        stores.posteriors.require_room()
-        require_possible_fit(stores, dataset, spec)
-        require_not_all_equal(stores, dataset)
-        return _fit(stores, id_, dataset.id, parameters, terms)
-
-    def recall(name: str) -> PosteriorRecord | Job | None:
-        if name.startswith("post_"):
-            return stores.posteriors.get(name)
-        job = stores.jobs.get(name)
-        is_deleted = job is not None and job.status == "succeeded" and stores.posteriors.get(job.subject) is None
-        return None if is_deleted else job  # a deleted posterior is fitted again
-
-    answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
-    request = ("POST /v1/posteriors", body.model_dump(exclude_none=True))
-    return recall_or_create(stores, command.key, request, existing_or_new, answers)
+    if (record := stores.posteriors.get(id_)) is not None:
+        return record
+    stores.posteriors.require_room()
+    require_possible_fit(stores, dataset, spec)
+    require_not_all_equal(stores, dataset)
+    return _fit(stores, id_, dataset.id, parameters, terms)
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:

@@ -26,7 +26,6 @@ from service.schemas.resources import (
     ReadyOut,
     UsageOut,
 )
-from service.submission.idempotency import kept_keys
 from service.submission.planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
@@ -36,7 +35,7 @@ from worker.base.problems import refuse
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.ids import DEFAULT
-from worker.records.quotas import MAX_IDEMPOTENCY_KEYS, MAX_JOBS
+from worker.records.quotas import MAX_JOBS
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
@@ -88,14 +87,12 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     quota = stores.quotas.of(tenant)
     usage = stores.posteriors.usage()
     is_open, record_bytes = stores.jobs.counts()
-    keys, keys_reset = kept_keys(stores)
     quotas = QuotasOut(
         bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
         jobs=QuotaOut.of(is_open, quota.jobs),
         requests=QuotaOut.of(requests, quota.requests, reset),
         records=QuotaOut.of(record_bytes, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
-        idempotency_keys=QuotaOut.of(keys, MAX_IDEMPOTENCY_KEYS, keys_reset),
     )
     return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
 

@@ -158,18 +158,20 @@ class SpreadIn(CommandIn):
 
 
 class EstimateIn(MethodIn):
-    """Embedding to estimate: of a data set, or of n points with d features."""
+    """Embedding to estimate: of a data set, or of n points of n_features numbers."""
 
     dataset: str | None = Field(default=None, description="Id of a data set.")
     n: int | None = Field(
         default=None, ge=1, le=10**9, description="Points, if there is no data set.", examples=[10000]
     )
-    d: int | None = Field(default=None, ge=1, le=10**9, description="Features, if there is no data set.", examples=[64])
+    n_features: int | None = Field(
+        default=None, ge=1, le=10**9, description="Features, if there is no data set.", examples=[64]
+    )
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
-        if (self.dataset is None) == (self.n is None) or (self.n is None) != (self.d is None):
-            raise ValueError("give either dataset, or n and d")
+        if (self.dataset is None) == (self.n is None) or (self.n is None) != (self.n_features is None):
+            raise ValueError("give either dataset, or n and n_features")
         return self
 
 
@@ -179,14 +181,14 @@ class EstimateOut(BaseModel):
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
     n: int
-    d: int
+    n_features: int
     seconds: float | None = Field(description="Expected on one core of a typical machine; null if it is infeasible.")
     bytes: float | None = Field(description="Expected peak of the working memory; null if it is infeasible.")
     growth: str = Field(description="Growth of the time with n.", examples=["n log n"])
     allowed_seconds: float = Field(description="Limit on the expected time of a job.")
     allowed_bytes: int = Field(description="Limit on its expected memory.")
     most_points: int | None = Field(
-        description="Largest number of points with d features within both limits, at most n; null if there is none."
+        description="Largest number of such points within both limits, at most n; null if there is none."
     )
     problem: ProblemOut | None = Field(description="Reason for a refusal; null if it is accepted.")
 

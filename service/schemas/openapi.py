@@ -35,7 +35,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
     "spread": {"half_samples": 40, "refits": 8},
-    "estimate": {"method": "lle", "n": 10000, "d": 3},
+    "estimate": {"method": "lle", "n": 10000, "n_features": 3},
     "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
     "rename_posterior": _NAMING,
@@ -126,6 +126,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
             if (example := EXAMPLES.get(operation["operationId"])) is not None:
                 body["example"] = example
         for status, response in operation["responses"].items():
+            _list_json_first(response)
             if names := _HEADERS_OF.get(status):
                 headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
                 response["headers"] = {**response.get("headers", {}), **headers}
@@ -133,6 +134,12 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
             if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
                 response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}
     return contract
+
+
+def _list_json_first(response: dict[str, Any]) -> None:
+    """Put JSON before the other media types of a response, because generators make a client of the first they know."""
+    if "application/json" in (content := response.get("content", {})):
+        response["content"] = {"application/json": content["application/json"], **content}
 
 
 def _operations(contract: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -46,7 +46,7 @@ _PLAIN = {
 # Retry-After in seconds, by code or status.
 _OF_PYDANTIC = re.compile("^Value error, | after validation")
 _PARAMETER = re.compile(r"\{.*?\}")
-_RETRY: dict[str | int, str] = {"idempotency-key-in-use": "1", http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
+_RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
 class ProblemOut(BaseModel):

@@ -30,14 +30,6 @@ LINKS = "URLs of related resources."
 MERGE_PATCH = "application/merge-patch+json"
 # One line without control characters or surrounding blanks; as code points, because regex dialects differ on blanks.
 _LINE = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
-PATCH_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            media: {"schema": {"$ref": "#/components/schemas/NamingIn"}} for media in (MERGE_PATCH, "application/json")
-        },
-    }
-}
 
 
 class CommandIn(BaseModel):
@@ -133,7 +125,7 @@ class DatasetOut(BaseModel):
     id: str = Field(description="Derived from the digest and the tenant, so that equal content has an equal id.")
     sha256: str = Field(description="Digest of shape, dtype, values, names, labels, colors, coordinates and ids.")
     n: int = Field(description="Points (rows).")
-    d: int = Field(description="Features (columns).")
+    n_features: int = Field(description="Features (columns).")
     dtype: str = Field(description="float64, or float32 if it was uploaded so.")
     nbytes: int = Field(description="Bytes of the values.")
     names: list[str] | None = Field(description="Names of the features.")
@@ -158,6 +150,7 @@ class DatasetOut(BaseModel):
         source = dataset.source
         return cls(
             **asdict(dataset),
+            n_features=dataset.d,
             columns=source.get("columns", {}),
             notices=source.get("notices", []),
             links={"self": url, "data": f"{url}/data", **({"ids": f"{url}/ids"} if dataset.has_ids else {})},
@@ -188,7 +181,7 @@ class DatasetPreviewOut(BaseModel):
 
     id: str | None = Field(description="Id of the data set; null if it is refused.")
     n: int | None = Field(description="Points (rows).")
-    d: int | None = Field(description="Features, after one-hot.")
+    n_features: int | None = Field(description="Features, after one-hot.")
     format: str | None = Field(description="csv, npy, npz, json, arrow, feather or parquet.")
     dialect: dict[str, str] = Field(description="Of text: what differs from commas, decimal points and UTF-8.")
     names: list[str] | None = Field(description="Names of the features.")
@@ -208,7 +201,7 @@ class DatasetPreviewOut(BaseModel):
         return cls(
             id=id_,
             n=table.values.shape[0],
-            d=table.values.shape[1],
+            n_features=table.values.shape[1],
             format=table.source["format"],
             dialect=table.source.get("dialect", {}),
             names=table.names,
@@ -230,10 +223,10 @@ class DatasetPreviewOut(BaseModel):
 class PosteriorOut(BaseModel):
     """A fitted posterior."""
 
-    id: str = Field(description="Digest of data set, specification and engine version; or of an imported content.")
+    id: str = Field(description="Digest of data set, specification and engine version.")
     dataset: str = Field(description="Id of its data set.")
     n: int = Field(description="Points.")
-    d: int = Field(description="Features.")
+    n_features: int = Field(description="Features.")
     spec: dict[str, Any] = Field(description="Every parameter with its value; `neighbors` if they were given.")
     diagnostics: dict[str, Any] = Field(description="`figures` of the fit, and `notes` with warnings and findings.")
     eigenvalues: list[float] = Field(description="Bottom of the spectrum, one more than the embedding uses.")
@@ -243,9 +236,7 @@ class PosteriorOut(BaseModel):
     )
     arrays: dict[str, dict[str, Any]] = Field(description="Shape and dtype of each array.")
     nbytes: int = Field(description="Bytes of the arrays.")
-    provenance: dict[str, str] = Field(
-        description="Versions and machine, for a replay; `imported`, the digest of the content, if it was imported."
-    )
+    provenance: dict[str, str] = Field(description="Versions and machine, for a replay.")
     job: str = Field(description="The job that fitted it.")
     created: str = Field(description="ISO 8601, UTC.")
     name: str | None = Field(description="Name set by PATCH.")
@@ -261,7 +252,7 @@ class PosteriorOut(BaseModel):
         links = {"self": url, **below, "dataset": f"/v1/datasets/{record.dataset}"}
         for neighbors in record.datasets[1:]:
             links["neighbors"] = f"/v1/datasets/{neighbors}"
-        return cls(**asdict(record), links=links)
+        return cls(**asdict(record), n_features=record.d, links=links)
 
 
 class ProgressOut(BaseModel):
@@ -378,7 +369,6 @@ class QuotasOut(BaseModel):
     requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
-    idempotency_keys: QuotaOut = Field(description="Idempotency-Keys whose answers are kept; they expire.")
 
 
 class UsageOut(BaseModel):

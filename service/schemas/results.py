@@ -211,7 +211,7 @@ class PosteriorEstimateOut(BaseModel):
     dataset: str = Field(description="Id of its data set.")
     spec: dict[str, Any] = Field(description="Every parameter with its value.")
     n: int = Field(description="Points.")
-    d: int = Field(description="Features that vary.")
+    n_features: int = Field(description="Features that vary.")
     intrinsic_dimension: float = Field(
         description="Maximum-likelihood estimate from neighbor distances. The cost of factors grows with it."
     )
@@ -240,7 +240,7 @@ class PosteriorEstimateOut(BaseModel):
 @fields_of(
     PosteriorEstimateOut,
     "n",
-    "d",
+    "n_features",
     "spec",
     "fit",
     "stages",

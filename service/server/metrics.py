@@ -145,7 +145,7 @@ class _Deployment(Collector):
         with suppress(redis.RedisError):
             usage = self._stores.datasets.usage()
             yield _gauge("glle_datasets", "Data sets.", usage["datasets"])
-            yield _gauge("glle_dataset_bytes", "Bytes of data sets and imported posteriors.", usage["stored_bytes"])
+            yield _gauge("glle_dataset_bytes", "Bytes of data sets.", usage["stored_bytes"])
         free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
         yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
 

@@ -1,4 +1,4 @@
-"""Submission of work: checks before a job is queued, job creation and waiting, idempotency, cost limits.
+"""Submission of work: checks before a job is queued, job creation and waiting, cost limits.
 
 May import `middleware`, `encoding` and `schemas`. Start with `jobs`.
 """

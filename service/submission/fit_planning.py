@@ -92,7 +92,7 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
         dataset=dataset.id,
         spec=expected.spec.to_dict(),
         n=expected.n,
-        d=expected.d,
+        n_features=expected.n_features,
         analysed_points=list(expected.factorization.points),
         allowed_seconds=allowed.seconds,
         allowed_bytes=allowed.bytes,
@@ -125,15 +125,6 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
     expected = Estimate.from_dict(entry.meta)
     if expected.fit.seconds > stores.settings.job_timeout * COST_MARGIN:
         raise _too_costly(stores, expected, Allowance.of(stores.settings))
-
-
-def require_affordable_draws(stores: Stores, record: PosteriorRecord) -> None:
-    """Raise ``too-long`` or ``too-much-memory`` if a draw of an imported posterior exceeds the limits of fits."""
-    allowed, cost = Allowance.of(stores.settings), Cost(record.single_draw_seconds, record.draw_cost["bytes"])
-    if not allowed.covers(cost):
-        remedies = ["draw with glle_engine.load, without a service", "fit fewer points, or fewer neighbors"]
-        subject = "In the graph and the elimination order of the file, a draw"
-        raise allowed.refusal(subject, cost, remedies, longer="raise GLLE_JOB_TIMEOUT")
 
 
 def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
@@ -250,11 +241,11 @@ def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> Probl
         remedies.append(f"use landmarks={landmarks} or fewer")
     if spec.n_neighbors > LEAST_NEIGHBORS:
         remedies.append(f"use fewer neighbors than n_neighbors={spec.n_neighbors}")
-    if expected.d > max(spec.n_components, LEAST_NEIGHBORS):
-        remedies.append(f"reduce the {expected.d:,} features by PCA first (POST /v1/embeddings)")
-    exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.d)
+    if expected.n_features > max(spec.n_components, LEAST_NEIGHBORS):
+        remedies.append(f"reduce the {expected.n_features:,} features by PCA first (POST /v1/embeddings)")
+    exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.n_features)
     is_faster = exact > max(fit.seconds / 2, walks)
-    if is_faster and spec.search == "exact" and expected.d > SEARCH_FEATURES:
+    if is_faster and spec.search == "exact" and expected.n_features > SEARCH_FEATURES:
         both = f"some {three_digits(walks):,} s in place of {three_digits(exact):,}"
         remedies.append(f"use search='approximate' ({both}; it finds {EXPECTED_RECALL})")
     is_fit = peak.seconds == fit.seconds if peak.seconds > allowed.seconds else peak.bytes == fit.bytes

@@ -50,12 +50,6 @@ def require_partial(job: Job) -> None:
         )
 
 
-def require_data(stores: Stores, record: PosteriorRecord) -> None:
-    """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
-    if record.is_imported and stores.datasets.get(record.dataset) is None:
-        raise stores.posteriors.data_not_found(record)
-
-
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
     """Return id and shape of the new points, and the points themselves if they are inline and not a data set.
 

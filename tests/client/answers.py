@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 URL = "http://glle.test"
 INFO: Any = {"name": "glle"}
-DATASET = {"notices": [], "id": "ds_1", "n": 3, "d": 2, "names": None}
+DATASET = {"notices": [], "id": "ds_1", "n": 3, "n_features": 2, "names": None}
 
 
 class Clock:

@@ -123,17 +123,16 @@ def test_pauses_are_random_and_bounded() -> None:
     assert Retries(deadline=0).pause(0, 0, refused) is None
 
 
-def test_repeated_post_has_the_same_key(clock: Clock) -> None:
-    """Repetitions of one call share an Idempotency-Key; the next call has another."""
-    metadata = {"id": "post_1", "n": 3, "d": 2}
-    answers = [problem(503), httpx.Response(200, json=metadata), httpx.Response(200, json=metadata)]
-    service = Service(*answers)
+@pytest.mark.parametrize("failure", [problem(503), httpx.ReadError("gone")])
+def test_every_post_is_repeated(clock: Clock, failure: Any) -> None:
+    """The same request is sent again, because the service names what it creates by its content."""
+    metadata = {"id": "post_1", "n": 3, "n_features": 2}
+    service = Service(failure, httpx.Response(200, json=metadata), failure, job("succeeded"))
     client = service.client()
     assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"
-    client.fit("ds_1", n_neighbors=5)
-    first, again, other = (request.headers["idempotency-key"] for request in service.requests)
-    assert first == again != other
-    assert json.loads(service.requests[1].content) == {"dataset": "ds_1", "n_neighbors": 5}
+    assert posterior(client).start_draws(4).id == "job_1"
+    bodies = [json.loads(request.content) for request in service.requests]
+    assert bodies == [{"dataset": "ds_1", "n_neighbors": 5}] * 2 + [{"count": 4}] * 2
 
 
 def test_repeated_delete_accepts_404(clock: Clock) -> None:
@@ -295,25 +294,14 @@ def test_a_sheet_of_draws_has_its_scale() -> None:
         assert str(service.requests[-1].url) == f"{URL}/v1/posteriors/post_1/{found}"
 
 
-def test_an_import_sends_the_file(tmp_path: Path, clock: Clock) -> None:
-    """The body is the file, sent again after a lost connection, because the content names the posterior."""
-    (tmp_path / "kept.npz").write_bytes(b"PK..")
-    service = Service(httpx.ReadError("gone"), httpx.Response(201, json={"id": "post_2", "n": 3}))
-    assert service.client().import_posterior(tmp_path / "kept.npz").id == "post_2"
-    for request in service.requests:
-        assert (request.method, request.url.path, request.content) == ("POST", "/v1/posteriors/import", b"PK..")
-        assert request.headers["content-type"] == "application/zip"
-
-
 def test_an_estimate_is_fetched_after_its_job() -> None:
-    """202 with a job, the job's end, the same POST again, without an Idempotency-Key: its content names the result."""
+    """202 with a job, the job's end, the same POST again."""
     expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}
     service = Service(job("queued"), job("succeeded"), httpx.Response(200, json=expected))
     assert dict(service.client().estimate_fit("ds_1", n_neighbors=7)) == expected
     asked, _, again = service.requests
     assert (asked.method, asked.url.path) == ("POST", "/v1/posteriors/estimate")
     assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
-    assert "idempotency-key" not in asked.headers
 
 
 def test_repeated_eviction_is_an_error() -> None:

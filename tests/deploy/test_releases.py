@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from typing import Any
@@ -88,13 +87,12 @@ def test_results_are_attested() -> None:
 
 
 def test_every_file_has_the_version_of_the_project() -> None:
-    """The distributions, the bake file, the manifests and the TypeScript client have the version of the engine."""
+    """The distributions, the bake file and the manifests have the version of the engine."""
     for folder in (ROOT, ROOT / "deploy" / "server"):
         assert tomllib.loads((folder / "pyproject.toml").read_text())["project"]["version"] == __version__
     assert re.search(r'variable "VERSION" \{\n  default = "(.+)"', BAKE)[1] == __version__  # type: ignore[index] # else a failure
     base = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "base" / "kustomization.yaml").read_text())
     assert [image["newTag"] for image in base["images"]] == [__version__]
-    assert json.loads((ROOT / "clients" / "typescript" / "package.json").read_text())["version"] == __version__
 
 
 def test_targets_are_stages_of_the_dockerfile() -> None:

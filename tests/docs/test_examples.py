@@ -18,13 +18,11 @@ import pytest
 from service.cli import main
 from service.schemas import openapi
 from tests.docs.pages import ROOT, blocks, run
-from tests.system.clients.typescript import typescript
 from tests.system.conftest import Up
 
 EXAMPLES = ROOT / "docs" / "examples"
 QUICKSTART = ROOT / "docs" / "tutorials" / "quickstart.md"
 COMMANDS = {"sh": ["bash"], "py": [sys.executable]}
-LANGUAGES = (*COMMANDS, "ts")
 
 mpl.use("Agg")
 
@@ -32,8 +30,6 @@ mpl.use("Agg")
 def journey(ending: str, up: Up, folder: Path) -> str:
     """Return the output of the program of a language; skip the test if the machine cannot run it."""
     program = EXAMPLES / f"journey.{ending}"
-    if ending == "ts":
-        return typescript(folder).run(program, str(EXAMPLES / "sheet.csv"), cwd=folder, GLLE_URL=up.url).stdout
     if ending == "sh" and not (shutil.which("bash") and shutil.which("curl")):
         pytest.skip("bash or curl is not installed")
     process = subprocess.run(
@@ -48,7 +44,7 @@ def journey(ending: str, up: Up, folder: Path) -> str:
 def test_journeys_end_with_equal_draws(up: Up, tmp_path: Path) -> None:
     """In every language: the ids, one posterior, and two arrays; the single draw is one of the batch."""
     results = set()
-    for ending in LANGUAGES:
+    for ending in COMMANDS:
         folder = tmp_path / ending
         folder.mkdir()
         with contextlib.suppress(pytest.skip.Exception):

@@ -16,7 +16,6 @@ from sklearn.decomposition import PCA
 import glle_engine
 from glle import Client
 from tests.docs.pages import ROOT, STRICT, bash, blocks, run
-from tests.system.clients.typescript import typescript
 from tests.system.conftest import Up
 
 mpl.use("Agg")
@@ -119,19 +118,6 @@ def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
     assert (tmp_path / "head.npy").stat().st_size == 1024
     assert (tmp_path / "draws.csv").read_text().splitlines()[0] == "draw,scale,point,y1,y2"
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_typescript_tutorial_runs(up: Up, tmp_path: Path) -> None:
-    """All blocks of the page as one program."""
-    package = typescript(tmp_path)
-    program = tmp_path / "page" / "tutorial.ts"
-    program.parent.mkdir()
-    text = "\n".join(blocks(TUTORIALS / "typescript.md", "ts"))
-    program.write_text(text.replace("docs/examples", str(ROOT / "docs" / "examples")), encoding="utf-8")
-    output = package.run(program, cwd=tmp_path, GLLE_URL=up.url).stdout
-    assert "\n200 succeeded\n" in output
-    assert output.endswith("true\n")
-    assert np.load(tmp_path / "draws.npy").shape == (3, 8, 400, 2)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

@@ -81,7 +81,7 @@ def test_a_dropped_table_is_colored_by_a_chosen_column(explorer: Explorer) -> No
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("dropped.csv 60 rows, 3 columns")
     dataset = explorer.state("dataset")
-    assert (dataset["d"], dataset["has_color"]) == (3, True)
+    assert (dataset["n_features"], dataset["has_color"]) == (3, True)
 
 
 def npy(X: np.ndarray) -> bytes:

@@ -13,7 +13,6 @@ import numpy as np
 import glle_engine
 from glle_engine import Draw, Posterior
 from glle_engine.base.columns import column_order
-from glle_engine.base.validation import require_training_data
 from glle_engine.graph.given import stored_indices
 from glle_engine.reliability.resamples import PosteriorEmbedder
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
@@ -83,34 +82,23 @@ class TaskContext:
 
     @cached_property
     def _posterior(self) -> Posterior:
-        """The posterior, fitted again or read from its file if its arrays were evicted.
+        """The posterior, fitted again if its arrays were evicted.
 
-        Raises ``other-numbers`` if this deployment's fits have other bits, ``other-bits`` if the new fit has, and
-        ``posterior-damaged``.
+        Raises ``other-numbers`` if this deployment's fits have other bits, ``other-bits`` if the new fit has.
         """
         stores, record = self.stores, self.record
         require_numbers(f"Posterior {record.id}", record.numbers, stores.numbers)
         if (posterior := _load(stores, record)) is not None:
             return posterior
-        if record.is_imported:
-            with stage("reading"):
-                posterior = stores.posteriors.load_imported(record)
-        else:
-            on_progress = progress_writer(stores, self.job, "fitting again: ")
-            with stage("fitting again"):
-                posterior = fit_values(stores, stores.datasets.values(record.dataset), record.spec, on_progress)
+        on_progress = progress_writer(stores, self.job, "fitting again: ")
+        with stage("fitting again"):
+            posterior = fit_values(stores, stores.datasets.values(record.dataset), record.spec, on_progress)
         stores.posteriors.cache(record.id, posterior, record.seconds)
         return posterior
 
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
-        record = self.record
-        if record.is_imported and self.stores.datasets.get(record.dataset) is None:
-            raise self.stores.posteriors.data_not_found(record)
-        data = np.ascontiguousarray(self.values(record.dataset), np.float64)
-        if record.is_imported:  # the file names its data set, so only the engine's digest proves that it is this one
-            require_training_data(data, self.posterior().data_sha256)
-        return data
+        return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
         """Return a data set's values, in the order of the columns of `like`, or the request's points of that id."""

@@ -143,10 +143,6 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
 
 def _fit(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
-    record = stores.posteriors.get(job.subject)
-    if record is not None and record.is_imported:
-        context.posterior()
-        return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
     values = stores.datasets.values(dataset)

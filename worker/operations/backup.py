@@ -4,7 +4,6 @@ The file is a plain tar of npy and JSON files, sealed by its last member, the ma
 
     README.txt                     how to read it without glle
     files/<id>/values.npy, ...     the arrays of a data set
-    files/<id>/posterior.npz       an imported posterior, for glle_engine.load
     datasets.jsonl, ...            records, one a line: data sets, posteriors, embeddings; API keys with `--keys`
     manifest.json                  versions, counts, and size and SHA-256 of each other member
 
@@ -36,7 +35,6 @@ from worker.base.versions import check_schema, stamp
 from worker.records.dataset import Dataset
 from worker.records.ids import dataset_id, is_tenant_name
 from worker.storage.object_store.files import DamagedFileError, pieces_of
-from worker.storage.posteriors import NAME, PosteriorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,11 +52,11 @@ MAX_LINE = 64 * 2**20  # bytes of one record
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
-    r"README\.txt|(datasets|posteriors|embeddings|keys)\.jsonl|files/post_[0-9a-f]{32}/posterior\.npz"
+    r"README\.txt|(datasets|posteriors|embeddings|keys)\.jsonl"
     r"|files/ds_[0-9a-f]{32}/(values|labels|color|coordinates|ids)\.npy"
 )
 _README = """A backup of glle (`glle restore` reads it). Without glle:
-files/*/*.npy, *.npz: numpy.load. *.jsonl: their records, and others, a JSON object a line.
+files/*/*.npy: numpy.load. *.jsonl: their records, and others, a JSON object a line.
 manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` are enough to check them.
 """
 LATEST_BACKUP = "glle:backup"  # in the queue's Redis: Unix time of the latest complete backup
@@ -264,7 +262,6 @@ KINDS = (
         name="posteriors",
         records=lambda stores: stores.posteriors,
         needs=lambda record: record.datasets,
-        files=lambda record: record.files,
     ),
     BackupKind(
         name="embeddings", records=lambda stores: stores.embeddings, needs=lambda record: (record.recipe.dataset,)
@@ -393,11 +390,5 @@ def _write(stores: Stores, archive: Archive, records: RecordStore[Any], record: 
                 files = {name: stack.enter_context(archive.open(member)) for name, member in members.items()}
                 sources = {name: (pieces_of(file), archive.size(members[name])) for name, file in files.items()}
                 stores.datasets.put(record, sources)
-        case PosteriorRecord(is_imported=True):
-            member = member_of(record.id, NAME)
-            with archive.open(member) as file:
-                stores.posteriors.add_imported(record, file, archive.size(member))
-        case PosteriorRecord():
-            stores.posteriors.record(record)
         case _:
             records.create(record)

@@ -63,9 +63,8 @@ def unnamed_files(stores: Stores, age: float) -> list[str]:
     """
     old = _paths_before(stores, FOLDER, time.time() - age)  # listed before the records are read
     named: set[str] = set()
-    for store in (stores.datasets, stores.posteriors):
-        for id_, raw in store.all():
-            named.update(store.kind.load(id_, raw).files)
+    for id_, raw in stores.datasets.all():
+        named.update(stores.datasets.kind.load(id_, raw).files)
     if old and not named:
         raise refuse(
             "records-lost",

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 MAX_JOBS = 10_000  # open jobs of all tenants
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
 MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
-MAX_IDEMPOTENCY_KEYS = 100_000  # of a tenant: some 40 MB of the queue server
 RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
-MAX_RECORD = 2 * RECORD_BYTES  # bytes of the record of an imported posterior
 
 ALL = "*"  # instead of a tenant
 _LIMIT = re.compile(r"(?:(jobs|requests|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")
@@ -123,16 +121,6 @@ def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
     )
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
-
-
-def too_many_idempotency_keys(tenant: str, allowed: int, seconds: int) -> ProblemError:
-    """Return the refusal of a new Idempotency-Key; a kept one expires in `seconds`."""
-    detail = f"Tenant {tenant} has {allowed:,} Idempotency-Keys that are kept; no more are allowed."
-    remedy = (
-        "Wait as long as Retry-After says, or send the request without a key: equal requests share one result. Keys are"
-        " kept for a day at most."
-    )
-    return _quota_exceeded("idempotency_keys", detail, remedy, seconds, allowed=allowed)
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:

@@ -42,7 +42,7 @@ KIND = RecordKind[Dataset](
 
 
 class DatasetStore(RecordStore[Dataset]):
-    """Data sets: records, and npy files that they name; the quota is of these and of imported posteriors.
+    """Data sets: records, and npy files that they name, whose bytes the quota limits.
 
     Parameters
     ----------

@@ -1,52 +1,37 @@
-"""Posteriors: records in the queue's Redis, arrays in the cache; of imported ones also files.
-
-An imported posterior is the one thing that no fit can make again, because its data may be elsewhere.
-"""
+"""Posteriors: records in the queue's Redis, arrays in the cache."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pydantic.dataclasses
 import redis
 
 import glle_engine
-from glle_engine.base.errors import StorageError
 from glle_engine.base.spec import FitSpec
-from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
 from worker.base.versions import dump_record, versioned_key
-from worker.records.ids import DEFAULT, DIGEST, content_sha256, digest, text
+from worker.records.ids import DEFAULT, DIGEST, content_sha256, text
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
-from worker.records.stored_file import STORED, StoredFile
-from worker.storage.object_store.files import DamagedFileError, pieces_of
+from worker.records.stored_file import STORED
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from worker.base.problems import ProblemError
     from worker.records.cache_entry import Entry
     from worker.storage.array_cache import ArrayCache
-    from worker.storage.object_store.files import ObjectFiles
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 NEIGHBORS = "neighbors"  # of a spec: the data set of given neighbors; absent otherwise, so that other ids stay
 USED = "glle:posteriors:used"  # sorted set of all tenants' posteriors, by the day since 1970 of their last use
 DAY = 86_400
 MAX_NOTED = 2**16  # uses of a day that a process remembers, some megabytes
-IMPORTED = "imported"  # member of a provenance: the digest of head and arrays of an imported file
-ORIGIN = "import.json"  # member of a file: the tenant, and the identity of the data set
-NAME = "posterior.npz"
-_REMEDY = "Import its file again, which replaces the stored one under the same id; or restore a backup. Check the disk."
-_UNREADABLE = (StorageError, OSError, DamagedFileError)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
@@ -62,7 +47,7 @@ class PosteriorRecord:
     eigenvalues
         Bottom of the spectrum at the mean weights, without the constant eigenvector's.
     seconds, stages
-        Duration of the fit, and by stage; an imported posterior has no stages.
+        Duration of the fit, and by stage.
     arrays
         Shape and dtype of each array.
     nbytes
@@ -75,8 +60,6 @@ class PosteriorRecord:
         Versions and machine, for a replay.
     calibration
         The first calibration, which every use of `auto` shares; None: not calibrated.
-    file
-        File of an imported posterior; None of a fit.
 
     """
 
@@ -99,25 +82,12 @@ class PosteriorRecord:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     calibration: dict[str, Any] | None = None
-    file: StoredFile | None = None
-
-    @property
-    def files(self) -> dict[str, StoredFile]:
-        """The file by its path; none of a fit."""
-        return {} if self.file is None else {self.file.path: self.file}
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The data sets that a fit reads: its data, and its neighbors if they are given; none of an imported one."""
-        if self.is_imported:
-            return ()
+        """The data sets that a fit reads: its data, and its neighbors if they are given."""
         neighbors = neighbors_of(self.spec)
         return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
-
-    @property
-    def is_imported(self) -> bool:
-        """Whether the arrays are those of a file (`PosteriorStore.add_imported`), and no fit makes them."""
-        return IMPORTED in self.provenance
 
     @property
     def numbers(self) -> str:
@@ -158,7 +128,6 @@ KIND = RecordKind[PosteriorRecord](
     counts=lambda record: {
         "posteriors": 1,
         "posterior_bytes": record.nbytes,
-        "stored_bytes": 0 if record.file is None else record.file.size,
         "posterior_record_bytes": len(dump_record(asdict(record))),
     },
     sets=lambda record: [f"of:{dataset}" for dataset in record.datasets],
@@ -174,16 +143,12 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         The queue's Redis, for the records.
     cache
         The cache of the arrays.
-    files
-        Those of imported posteriors: head and arrays of a posterior, its tenant, and the identity of its data. The API
-        writes them, workers read them.
 
     """
 
-    def __init__(self, client: redis.Redis, cache: ArrayCache, files: ObjectFiles) -> None:
+    def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
         super().__init__(client, KIND)
         self._cache = cache
-        self._files = files
         self._used: dict[str, int] = {}  # days of the latest uses that this process has noted
 
     def get(self, id_: str) -> PosteriorRecord | None:
@@ -217,7 +182,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
             record = super().get(id_)
             if record is None:
                 self._client.zrem(USED, id_)
-            elif not (record.is_imported or record.name or record.tags):
+            elif not (record.name or record.tags):
                 self.delete(id_)
                 removed.append(id_)
         return removed
@@ -324,12 +289,11 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return id_ if record is None else record.arrays_id
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
-        """Remove a posterior, its draws, results and file, unless one of these keys exists; return it, or None."""
+        """Remove a posterior, its draws and results, unless one of these keys exists; return it, or None."""
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
             self._client.zrem(USED, id_)
             self.forget(id_)
-            self._files.remove(record.files)
         return record
 
     def forget(self, id_: str, *, is_drawn: bool = True) -> None:
@@ -337,65 +301,6 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         self._cache.delete(_cache_key(id_))
         if is_drawn:
             self._cache.forget(id_)
-
-    def add_imported(
-        self, record: PosteriorRecord, file: IO[bytes], size: int, max_bytes: int = 0
-    ) -> tuple[PosteriorRecord, bool]:
-        """Store an imported file of so many bytes and its record; return the record, and whether it is new.
-
-        The file of an existing one is replaced if it is damaged. `max_bytes` is the quota of the tenant's files.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``, and those of `ObjectFiles.write`.
-
-        """
-        stored = self._files.write_new({NAME: (pieces_of(file), size)})
-        return self._files.publish(
-            self,
-            replace(record, file=stored[NAME]),
-            with_files=lambda old, new: replace(old, file=new.file),
-            max_bytes=max_bytes,
-        )
-
-    def load_imported(self, record: PosteriorRecord) -> glle_engine.Posterior:
-        """Return the posterior of an imported file; raises ``posterior-damaged``."""
-        assert record.file is not None
-        try:
-            return glle_engine.load(self._files.path(record.file))
-        except _UNREADABLE as error:
-            detail = f"The stored file of the imported posterior {record.id} is missing, or differs from the import."
-            raise refuse("posterior-damaged", 500, detail, _REMEDY, posterior=record.id) from error
-
-    def origin(self, record: PosteriorRecord) -> dict[str, Any] | None:
-        """Return `tenant` and `dataset`, the identity of the data of an import; None if its file is lost or damaged."""
-        assert record.file is not None
-        try:
-            with NPY_HEADER_LOCK, np.load(self._files.path(record.file), allow_pickle=False) as content:
-                origin: dict[str, Any] = json.loads(content[ORIGIN].tobytes())
-        except _UNREADABLE:
-            return None
-        return origin
-
-    def data_not_found(self, record: PosteriorRecord) -> ProblemError:
-        """Return the problem of an imported posterior whose data set is not in this service."""
-        dataset = (self.origin(record) or {}).get("dataset", {})
-        names = dataset.get("names")
-        columns = f" with the features {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else ""
-        return refuse(
-            "dataset-not-found",
-            404,
-            f"Posterior {record.id} was imported, and its data set {record.dataset} is not here: {record.n:,} points,"
-            f" {record.d:,} features, SHA-256 {dataset.get('sha256')}.",
-            f"Upload the same table{columns} by POST /v1/datasets, with its labels, colors and ids if it had them, so"
-            " that the SHA-256 is equal; or use the draws, which need no data.",
-            dataset=record.dataset,
-            sha256=dataset.get("sha256"),
-            n=record.n,
-            d=record.d,
-            names=names,
-        )
 
 
 def _cache_key(id_: str) -> str:
@@ -415,21 +320,3 @@ def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
 def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
     """Return the id of the data set of given neighbors, or None."""
     return parameters.get(NEIGHBORS)
-
-
-def imported_id(sha256: str, tenant: str) -> str:
-    """Return the id of a tenant's imported posterior, whose head and arrays have this digest; no fit has such an id."""
-    return "post_" + digest("import", sha256, tenant)
-
-
-def posterior_sha256(posterior: glle_engine.Posterior) -> str:
-    """Return the digest of a posterior's head and arrays."""
-    return content_sha256(posterior.head(), posterior.arrays())
-
-
-def write_posterior(file: IO[bytes], posterior: glle_engine.Posterior, origin: Mapping[str, Any]) -> None:
-    """Write the file of an imported posterior, which `glle_engine.load` reads, to a seekable file."""
-    heads = {"head.json": posterior.head(), ORIGIN: origin}
-    texts = {name: json.dumps(value, allow_nan=False).encode() for name, value in heads.items()}
-    encoded = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
-    np.savez(file, allow_pickle=False, **encoded, **posterior.arrays())

@@ -102,7 +102,7 @@ class Estimate:
 
     Attributes
     ----------
-    n, d : int
+    n, n_features : int
         Points, and features that vary.
     spec : FitSpec
     search : Search
@@ -111,7 +111,7 @@ class Estimate:
     """
 
     n: int
-    d: int
+    n_features: int
     spec: FitSpec
     search: Search
     factorization: Factorization
@@ -129,8 +129,10 @@ class Estimate:
     @property
     def fit(self) -> Cost:
         """Cost of the fit."""
-        nbytes = rates.fit_bytes(self.size, self.d, self.work, self.spec)
-        return Cost(sum(self.stages.values()), nbytes + rates.placed_bytes(self.n, self.size, self.d, self.spec))
+        nbytes = rates.fit_bytes(self.size, self.n_features, self.work, self.spec)
+        return Cost(
+            sum(self.stages.values()), nbytes + rates.placed_bytes(self.n, self.size, self.n_features, self.spec)
+        )
 
     @property
     def stages(self) -> dict[str, float]:
@@ -142,15 +144,16 @@ class Estimate:
         placed = {}
         if n < self.n:
             placed = {
-                "landmarks": rates.landmarks_seconds(self.n, n, self.d),
-                "placing": (self.n - n) * self.search.at(n) / n + rates.weights_seconds(self.n - n, self.d, spec),
+                "landmarks": rates.landmarks_seconds(self.n, n, self.n_features),
+                "placing": (self.n - n) * self.search.at(n) / n
+                + rates.weights_seconds(self.n - n, self.n_features, spec),
             }
         embedding = ordered + rates.mean_seconds(n, work, spec)
-        drawn = rates.draw_seconds(n, work, spec) + rates.trust_seconds(n, self.d)
+        drawn = rates.draw_seconds(n, work, spec) + rates.trust_seconds(n, self.n_features)
         return {
             **placed,
             "neighbors": self.search.at(n),
-            "weights": rates.weights_seconds(n, self.d, spec),
+            "weights": rates.weights_seconds(n, self.n_features, spec),
             "embedding": 2 * embedding if spec.noise == "auto" else embedding,
             "diagnostics": rates.compared_draws(spec) * drawn,
         }
@@ -161,7 +164,7 @@ class Estimate:
         n, work, spec = self.size, self.work, self.spec
         seconds = rates.draw_seconds(n, work, spec)
         nbytes = rates.draw_bytes(n, work, spec)
-        placed = rates.placing_seconds(self.n - n, spec), rates.placed_bytes(self.n, n, self.d, spec)
+        placed = rates.placing_seconds(self.n - n, spec), rates.placed_bytes(self.n, n, self.n_features, spec)
         return Cost(seconds + placed[0], nbytes + placed[1])
 
     @property
@@ -207,7 +210,7 @@ class Estimate:
         """Return the estimate as a JSON-able dictionary, with its figures."""
         return {
             "n": self.n,
-            "d": self.d,
+            "n_features": self.n_features,
             "spec": self.spec.to_dict(),
             "search": list(self.search),
             "factorization": self.factorization.to_dict(),
@@ -231,7 +234,7 @@ class Estimate:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """Return the inverse of `to_dict`."""
         search, factorization = Search(*value["search"]), Factorization.from_dict(value["factorization"])
-        return cls(value["n"], value["d"], FitSpec.from_dict(value["spec"]), search, factorization)
+        return cls(value["n"], value["n_features"], FitSpec.from_dict(value["spec"]), search, factorization)
 
 
 def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> Estimate:

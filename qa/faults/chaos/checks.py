@@ -33,8 +33,7 @@ from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.storage.datasets import KIND as DATASET
-from worker.storage.posteriors import KIND as POSTERIOR
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.records import RecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -155,7 +154,6 @@ QUEUE = (
     Owner("keys: record", r"glle:key:[0-9a-f]+", "never"),
     Owner("keys: lists", r"glle:keys(:name:.*)?", "never"),
     Owner("usage", r"glle:usage(:all)?", "never"),
-    Owner("idempotency", r"glle:idempotency(:.+|-names)", "always"),
     Owner("metrics", r"glle:counts", "never"),
     Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
     Owner("RQ: task", r"rq:job:job_[^:]+", "when ended"),
@@ -390,10 +388,8 @@ def files(folder: Path, client: redis.Redis) -> Row:
     """Look for files that no record names, such as those of killed processes, after a sweep."""
     stored = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
     named: set[Path] = set()
-    kinds: tuple[RecordKind[Any], ...] = (DATASET, POSTERIOR)
-    for kind in kinds:
-        for id_, raw in RecordStore(client, kind).all():
-            named.update(folder / "objects" / path for path in kind.load(id_, raw).files)
+    for id_, raw in RecordStore(client, DATASET).all():
+        named.update(folder / "objects" / path for path in DATASET.load(id_, raw).files)
     remaining = [str(path) for path in stored if path not in named]
     missing = [f"{path} is missing" for path in named.difference(stored)]
     return Row("files without a data set in the data folder", len(stored), remaining + missing)

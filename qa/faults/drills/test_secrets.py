@@ -52,7 +52,6 @@ def requests_with_key(key: str) -> list[httpx.Request]:
         httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": key, "key": key}),
         httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": "x", "n_neighbors": key}),
         httpx.Request("POST", f"{url}/v1/posteriors", content=f'{{"dataset": {key}', headers=json_),
-        httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": "x"}, headers={"Idempotency-Key": key}),
         httpx.Request("POST", f"{url}/v1/datasets", content=f"x,y\n1,{key}\n", headers={"Content-Type": "text/csv"}),
         httpx.Request("POST", f"{url}/v1/datasets", content="x", headers={"Content-Type": key}),
         httpx.Request("GET", f"{url}/v1/info", headers={"Accept": key, "X-Request-Id": key}),

@@ -143,7 +143,7 @@ def test_isolated_master_loses_no_job(behind: Behind, figure: Figure, tmp_path: 
     data = str(up.log.parent / "data")
     with (
         run_glle(tmp_path / "serve.log", "serve", "--port", "0", **urls, GLLE_DATA_DIR=data) as api,
-        run_beside(replace(LOAD, seed=1), [api.url]) as ledger,  # other idempotency keys
+        run_beside(replace(LOAD, seed=1), [api.url]) as ledger,
     ):
         until(lambda: len(ledger.jobs) >= 5)
         since = time.time()

@@ -1,4 +1,5 @@
-"""The TypeScript client against a running service.
+"""Clients that generators make from the contract, against a running service.
 
-`npm` installs what its lock file pins. May import `tests.system.conftest`. Start with `__main__`.
+`npm` installs what its lock file pins, and `journeys` runs the pages. May import `tests.system.conftest`. Start with
+`__main__`.
 """

@@ -1,56 +1,54 @@
-"""Check the TypeScript client against a running service: `python -m qa.inputs.clients`.
+"""Make clients of the contract by two generators, and run their pages: `python -m qa.inputs.clients`.
 
-Without node, npm or npm's registry nothing is checked: the program says so on stderr and exits with 0, or with 1 if
-NPM=required is in the environment.
+Without node, npm or npm's registry the TypeScript page is not checked: the program says so on stderr and goes on, or
+exits with 1 if NPM=required is in the environment.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qa.inputs.clients.journeys import run_python, run_typescript
 from qa.inputs.clients.npm import UnavailableError, install
-from tests.system.conftest import ROOT
+from tests.system.conftest import ONE_EACH, running
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
-PUBLISHED = ROOT / "clients" / "typescript"
-TESTS = (
-    "tests/system/clients/test_typescript.py",
-    "tests/docs/test_examples.py",
-    "tests/docs/test_tutorials.py",
-)
+FOLDER = Path(__file__).parent
 MODES = ("optional", "required")
 
 
 def main() -> int:
-    """Check the published client; return 0, or 1 for a failure."""
+    """Check both clients; return 0, or 1 for a failure."""
     mode = os.environ.get("NPM") or "optional"
     if mode not in MODES:
         sys.stderr.write(f"NPM={mode!r} is unknown. Use one of {', '.join(MODES)}.\n")
         return 1
     try:
-        install(PUBLISHED)
+        install(FOLDER)
     except UnavailableError as error:
-        sys.stderr.write(f"SKIPPED: {error} The TypeScript client is unchecked. NPM={mode}.\n")
-        return int(mode == "required")
-    return check_published()
+        sys.stderr.write(f"SKIPPED: {error} The TypeScript page is unchecked. NPM={mode}.\n")
+        return 1 if mode == "required" else check(run_python)
+    return check(run_python, run_typescript)
 
 
-def check_published() -> int:
-    """Compile the published client with its types, and run its tests, the journey and the tutorial."""
-    for script in ("build", "test"):
-        if code := _run(["npm", "run", "--silent", script], PUBLISHED):
-            return code
-    selected = [*TESTS, "-k", "typescript or journey", "-m", "", "-n0", "-q", "-o", "timeout=900"]
-    return _run([sys.executable, "-m", "pytest", *selected], ROOT, TYPESCRIPT="checked")
-
-
-def _run(command: list[str], folder: Path, **environment: str) -> int:
-    return subprocess.run(command, cwd=folder, env={**os.environ, **environment}, check=False).returncode
+def check(*pages: Callable[[Path, str], str]) -> int:
+    """Run pages against one service; return 0, or 1 for a failure."""
+    with tempfile.TemporaryDirectory(prefix="glle-clients-") as name, running(Path(name), **ONE_EACH) as up:
+        for page in pages:
+            folder = Path(name, page.__name__)
+            folder.mkdir()
+            try:
+                sys.stdout.write(f"{page(folder, up.url)}\n")
+            except RuntimeError as error:
+                sys.stderr.write(f"{error}\n")
+                return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_lock_file_pins_licensed_packages_and_names_no_host() -> None:
     """Every package has an integrity hash, and a licence for any use."""
-    packages = json.loads((program.PUBLISHED / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    declared = json.loads((program.PUBLISHED / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    packages = json.loads((program.FOLDER / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    declared = json.loads((program.FOLDER / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     assert packages.pop("")["devDependencies"] == declared
     for name, package in packages.items():
         assert package["integrity"].startswith("sha512-"), name
@@ -42,8 +42,9 @@ def test_the_lock_file_pins_licensed_packages_and_names_no_host() -> None:
 def test_no_registry_is_no_failure_unless_required(
     failing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The program says that nothing was checked."""
-    monkeypatch.setattr(program, "PUBLISHED", failing)
+    """The program says that the TypeScript page was not checked, and checks the other one."""
+    monkeypatch.setattr(program, "FOLDER", failing)
+    monkeypatch.setattr(program, "check", lambda *pages: len(pages) - 1)
     assert program.main() == 0
     assert "SKIPPED: npm cannot reach its registry: ENOTFOUND." in capsys.readouterr().err
     monkeypatch.setenv("NPM", "required")

@@ -1,9 +1,9 @@
 """Fork server of the reader processes: a program with the readers' libraries loaded that forks for each body.
 
 A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
-program has one, and none of the API's secrets. Each byte on standard input, a socket, names a task and carries the
-descriptors of a body, an output file, a message file with the request, and a socket for the exit. The reader sets its
-own limits, and a watcher reports its end. The engine is loaded before the first posterior.
+program has one, and none of the API's secrets. Each byte on standard input, a socket, carries the descriptors of a
+body, an output file, a message file with the request, and a socket for the exit. The reader sets its own limits, and a
+watcher reports its end.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from service.encoding.arrow import has_arrow
-from service.uploads.formats.posterior import load_engine, read_posterior
-from service.uploads.limits import Limits
 from service.uploads.reading import Upload
 from worker.base.memory import limit_memory
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
 from worker.records.dataset import EXTRAS, VALUES, Array, Table
 
-TABLE, POSTERIOR = b"t", b"p"  # tasks
+REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
 _ALIGNED = 64  # bytes
@@ -50,19 +48,17 @@ def main() -> None:
     server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with socket.socket(fileno=0) as control:
         while True:
-            task, descriptors, _, _ = socket.recv_fds(control, 1, 4)
-            if not task:
+            byte, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+            if not byte:
                 return
-            if task == POSTERIOR:
-                load_engine()  # once for all readers
             with contextlib.suppress(OSError):  # out of memory, or too many processes: the API gets no exit
                 if not os.fork():
-                    _watch(task, descriptors, server, before)
+                    _watch(descriptors, server, before)
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def _watch(task: bytes, descriptors: list[int], server: int, before: int) -> NoReturn:
+def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
     """Fork the reader, report its exit, and end this process."""
     try:
         die_with_parent(signal.SIGKILL, server)
@@ -75,7 +71,7 @@ def _watch(task: bytes, descriptors: list[int], server: int, before: int) -> NoR
             for standard, descriptor in enumerate((null, null, message)):
                 os.dup2(descriptor, standard)  # a library may write to standard error before it aborts
             os.close(reply)
-            work(task, body, out, message)
+            work(body, out, message)
         _, status, used = os.wait4(pid, 0)
         peak = 1024 * max(0, used.ru_maxrss - before)
         exit_ = {"code": os.waitstatus_to_exitcode(status), "seconds": used.ru_utime + used.ru_stime, "peak": peak}
@@ -84,7 +80,7 @@ def _watch(task: bytes, descriptors: list[int], server: int, before: int) -> NoR
         os._exit(0)
 
 
-def work(task: bytes, body: int, out: int, message: int) -> NoReturn:
+def work(body: int, out: int, message: int) -> NoReturn:
     """Read a body by the request in a message file, append the outcome to that, and end this process."""
     code = FAILED
     try:
@@ -93,7 +89,7 @@ def work(task: bytes, body: int, out: int, message: int) -> NoReturn:
             request = json.loads(messages.read())
             restrict(**request["allowed"])
             file.seek(0)
-            outcome = _read(task, request["options"], file, output)
+            outcome = _read(request["options"], file, output)
             output.flush()
             messages.write(b"\n" + json.dumps(outcome).encode())
         code = DONE
@@ -118,11 +114,9 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(task: bytes, options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
+def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
     """Return the outcome of a request."""
     try:
-        if task == POSTERIOR:
-            return read_posterior(file, out, **{**options, "limits": Limits(**options["limits"])})
         return write_table(out, Upload.from_dict(options).read(file, out))
     except ProblemError as error:
         return {"problem": error.problem.to_dict()}

@@ -17,16 +17,14 @@ import weakref
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Self
 
-from service.uploads.limits import BAD_ALLOC, Limits
+from service.uploads.limits import BAD_ALLOC
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.base.versions import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -43,9 +41,7 @@ _MAX_STDERR = 4096  # characters of a reader's standard error
 _MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
 _ATTEMPTS = 3  # to read a body, because the readers die with their fork server
 # None of these variables has a password.
-_ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"} | {
-    f"NUMBA_{name}" for name in ("CACHE_DIR", "CPU_NAME", "CPU_FEATURES")
-}
+_ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -55,8 +51,6 @@ _ONE_THREAD = {
 }
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -172,47 +166,31 @@ class ReaderProcesses:
             if upload.is_safe(body):
                 return upload.read(body, out)
             kind = upload.content_type.partition(";")[0].strip().lower()
-            return self._run(forkserver.TABLE, asdict(upload), kind, body, out, partial(table_of, out))
+            return self._run(asdict(upload), kind, body, out)
 
-    def read_posterior(self, tenant: str, body: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
-        """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read_table`.
-
-        Its checked content is then in the empty file `out`, rewound.
-        """
-        limits = asdict(Limits.of(self._settings))
-        options = {"tenant": tenant, "numbers": numbers_of(self._settings), "limits": limits}
-        return self._run(forkserver.POSTERIOR, options, "application/zip", body, out, dict)
-
-    def _run(
-        self,
-        task: bytes,
-        options: dict[str, Any],
-        kind: str,
-        body: IO[bytes],
-        out: IO[bytes],
-        convert: Callable[[dict[str, Any]], T],
-    ) -> T:
-        """Return the converted outcome of a task."""
+    def _run(self, options: dict[str, Any], kind: str, body: IO[bytes], out: IO[bytes]) -> Table:
+        """Return the table that a reader process made of a body of some kind."""
         allowed = {"memory": self._budget.bytes, "cpu": CPU_SECONDS, "seconds": SECONDS}
         request = json.dumps({"allowed": allowed, "options": options}).encode()
         for _ in range(_ATTEMPTS):
             out.truncate(0)
             with tempfile.TemporaryFile(dir=self._folder) as message:
-                ended = self._server.read(task, request, body, out, message)
+                ended = self._server.read(request, body, out, message)
             out.seek(0)
             if ended.code is not None:
                 self._on_end(ended)
-                return self._convert(ended, kind, convert)
+                return self._table(ended, kind, out)
         remedy = "Try again in some seconds. If that fails, check the log of the API and the machine's memory."
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
-    def _convert(self, ended: ReaderExit, kind: str, convert: Callable[[dict[str, Any]], T]) -> T:
+    def _table(self, ended: ReaderExit, kind: str, out: IO[bytes]) -> Table:
+        """Return the table of a reader that has ended, or raise its problem."""
         if ended.code != forkserver.DONE:
             raise self._failure(ended, kind)
         try:
             outcome = json.loads(ended.message.rpartition("\n")[2])
             if "problem" not in outcome:
-                return convert(outcome)
+                return table_of(out, outcome)
             problem = Problem.from_dict(outcome["problem"])
         except (ValueError, TypeError, KeyError, AttributeError):  # only a damaged reader writes such an outcome
             raise self._failure(ended, kind) from None
@@ -259,8 +237,8 @@ class _ForkServer:
         with self._lock:
             self._end()
 
-    def read(self, task: bytes, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
-        """Run a task in a reader process by its request; return the exit of the process."""
+    def read(self, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
+        """Run a reader process on a body by its request; return the exit of the process."""
         message.write(request)
         message.flush()
         reply, remote = socket.socketpair()
@@ -268,7 +246,7 @@ class _ForkServer:
             with remote, self._lock:
                 try:
                     files = [file.fileno() for file in (body, out, message, remote)]
-                    socket.send_fds(self._running(), [task], files)
+                    socket.send_fds(self._running(), [forkserver.REQUEST], files)
                 except OSError as error:  # it has just died, or could not start
                     log.warning("The fork server of the readers does not accept a body: %s", error)
                     self._end()

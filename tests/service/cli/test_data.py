@@ -96,6 +96,21 @@ def test_a_backup_without_its_files_is_reported(
 
 
 @pytest.mark.usefixtures("_environment")
+def test_scrub_names_damaged_data_sets(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flipped bit of one data set is found, and the exit code is 1."""
+    damaged, intact = (stores.datasets.add(Table(values=np.full((2, 2), value), source={}))[0] for value in (1.0, 2.0))
+    assert main(["scrub"]) == 0
+    assert "2 data sets read; 0 damaged." in capsys.readouterr().out
+    file = stores.datasets.files.bucket.local_path(damaged.stored["values"].path)
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    file.write_bytes(raw)
+    assert main(["scrub"]) == 1
+    printed = capsys.readouterr().out
+    assert [f"{dataset.id} is damaged" in printed for dataset in (damaged, intact)] == [True, False]
+
+
+@pytest.mark.usefixtures("_environment")
 def test_refused_backups_and_restores_change_nothing(
     stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,7 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
     assert first.json() == again.json()
     assert first.headers["location"] == first.json()["links"]["self"]
     payload = client.get(first.headers["location"]).json()
-    assert (payload["n"], payload["d"], payload["names"], payload["has_labels"]) == (3, 2, ["x", "y"], True)
+    assert (payload["n"], payload["n_features"], payload["names"], payload["has_labels"]) == (3, 2, ["x", "y"], True)
     data = payload["links"]["data"]
     values = [[1.5, 2], [3, 4], [5, 6]]
     as_json = client.get(data).json()

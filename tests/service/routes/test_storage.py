@@ -131,7 +131,7 @@ def test_glle_store_shows_and_sweeps(
     tiered_stores.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
     assert main.main(["store", "show"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "0 data sets; with imported posteriors 0 bytes."
+    assert shown[0] == "0 data sets, 0 bytes."
     assert shown[1].startswith("1 objects of results, 1,04")
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
     assert "0 expired and 1 unreferenced objects removed." in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_glle_store_shows_and_sweeps(
     assert len(stored_files(tiered_stores)) == 1
     monkeypatch.setenv("GLLE_STORE_URL", "")
     assert main.main(["store", "show"]) == 0
-    assert capsys.readouterr().out == "0 data sets; with imported posteriors 0 bytes.\n"
+    assert capsys.readouterr().out == "0 data sets, 0 bytes.\n"
 
 
 X = np.random.default_rng(0).normal(size=(50, 3))

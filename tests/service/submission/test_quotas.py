@@ -11,10 +11,10 @@ import redis
 
 from service.middleware import request_limits
 from tests.conftest import stored_files
-from tests.service.conftest import check_problem, register_worker, upload
+from tests.service.conftest import check_problem, posterior_record, register_worker, upload
 from tests.service.tenants import bearer, resources_of, serve_stores
 from tests.worker.storage.conftest import fill_memory
-from worker.records.quotas import MAX_PAUSE
+from worker.records.quotas import MAX_PAUSE, RECORD_BYTES
 
 if TYPE_CHECKING:
     import httpx
@@ -153,7 +153,7 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     requests, allowed = used.pop("requests")
     assert used == {
         "bytes": (stores.of("alice").datasets.usage()["stored_bytes"], 90000), "jobs": (1, 3), "posteriors": (1, 7),
-        "records": (stores.of("alice").jobs.counts()[1], 2**16), "idempotency_keys": (0, 100_000),
+        "records": (stores.of("alice").jobs.counts()[1], 2**16),
     }  # fmt: skip
     assert used["bytes"][0] > 1000
     assert first["quotas"]["jobs"]["used"] == 0
@@ -163,26 +163,22 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert (answer["tenant"], answer["datasets"]) == ("alice", 1)
     assert others == {
         "bytes": (0, None), "jobs": (0, None), "requests": (0, None), "records": (0, 2**26), "posteriors": (0, 10000),
-        "idempotency_keys": (0, 100_000),
     }  # fmt: skip
 
 
 def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
-    """New jobs and new keys get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
+    """New jobs get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
     register_worker(stores)
     dataset = upload(client)
     posted = {"dataset": dataset, "n_neighbors": 3}
-    keyed = {"Idempotency-Key": "known"}
-    job = client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"]
+    job = client.post("/v1/posteriors", json=posted).json()["id"]
     assert client.get("/readyz").json()["status"] == "ok"
     with fill_memory(stores, 0.9):
-        for headers in ({}, {"Idempotency-Key": "new"}):
-            answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1}, headers=headers)
-            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
-            assert int(answer.headers["retry-after"]) > 0
-            assert "record=true" in answer.json()["remedy"]
-        assert not stores.client.keys("glle:idempotency:*new*")
-        assert client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"] == job
+        answer = client.post("/v1/posteriors", json={**posted, "reg": 0.1})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
+        assert int(answer.headers["retry-after"]) > 0
+        assert "record=true" in answer.json()["remedy"]
+        assert client.post("/v1/posteriors", json=posted).json()["id"] == job
         payload = client.get("/readyz").json()
         assert payload["status"] == "degraded"
         assert [check["state"] for check in payload["checks"] if check["name"] == "queue server"] == ["warning"]
@@ -220,6 +216,20 @@ def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
         assert client.post("/v1/posteriors", json=fits).status_code == 200
         client.delete(f"/v1/posteriors/{had.posterior}").raise_for_status()
         assert client.post("/v1/posteriors", json={**fits, "reg": 0.5}).status_code == 202
+
+
+def test_bytes_of_posterior_records_count_in_the_quota(stores: Stores) -> None:
+    """Beyond the bytes that the quota of posteriors allows, 429 has the bytes; a deletion makes room."""
+    fits = {"dataset": resources_of("default", stores).dataset, "reg": 0.5}
+    long = {"figures": {}, "notes": [{"code": "a-code", "message": "x" * 2 * RECORD_BYTES}]}
+    for number in range(3):
+        stores.posteriors.record(posterior_record(id=f"post_{number}", dataset=fits["dataset"], n=9, diagnostics=long))
+    with serve_stores(stores, auth="off", quotas="*=posteriors:6") as client:
+        details = check_problem(client.post("/v1/posteriors", json=fits), 429, "quota-exceeded")["details"]
+        assert (details["quota"], details["allowed"]) == ("posteriors", 6 * RECORD_BYTES)
+        assert details["used"] > details["allowed"]
+        client.delete("/v1/posteriors/post_0").raise_for_status()
+        assert client.post("/v1/posteriors", json=fits).status_code == 202
 
 
 def test_ended_records_are_bounded(stores: Stores) -> None:

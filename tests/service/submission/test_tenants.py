@@ -37,7 +37,7 @@ def test_routes_without_an_id_are_known() -> None:
     """All other routes are lists, commands with a data set in the body, and shared resources."""
     walked = {path for _, path in WITH_ID}
     shared = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
-    shared |= {"/v1/scores", "/v1/datasets/preview", "/v1/usage", "/v1/posteriors/import"}
+    shared |= {"/v1/scores", "/v1/datasets/preview", "/v1/usage"}
     commands = {"/v1/advice", "/v1/posteriors/estimate", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
     commands |= {"/v1/audits"}
     assert set(CONTRACT["paths"]) - walked - shared - set(LISTS) == commands

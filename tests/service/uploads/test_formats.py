@@ -142,7 +142,7 @@ def test_colour_in_csv_and_json(client: httpx.Client) -> None:
     """A numeric column is stored as the color, and is part of the content."""
     body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
     first = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": CSV}).json()
-    assert (first["d"], first["names"], first["has_color"]) == (1, ["x"], True)
+    assert (first["n_features"], first["names"], first["has_color"]) == (1, ["x"], True)
     payload = client.get(first["links"]["data"]).json()
     assert (payload["labels"], payload["color"]) == (["a", "b", "a"], [7, 8.5, 9])
     same = {name: payload[name] for name in ("data", "names", "labels", "color")}

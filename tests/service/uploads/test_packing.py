@@ -169,7 +169,7 @@ def test_a_preview_is_what_an_upload_stores(client: httpx.Client, monkeypatch: p
     assert (shown["rows"], shown["labels"]) == ([[1, 2, 1], [3, 4, 0], [5, 7, 1]], ["a", "b", ""])
     assert shown["problem"] is None
     stored = client.post("/v1/datasets", files={"file": ("a.csv", body)}, data={"label": "kind"}).json()
-    assert all(stored[name] == shown[name] for name in ("id", "n", "d", "names", "notices"))
+    assert all(stored[name] == shown[name] for name in ("id", "n", "n_features", "names", "notices"))
     assert len(stored["notices"]) == 2
     assert client.get(stored["links"]["data"]).json()["data"] == shown["rows"]
     answers = [client.post(url, content=CSV, headers={"content-type": "text/csv"}) for url in (PREVIEW, "/v1/datasets")]

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -196,7 +195,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(os, "_exit", codes.append)
     request = json.dumps({"allowed": {}, "options": asdict(upload(CSV))}).encode()
     with temporary_file(b"1\n") as file, temporary_file(b"") as out, temporary_file(request) as message:
-        forkserver.work(forkserver.TABLE, *(os.dup(each.fileno()) for each in (file, out, message)))
+        forkserver.work(*(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]
 
 
@@ -218,7 +217,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
     with temporary_file(b"") as out, pytest.raises(ProblemError) as caught:
-        processes._convert(ended, CSV, partial(table_of, out))
+        processes._table(ended, CSV, out)
     assert caught.value.problem.code == code
     assert caught.value.problem.remedy
 
@@ -230,8 +229,8 @@ def test_errors_of_the_service_are_not_those_of_the_body(
     processes: ReaderProcesses, code: int, error: type[Exception]
 ) -> None:
     """A full disk is 507, and a bug is 500."""
-    with pytest.raises(error):
-        processes._convert(ReaderExit(code, message="Traceback"), CSV, dict)
+    with temporary_file(b"") as out, pytest.raises(error):
+        processes._table(ReaderExit(code, message="Traceback"), CSV, out)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     expect(explorer.at("frame-name")).to_contain_text("Your map")
     expect(explorer.at("note-coordinates-alone")).to_have_count(1)
     expect(explorer.at("movement")).to_have_count(0)
-    assert explorer.state("dataset")["d"] == 3
+    assert explorer.state("dataset")["n_features"] == 3
     explorer.open(explorer.page.url.removeprefix(explorer.url))
     explorer.page.reload()
     expect(explorer.at("verdict")).to_contain_text("neighbors are kept", timeout=30_000)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from glle_engine import NUMBERS, FitSpec
-from service.submission.idempotency import create_job_once
 from tests.conftest import refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
@@ -19,7 +18,7 @@ from worker.execution import tasks
 from worker.jobs.store import job_key
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
-from worker.records.ids import digest, posterior_id
+from worker.records.ids import posterior_id
 from worker.records.job import BATCH
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from worker.jobs.store import Job
     from worker.stores import Stores
 
 DATA = "ds_0123456789abcdef0123456789abcdef"
@@ -52,7 +50,6 @@ RECORDS: dict[str, dict[str, Any]] = {
         "id": DATA, "sha256": "", "n": 3, "d": 2, "dtype": "float64", "nbytes": 48, "names": None, "has_labels": False,
         "has_coordinates": False, "source": {}, "created": "now",
     },
-    "idempotency": {"asked": digest("POST", {}), "made": "job_1"},
     "job": {
         "id": "job_1", "kind": "fit", "status": "succeeded", "done": "1", "total": "1", "stage": "done",
         "created": "now", "spec": "{}", "round": "0", "touched": "0", "tenant": "default", "numbers": NUMBERS,
@@ -76,7 +73,6 @@ NAMES = {
     "posterior": "glle:posterior:post_1",
     "key": "glle:key:abc",
     "embedding": "glle:embedding:emb_1",
-    "idempotency": f"glle:idempotency:{digest('word')}",
 }
 
 
@@ -85,10 +81,6 @@ def stored_record(stores: Stores, kind: str) -> Any:
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
     return stores.client.get(NAMES[kind])
-
-
-def _never() -> Job:
-    raise AssertionError
 
 
 READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
@@ -104,7 +96,6 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
         lambda stores: stores.datasets.rename(DATA, {"name": "mine"}),
         lambda stores: stores.datasets.delete(DATA),
     ),
-    "idempotency": (lambda stores: create_job_once(stores, "word", ("POST", {}), _never),),
     "job": (
         lambda stores: stores.jobs.fetch("job_1").kind,
         lambda stores: stores.jobs.cancel("job_1"),

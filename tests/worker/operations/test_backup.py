@@ -19,12 +19,10 @@ from glle_engine import FitSpec
 from tests.conftest import refusal, stored_files
 from tests.service.conftest import posterior_record
 from worker.analyses.embedding import Recipe
-from worker.base.problems import ProblemError
 from worker.base.versions import SCHEMA
 from worker.operations.backup import Archive, BackupScope, Writer, dump, restore
-from worker.records.ids import content_sha256, posterior_id
+from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
-from worker.storage.posteriors import ARRAYS, IMPORTED, PosteriorRecord, imported_id, posterior_sha256, write_posterior
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -85,49 +83,6 @@ def backup(stores: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     return file.getvalue()
 
 
-def import_posterior(stores: Stores, tenant: str) -> PosteriorRecord:
-    """Give a tenant an imported posterior whose data set is elsewhere; return its record."""
-    posterior = glle_engine.fit(np.random.default_rng(3).normal(size=(40, 3)))
-    sha256 = posterior_sha256(posterior)
-    file = io.BytesIO()
-    write_posterior(file, posterior, {"tenant": tenant, "dataset": {"sha256": "a" * 64}})
-    size = file.tell()
-    file.seek(0)
-    provenance = {ARRAYS: content_sha256({}, posterior.arrays()), IMPORTED: sha256}
-    members: dict[str, Any] = {"id": imported_id(sha256, tenant), "dataset": "ds_" + "0" * 32, "tenant": tenant}
-    record = posterior_record(**members, n=40, provenance=provenance)
-    return stores.of(tenant).posteriors.add_imported(record, file, size)[0]
-
-
-def test_an_imported_posterior_is_restored_without_its_data(full: Stores, empty: Callable[[], Stores]) -> None:
-    """Its file is in the backup of its tenant, and the restored one draws the same bits."""
-    record = import_posterior(full, "alice")
-    draw = full.posteriors.load_imported(record).draw(3).embedding
-    assert record.id.encode() not in backup(full, BackupScope(tenants=frozenset({"default"})))
-    raw = backup(full)
-    restored = empty()
-    restore(restored, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
-    assert restored.posteriors.get(record.id) is None
-    rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)["posteriors"]
-    assert (rows["in the backup"], rows["restored"]) == (3, 3)
-    found = restored.of("alice").posteriors.fetch(record.id)
-    assert found == replace(record, file=found.file)
-    np.testing.assert_array_equal(restored.posteriors.load_imported(found).draw(3).embedding, draw)
-    rows = restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)["posteriors"]
-    assert rows["there already"] == 3
-
-
-def test_an_import_without_its_own_file_is_refused(full: Stores, empty: Callable[[], Stores]) -> None:
-    """The file of another posterior is not restored, and nothing else is."""
-    record = import_posterior(full, "alice")
-    raw = reseal(backup(full), lambda name, data: b"other" if name.endswith(".npz") else data)
-    assert record.id.encode() in raw
-    restored = empty()
-    with pytest.raises(ProblemError, match="does not match its id"):
-        restore(restored, Archive(io.BytesIO(raw)), EVERYTHING)
-    assert (ids(restored), list(restored.posteriors.all()), stored_files(restored)) == ([], [], [])
-
-
 @pytest.fixture
 def full(stores: Stores) -> Stores:
     """Return a deployment in which two tenants have one record of each kind."""
@@ -173,7 +128,6 @@ def test_a_restoration_is_complete(full: Stores, empty: Callable[[], Stores]) ->
 
 def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores]) -> None:
     """A restored record names the files that the restoration wrote."""
-    record = import_posterior(full, "alice")
     raw = reseal(
         backup(full),
         lambda name, data: data.replace(b'"path": "data/', b'"path": "../../x/') if name.endswith(".jsonl") else data,
@@ -182,7 +136,6 @@ def test_paths_of_a_backup_are_not_used(full: Stores, empty: Callable[[], Stores
     restore(target, Archive(io.BytesIO(raw)), EVERYTHING)
     found = [dataset for id_ in ids(target) if (dataset := target.datasets.get(id_)) is not None]
     paths = [path for dataset in found for path in dataset.files]
-    paths += target.posteriors.fetch(record.id).files
     assert sorted(map(target.datasets.files.bucket.local_path, paths)) == stored_files(target)
     assert list(target.datasets.files.find_damaged(target.datasets)) == []
 
@@ -231,12 +184,10 @@ def test_data_deleted_during_a_backup_are_excluded(full: Stores, monkeypatch: py
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")])
 def test_records_without_their_files_are_returned(full: Stores, damage: Callable[[Path], object]) -> None:
     """A missing or damaged file is no deletion, although the record and its posterior are left out alike."""
-    (lost, _), record = ids(full), import_posterior(full, "alice")
-    for file in (full.datasets.fetch(lost).stored["values"], record.file):
-        assert file is not None
-        damage(full.datasets.files.bucket.local_path(file.path))
+    lost, _ = ids(full)
+    damage(full.datasets.files.bucket.local_path(full.datasets.fetch(lost).stored["values"].path))
     counts, left_out = dump(full, Writer(io.BytesIO()), EVERYTHING)
-    assert (left_out, counts) == ([lost, record.id], dict.fromkeys(KINDS, 1) | {"keys": 2})
+    assert (left_out, counts) == ([lost], dict.fromkeys(KINDS, 1) | {"keys": 2})
 
 
 def test_a_posterior_is_backed_up_with_its_neighbors(full: Stores, empty: Callable[[], Stores]) -> None:

@@ -1,7 +1,7 @@
-"""Files of the object store: of data sets, imported posteriors and large results, with local copies of a remote store.
+"""Files of the object store: of data sets and large results, with local copies of a remote store.
 
 A file is an object that is written once, and named afterwards, with its SHA-256, by a record or by the index of
-results. So a reader finds all of it or none. The files of data sets and imported posteriors have new paths,
+results. So a reader finds all of it or none. The files of data sets have new paths,
 `data/<random>/<name>`, so that two writers of one record do not disturb each other. What a killed process leaves is
 named by nothing (`worker.operations.sweep`).
 

@@ -166,11 +166,11 @@ async function loadPreview(dataset) {
 /** Load all columns, for colors and rows; the values only if a tab can hold them. */
 async function loadColumns(dataset) {
   const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates || dataset.has_ids;
-  if (dataset.n * dataset.d > MAX_VALUES && !hasMore) {
+  if (dataset.n * dataset.n_features > MAX_VALUES && !hasMore) {
     set({ columns: { names: dataset.names, values: null } });
     return;
   }
-  const float32 = dataset.n * dataset.d > MAX_VALUES ? '' : '?dtype=float32';
+  const float32 = dataset.n * dataset.n_features > MAX_VALUES ? '' : '?dtype=float32';
   const found = await askArrays(`/v1/datasets/${dataset.id}/data${float32}`);
   if (state.dataset !== dataset) return;
   set({

@@ -30,7 +30,7 @@ export function choices({ dataset, columns, metadata, summary, movement, audit }
   if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbors in another sample']);
   if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
   if (columns?.values) {
-    for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
+    for (let j = 0; j < Math.min(dataset.n_features, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
   }
   found.push(['row', 'Row number'], ['plain', 'One color']);
   return found;
@@ -120,7 +120,7 @@ function valuesOf(state, name, n) {
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
   if (kind === 'color') return columns.color;
   if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
-  if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.d, n);
+  if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.n_features, n);
   if (name in AUDITED) return audit.arrays[AUDITED[name]];
   return MOVED.includes(name) ? movement.arrays[name] : summary[name];
 }

@@ -96,7 +96,7 @@ function Recent({ items }) {
     <ul class="list">
       ${items.map((one) => html`<li key=${one.id}>
         <button type="button" class="row" onClick=${() => openDataset(one)}>
-          <span>${nameOf(one)}</span><span class="quiet">${number(one.n)} × ${number(one.d)}</span>
+          <span>${nameOf(one)}</span><span class="quiet">${number(one.n)} × ${number(one.n_features)}</span>
         </button></li>`)}
     </ul>
   </details>`;
@@ -133,7 +133,7 @@ function Pending() {
     </select></div>`;
   return html`<div data-testid="pending">
     <p class="file-name"><strong>${file.name}</strong>
-      ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.d)} fitted columns</span>` : ''}</p>
+      ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.n_features)} fitted columns</span>` : ''}</p>
     ${shown?.rows.length > 0 && html`<${Table} names=${shown.names} rows=${shown.rows}
       more=${{ ids: shown.ids, labels: shown.labels, color: shown.color }} />`}
     <${Notices} notices=${shown?.notices} />
@@ -178,7 +178,7 @@ function Chosen() {
   const rows = preview?.data;
   return html`<div data-testid="chosen">
     <p class="file-name"><strong>${nameOf(dataset)}</strong>
-      ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.d)} columns</span></p>
+      ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.n_features)} columns</span></p>
     ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
       more=${{ ids: preview.ids, labels: preview.labels, color: preview.color }} />`}
     <${Notices} notices=${dataset.notices} />

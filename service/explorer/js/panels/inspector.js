@@ -136,7 +136,7 @@ function Point() {
         <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
-      ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
+      ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.n_features, row)}</dd>`}
     </dl>`}
   </section>`;
 }

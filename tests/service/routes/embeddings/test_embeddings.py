@@ -233,7 +233,7 @@ def test_costly_embeddings_are_refused(client: httpx.Client, sheet: str, replace
     assert "at most 17 points" in problem["remedy"]
     payload = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "slow"}).json()
     assert (payload["problem"]["type"], payload["most_points"], payload["seconds"]) == (problem["type"], 17, N**2)
-    fine = client.post("/v1/embeddings/estimate", json={"n": 17, "d": 3, "method": "slow"}).json()
+    fine = client.post("/v1/embeddings/estimate", json={"n": 17, "n_features": 3, "method": "slow"}).json()
     assert (fine["problem"], fine["most_points"]) == (None, 17)
     check_problem(embed(client, sheet, "slow", query="?deadline=1000"), 422, "too-long")
     replace_method("quick", cost=costing(lambda _: 2.0))
@@ -247,10 +247,14 @@ def test_costly_embeddings_are_refused(client: httpx.Client, sheet: str, replace
 
 def test_estimate_reports_refusals(client: httpx.Client, sheet: str) -> None:
     """A method's refusal is its problem; a request without a size, or with two, is invalid."""
-    request = {"method": "lle", "n": 5, "d": 3, "parameters": {"n_neighbors": 10}}
+    request = {"method": "lle", "n": 5, "n_features": 3, "parameters": {"n_neighbors": 10}}
     payload = client.post("/v1/embeddings/estimate", json=request).json()
     assert (payload["seconds"], payload["problem"]["type"]) == (None, "urn:glle:problem:too-few-points")
-    for body in ({"method": "pca"}, {"method": "pca", "n": 5}, {"method": "pca", "n": 5, "d": 3, "dataset": sheet}):
+    for body in (
+        {"method": "pca"},
+        {"method": "pca", "n": 5},
+        {"method": "pca", "n": 5, "n_features": 3, "dataset": sheet},
+    ):
         check_problem(client.post("/v1/embeddings/estimate", json=body), 422, "invalid-request")
 
 
@@ -357,7 +361,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     queued = embed(client, sheet, "lle", scores=[]).json()
     assert client.delete(queued["links"]["embedding"]).status_code == 204
     assert client.get(queued["links"]["self"]).json()["status"] == "cancelled"
-    posted = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    posted = client.post("/v1/embeddings", json=body)
     result, path = result_of(stores, posted), posted.json()["links"]["embedding"]
     before = client.get(path + "/coordinates", headers=NPY).content
     result_of(stores, client.get(path + ".png?wait=0"))
@@ -371,7 +375,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     rows = client.get(comparison).json()["rows"]
     assert [row["problem"] for row in rows] == [None, None]
     assert client.get(f"/v1/embeddings/{rows[1]['embedding']}").status_code == 200
-    again = client.post("/v1/embeddings", json=body, headers={"Idempotency-Key": "monday"})
+    again = client.post("/v1/embeddings", json=body)
     result_of(stores, again)
     assert client.get(path + "/coordinates", headers=NPY).content == before
 
@@ -380,7 +384,7 @@ def test_init_means_initialization(client: httpx.Client) -> None:
     """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
 
     def estimate(**parameters: str) -> httpx.Response:
-        body = {"method": "sne", "n": 100, "d": 3, "parameters": parameters}
+        body = {"method": "sne", "n": 100, "n_features": 3, "parameters": parameters}
         return client.post("/v1/embeddings/estimate", json=body)
 
     short, long = estimate(init="random").json(), estimate(initialization="random").json()

@@ -56,7 +56,7 @@ def test_an_estimate_is_made_once(client: httpx.Client, stores: Stores) -> None:
     assert payload["draw"] == {"seconds": expected.draw.seconds, "bytes": expected.draw.bytes}
     assert payload["single_draw_seconds"] == expected.single_draw_seconds
     assert payload["intrinsic_dimension"] == expected.factorization.dimension
-    assert (payload["n"], payload["d"], payload["spec"]["n_components"]) == (60, 3, 3)
+    assert (payload["n"], payload["n_features"], payload["spec"]["n_components"]) == (60, 3, 3)
     assert (payload["problem"], payload["most_points"], payload["analysed_points"]) == (None, 60, [60])
     assert (payload["allowed_seconds"], payload["allowed_bytes"]) == (300, 2**31)
     assert client.get("/v1/posteriors").json()["items"] == []

@@ -1,0 +1,104 @@
+"""Make clients of a running service's contract by the commands of two pages, and run the pages' programs with them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from glle import Client
+from tests.docs.pages import ROOT, blocks
+
+PYTHON_PAGE = ROOT / "docs" / "reference" / "http-api.md"
+TYPESCRIPT_PAGE = ROOT / "docs" / "tutorials" / "typescript.md"
+PAGE_URL = "http://127.0.0.1:8000"
+PACKAGE = "glle_client"
+MODULES = Path(__file__).with_name("node_modules")
+COMPILE = (
+    "tsc --strict --exactOptionalPropertyTypes --noUncheckedIndexedAccess --target es2022 --module nodenext page.mts"
+)
+# Media types of these that openapi-python-client leaves out: formats of uploads, and the zip file of an export.
+INCOMPLETE = {"POST /v1/datasets", "POST /v1/datasets/preview", "GET /v1/posteriors/{id}/export"}
+SECONDS = 300
+IMPORT_ALL = f"""
+import importlib, pkgutil, {PACKAGE}
+names = [module.name for module in pkgutil.walk_packages({PACKAGE}.__path__, "{PACKAGE}.")]
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+"""
+SAVE_PYTHON = """
+print(posterior.id)
+np.save("draw.npy", draw)
+np.testing.assert_array_equal(typed.data, draw)
+"""
+SAVE_TYPESCRIPT = """
+await writeFile("draw.npy", new Uint8Array(bytes));
+if (draw.values.length !== 800 || parseNpy(all).values[2 * 7 * 400] === undefined) throw new Error("a part is missing");
+"""
+
+
+def run_typescript(folder: Path, url: str) -> str:
+    """Compile the TypeScript page with the types of its command, run it, and compare its draws; return a summary."""
+    (folder / "node_modules").symlink_to(MODULES)
+    tools = MODULES / ".bin"
+    (line,) = _commands(TYPESCRIPT_PAGE, "npx ", url)
+    run([str(tools / line[1]), *line[2:]], folder)
+    program = "\n".join([*blocks(TYPESCRIPT_PAGE, "ts"), SAVE_TYPESCRIPT])
+    (folder / "page.mts").write_text(program.replace("docs/examples", str(ROOT / "docs" / "examples")), "utf-8")
+    command = shlex.split(COMPILE)
+    run([str(tools / command[0]), *command[1:]], folder)
+    output = run(["node", "page.mjs"], folder, GLLE_URL=url)
+    _compare(folder, url, output)
+    return "The TypeScript page compiles in strict mode, and its draws are those of the service."
+
+
+def run_python(folder: Path, url: str) -> str:
+    """Import every module of the Python client that the page's command makes, and run the page; return a summary."""
+    (config,) = blocks(PYTHON_PAGE, "yaml")
+    (folder / "glle.yaml").write_text(config, "utf-8")
+    (line,) = _commands(PYTHON_PAGE, "openapi-python-client ", url)
+    report = run([str(Path(sys.executable).with_name(line[0])), *line[1:]], folder)
+    if unexpected := set(re.findall(r"WARNING parsing (\S+ \S+) within", report)) - INCOMPLETE:
+        raise RuntimeError(f"The generator leaves parts of {', '.join(sorted(unexpected))} out:\n{report[:5000]}")
+    made = {"PYTHONPATH": str(folder / "glle-client")}
+    count = run([sys.executable, "-c", IMPORT_ALL], folder, **made).strip()
+    (program,) = [block for block in blocks(PYTHON_PAGE, "python") if PACKAGE in block]
+    output = run([sys.executable, "-c", program + SAVE_PYTHON], folder, GLLE_URL=url, **made)
+    _compare(folder, url, output)
+    return f"All {count} modules of the Python client load, and its draws are those of the service."
+
+
+def run(command: list[str], folder: Path, **environment: str) -> str:
+    """Return the output of a program; raise RuntimeError with it unless the program exits with 0."""
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=SECONDS,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)[:200]} failed:\n{done.stdout[-6000:]}{done.stderr[-6000:]}")
+    return done.stdout + done.stderr
+
+
+def _commands(page: Path, start: str, url: str) -> list[list[str]]:
+    """Return the words of a page's commands that begin so, for the service at `url`."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith(start)]
+    return [shlex.split(line.replace(PAGE_URL, url)) for line in lines]
+
+
+def _compare(folder: Path, url: str, output: str) -> None:
+    """Raise RuntimeError unless the draws that a page saved are those of the posterior that it names."""
+    found = re.search(r"\bpost_[0-9a-f]{32}\b", output)
+    if found is None:
+        raise RuntimeError(f"The page names no posterior:\n{output}")
+    with Client(url, progress=False) as client:
+        posterior = client.posterior(found[0])
+        expected = {"draw.npy": posterior.draw(7), "draws.npy": posterior.draws(8, scales=[0.1, 1, 10])}
+    for file in folder.glob("*.npy"):
+        if not np.array_equal(np.load(file), expected[file.name]):
+            raise RuntimeError(f"{file.name} of the page is not what the service draws.")
