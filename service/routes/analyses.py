@@ -31,11 +31,11 @@ from service.submission.validation import (
     coordinates_beside,
     new_points,
     require_calibratable,
-    require_data,
     require_drawable,
     require_not_all_equal,
     require_posterior,
     require_sample,
+    require_storage,
     require_within,
 )
 from worker.analyses.audit import AuditSpec
@@ -50,7 +50,7 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.jobs.store import Job
 from worker.records import sharding
-from worker.records.cache_entry import entry_bytes
+from worker.records.cache_entry import file_bytes
 from worker.records.dataset import Array
 from worker.records.job import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
@@ -107,8 +107,8 @@ async def summary(
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, count=query.count)
-    spec = summary_spec(stores, record, query)
-    entry = await load_or_compute(stores, spec.cache_key(id_), partial(_summary_job, stores, record, spec), wait)
+    spec = summary_spec(record, query)
+    entry = await load_or_compute(stores, spec, id_, partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
     return await run_in_threadpool(result_response, spec, entry, wanted)
 
@@ -203,7 +203,6 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
-    require_data(stores, record)
     parts = require_affordable_summary(stores, record, spec, shared=True)
     is_quick = not spec.resamples and _is_quick(record, spec.count)
     terms = Terms(priority="interactive" if is_quick else "batch")
@@ -234,15 +233,14 @@ def _analysis_once(
 
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
-    require_data(stores, record)
     if body.draws:
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
     n, p = shape[0], record.spec["n_components"]
-    stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
-    stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
+    require_storage(stores, file_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
+    require_storage(stores, file_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
     fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
-    spec = TransformSpec(**fields, engine=stores.numbers)
+    spec = TransformSpec(**fields)
     request = (f"POST /v1/posteriors/{id_}/transform", fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
     return _analysis_once(stores, command, request, spec, id_, points, short=short)
@@ -251,10 +249,9 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
-    require_data(stores, record)
     require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
-    stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
-    spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
+    require_storage(stores, file_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+    spec = ReconstructionsSpec(**body.model_dump())
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
     return _analysis_once(stores, command, request, spec, id_, short=_is_quick(record, spec.total))
 
@@ -262,8 +259,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
-    require_data(stores, record)
-    spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
+    spec = CalibrationSpec(**body.model_dump())
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
     return _analysis_once(stores, command, request, spec, id_)
 
@@ -276,7 +272,6 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
-        require_data(stores, record)
         source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
     elif body.coordinates is not None:
         assert body.dataset is not None
@@ -296,20 +291,19 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     require_neighbors(body.n_neighbors, n)
     if "recipe" in map_:
         require_resamplable(n, d, plan.method, plan.spec)
-    stores.cache.check_size(entry_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
+    require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
         **map_,
         labels=classes_for_spread(stores, dataset, body.labels),
         n_neighbors=body.n_neighbors,
         seed=body.seed,
-        engine=stores.numbers,
     )
     cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
 
     def submit() -> Job:
         allowed = Allowance.of(stores.settings, command.deadline)
-        if not allowed.covers(cost) and not all(stores.cache.contains([spec.cache_key(body.posterior or source)])):
+        if not allowed.covers(cost) and not stores.has_result(spec, body.posterior or source):
             subject = f"The audit of {n:,} points by {plan.method.title}"
             raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
         terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
@@ -327,7 +321,7 @@ def _recipe(stores: Stores, body: AuditIn) -> Recipe:
     dataset = stores.datasets.fetch(body.dataset)
     plan.require_possible(stores, dataset, labels=plan.method.labels)
     require_not_all_equal(stores, dataset)
-    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters, engine=stores.numbers)
+    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
@@ -339,5 +333,5 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     same = body.model_dump(include={"n_components", "reg", "standardize", "metric"})
     require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
-    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)}, engine=stores.numbers)
+    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)})
     return _analysis_once(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

@@ -1,13 +1,10 @@
-"""`/v1/posteriors`: fit, estimate, list, read, export, import, name, delete."""
+"""`/v1/posteriors`: fit, estimate, list, read, export, name, delete."""
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -18,8 +15,7 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
-from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
-from service.middleware.requests import TENANT
+from service.encoding.result import ArraysResult, immutable_headers, negotiate, unless_current
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -30,34 +26,29 @@ from service.submission.fit_planning import (
     estimate_job,
     estimate_spec,
     posterior_estimate,
-    require_affordable_draws,
     require_possible_fit,
     require_storable,
 )
-from service.submission.idempotency import IN_USE, Answers, Key, content_digest, creations, recall_or_create
+from service.submission.idempotency import Answers, recall_or_create
 from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
     require_within,
 )
-from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_media
-from service.uploads.reading import receive_body
-from service.uploads.sandbox.processes import ReaderProcesses
-from worker.base.clock import now_iso
 from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records.cache_entry import Entry
-from worker.records.ids import DEFAULT, dataset_id, posterior_id
+from worker.records.ids import posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
-from worker.storage.posteriors import PosteriorRecord, imported_id, recorded_parameters
+from worker.storage.posteriors import PosteriorRecord, recorded_parameters
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
 _MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
 _OWN = {"name", "tags", "tenant", "calibration", "file"}  # members of a record that no export has
+EXPORT = 1  # version of the format
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -115,7 +106,7 @@ async def estimate_fit(
 ) -> Response:
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
-    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is cached,
+    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
     and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
     the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
     """
@@ -125,9 +116,9 @@ async def estimate_fit(
             remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
         )
     dataset, spec = await run_in_threadpool(_check, stores, body)
-    analysis = estimate_spec(stores, dataset, spec)
+    analysis = estimate_spec(dataset, spec)
     submit = partial(estimate_job, stores, dataset, analysis)
-    entry = await load_or_compute(stores, analysis.cache_key(dataset.id), submit, wait)
+    entry = await load_or_compute(stores, analysis, dataset.id, submit, wait)
     answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry, deadline)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
@@ -167,13 +158,12 @@ async def get_arrays(
         ArrayName | None, Query(description="One array, as npy or JSON; without a name all, as npz.")
     ] = None,
     dtype: Annotated[Dtype, Query(description="Type of the floating-point arrays.")] = "float64",
-    wait: Wait = 0.0,
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON; evicted arrays are fitted again (202).
+    """Return all arrays as npz, or one by name as npy or JSON.
 
     The ETag is strong, and npy supports Range.
     """
-    return await _with_arrays(stores, partial(_arrays_response, id_, request, stores, name, dtype), wait)
+    return await run_in_threadpool(_arrays_response, id_, request, stores, name, dtype)
 
 
 @router.get(
@@ -181,71 +171,22 @@ async def get_arrays(
     summary="Export a posterior",
     **params.returns_arrays("The file.", (NPZ,), **_MISSING),
 )
-async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
+async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.
 
     Beside the arrays it has `export.json`: a version of the format, the record, the identity of the data set, and the
-    digest of the arrays. Evicted arrays are fitted again (202). The ETag is strong.
+    digest of the arrays. The ETag is strong.
     """
-    return await _with_arrays(stores, partial(_export_response, id_, request, stores), wait)
-
-
-@router.post(
-    "/import",
-    summary="Import a posterior",
-    **params.AT_ONCE,
-    status_code=201,
-    response_model=PosteriorOut,
-    responses={
-        200: {"model": PosteriorOut, "description": "It exists already: the same content is the same posterior."},
-        201: {"model": PosteriorOut, "description": "Stored."},
-        **failures(
-            _409="Of another numerics version, whose draws have other bits. " + IN_USE,
-            _413="Longer than GLLE_MAX_BODY, or unpacked than twice that; or too large for the cache.",
-            _415="Not application/zip.",
-            _422="Not the file of an export, or changed since; beyond the limits.",
-            _507="The disk is full, but for the reserve.",
-        ),
-    },
-    openapi_extra={"requestBody": {"required": True, "content": params.forms(MEDIA)}},
-)
-async def import_posterior(request: Request, stores: TenantStores, key: Key = None) -> Response:
-    """Store the posterior of an exported file; its draws have the same bits as those of the exporting service.
-
-    All contents are checked before compiled code uses them. The id is the digest of the content, never that of a fit.
-    Draws need no data. Summaries, new points, generated data, pictures and calibrations need the data set, which
-    `dataset` names: upload it here, or they are 404 with its SHA-256, size and names.
-    """
-    require_media(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
-    settings, processes = stores.settings, request.app.state.readers
-    incoming = Path(settings.data_dir) / "incoming"
-    async with (
-        receive_body(request, incoming, settings.max_body, LARGE) as file,
-        processes.slot(request.scope[TENANT]),
-    ):
-        digest = await run_in_threadpool(content_digest, file) if key is not None else ""
-        stored, identity = partial(_import, stores, processes, file), ("POST /v1/posteriors/import", digest)
-        record, is_new = await run_in_threadpool(
-            recall_or_create, stores, key, identity, stored, creations(stores.posteriors.get)
-        )
-    return _posterior_response(record, 201 if is_new else 200)
-
-
-async def _with_arrays(stores: Stores, respond: Callable[[], Response], wait: float) -> Response:
-    """Return a response that needs the arrays of a posterior; raises as `finish` of the job that fits them again."""
-    try:
-        return await run_in_threadpool(respond)
-    except UnfinishedJobError as error:
-        await finish(stores, error.job, wait)
-        return await run_in_threadpool(respond)
+    return await run_in_threadpool(_export_response, id_, request, stores)
 
 
 def _export_response(id_: str, request: Request, stores: Stores) -> Response:
     """Return the file of a posterior."""
     record = require_posterior(stores, id_)
-    identity = _data_identity(stores, record)
+    dataset = stores.datasets.fetch(record.dataset)
+    identity = {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
     media = negotiate(request, (NPZ,))
-    entry = _load_arrays(stores, record)
+    entry = stores.posteriors.arrays(record)
     members = {name: value for name, value in asdict(record).items() if name not in _OWN}
     about = {"export": EXPORT, "posterior": members, "dataset": identity, "arrays_sha256": record.arrays_sha256}
     heads = {"head.json": entry.meta["head"], "export.json": about}
@@ -257,39 +198,6 @@ def _export_response(id_: str, request: Request, stores: Stores) -> Response:
     return unless_current(request, headers, lambda: result.response(media, "", attached))
 
 
-def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
-    """Return the identity of the data of a posterior, which an imported one keeps in its file."""
-    if record.is_imported and (origin := stores.posteriors.origin(record)) is not None:
-        return {"id": record.dataset, **origin["dataset"]}
-    dataset = stores.datasets.fetch(record.dataset)
-    return {name: getattr(dataset, name) for name in ("id", "sha256", "n", "d", "dtype", "names")}
-
-
-def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
-    """Store a spooled file; return the record, and whether it is new."""
-    tenant = stores.tenant or DEFAULT
-    with tempfile.TemporaryFile(dir=Path(stores.settings.data_dir) / "incoming") as checked:
-        facts = processes.read_posterior(tenant, file, checked)
-        fields, dataset = facts["record"], dataset_id(facts["dataset"]["sha256"], tenant)
-        id_ = imported_id(facts["sha256"], tenant)
-        record = PosteriorRecord(id=id_, dataset=dataset, created=now_iso(), tenant=tenant, **fields)
-        for name in ("n_neighbors", "n_components"):
-            require_within(name, record.spec[name])
-        stores.cache.check_size(record.nbytes, f"The posterior of {record.n:,} points")
-        require_affordable_draws(stores, record)
-        existing = stores.posteriors.get(id_)
-        if existing is not None and stores.datasets.files.is_intact(existing.files.values()):
-            return existing, False
-        nbytes = checked.seek(0, 2)
-        checked.seek(0)
-        if existing is None:
-            stores.room.require()
-            stores.posteriors.require_room()
-            stores.datasets.require_room(nbytes)
-        quota = stores.quotas.of(tenant)
-        return stores.posteriors.add_imported(record, checked, nbytes, quota.bytes)
-
-
 def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
     """Return the arrays of a posterior."""
     record = require_posterior(stores, id_)
@@ -297,15 +205,10 @@ def _arrays_response(id_: str, request: Request, stores: Stores, name: str | Non
     if name is not None and name not in record.arrays:
         remedy = f"Use one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    sha256 = stores.posteriors.entry_sha256(record)
-    headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
-    if headers and is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    entry = _load_arrays(stores, record)
-    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
-        headers = immutable_headers(sha256, media, dtype, name or "")
-    arrays = entry.arrays if name is None else {name: entry.arrays[name]}
-    return ArraysResult(arrays=arrays, main=name).response(media, dtype, headers)
+    entry = stores.posteriors.arrays(record)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
+    result = ArraysResult(arrays=entry.arrays if name is None else {name: entry.arrays[name]}, main=name)
+    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
 params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
@@ -329,7 +232,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
-    id_ = posterior_id(dataset.id, parameters, stores.numbers)
+    id_ = posterior_id(dataset.id, parameters)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
     def existing_or_new() -> PosteriorRecord | Job:
@@ -387,15 +290,7 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
 
 def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
     fields = {"dataset": dataset, "spec": spec}
-    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
-
-
-def _load_arrays(stores: Stores, record: PosteriorRecord) -> Entry:
-    """Return the arrays of a posterior, or raise `UnfinishedJobError` of the job that fits them again."""
-    if (entry := stores.posteriors.arrays(record)) is None:
-        terms = Terms(priority=_priority(record.n, record.d, record.spec))
-        raise UnfinishedJobError(_fit(stores, record.id, record.dataset, record.spec, terms))
-    return entry
+    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

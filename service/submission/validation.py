@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.columns import column_order
@@ -13,6 +14,7 @@ from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.storage.datasets import all_points_equal
+from worker.storage.free_space import require_room
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
@@ -48,12 +50,6 @@ def require_partial(job: Job) -> None:
             "Leave `partial` out, and wait with ?wait=; only draws and audits have a partial result.",
             kind=job.kind,
         )
-
-
-def require_data(stores: Stores, record: PosteriorRecord) -> None:
-    """Raise ``dataset-not-found`` if a posterior was imported without its data set; a fitted one keeps its own."""
-    if record.is_imported and stores.datasets.get(record.dataset) is None:
-        raise stores.posteriors.data_not_found(record)
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
@@ -143,7 +139,7 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
 def require_sample(
     stores: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
 ) -> None:
-    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or the cache cannot hold them.
+    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or cannot be stored.
 
     Every job that makes draws uses this check.
 
@@ -155,7 +151,14 @@ def require_sample(
     """
     total = count * scales
     require_drawable(record, source, total=total, last=first + count - 1)
-    stores.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+    require_storage(stores, draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+
+
+def require_storage(stores: Stores, nbytes: int, what: str) -> None:
+    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `what` names it in the detail."""
+    stores.datasets.require_room(nbytes)
+    if stores.files.bucket.is_local:
+        require_room(Path(stores.settings.data_dir), nbytes, what)
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:

@@ -57,11 +57,13 @@ def disk_reserve(folder: Path) -> int:
     return min(MAX_RESERVE, shutil.disk_usage(nearest_existing(folder)).total // 8)
 
 
-def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if an upload would leave less than the reserve."""
+def require_room(folder: Path, nbytes: int, what: str = "The upload") -> None:
+    """Raise ``storage-full`` if a new file would leave less than the reserve; `what` names it in the detail."""
     if (free := free_bytes(folder)) - nbytes < (reserve := disk_reserve(folder)):
-        detail = f"{free:,} bytes are free on the disk of the data folder; {nbytes:,} more would leave less than "
-        detail += f"the reserve of {reserve:,}."
+        detail = (
+            f"{what} takes {nbytes:,} bytes; {free:,} are free on the disk of the data folder, of which {reserve:,} "
+        )
+        detail += "are a reserve."
         raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 

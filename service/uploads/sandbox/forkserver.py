@@ -26,15 +26,13 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from service.encoding.arrow import has_arrow
-from service.uploads.formats.posterior import load_engine, read_posterior
-from service.uploads.limits import Limits
 from service.uploads.reading import Upload
 from worker.base.memory import limit_memory
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
 from worker.records.dataset import EXTRAS, VALUES, Array, Table
 
-TABLE, POSTERIOR = b"t", b"p"  # tasks
+TABLE = b"t"  # the task
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
 _ALIGNED = 64  # bytes
@@ -53,8 +51,6 @@ def main() -> None:
             task, descriptors, _, _ = socket.recv_fds(control, 1, 4)
             if not task:
                 return
-            if task == POSTERIOR:
-                load_engine()  # once for all readers
             with contextlib.suppress(OSError):  # out of memory, or too many processes: the API gets no exit
                 if not os.fork():
                     _watch(task, descriptors, server, before)
@@ -93,7 +89,7 @@ def work(task: bytes, body: int, out: int, message: int) -> NoReturn:
             request = json.loads(messages.read())
             restrict(**request["allowed"])
             file.seek(0)
-            outcome = _read(task, request["options"], file, output)
+            outcome = _read(request["options"], file, output)
             output.flush()
             messages.write(b"\n" + json.dumps(outcome).encode())
         code = DONE
@@ -118,11 +114,9 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(task: bytes, options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
+def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
     """Return the outcome of a request."""
     try:
-        if task == POSTERIOR:
-            return read_posterior(file, out, **{**options, "limits": Limits(**options["limits"])})
         return write_table(out, Upload.from_dict(options).read(file, out))
     except ProblemError as error:
         return {"problem": error.problem.to_dict()}

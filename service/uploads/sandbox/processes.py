@@ -21,12 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
-from service.uploads.limits import BAD_ALLOC, Limits
+from service.uploads.limits import BAD_ALLOC
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.base.versions import numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -173,15 +172,6 @@ class ReaderProcesses:
                 return upload.read(body, out)
             kind = upload.content_type.partition(";")[0].strip().lower()
             return self._run(forkserver.TABLE, asdict(upload), kind, body, out, partial(table_of, out))
-
-    def read_posterior(self, tenant: str, body: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
-        """Return the facts of an exported posterior (`service.uploads.formats.posterior`); raises as `read_table`.
-
-        Its checked content is then in the empty file `out`, rewound.
-        """
-        limits = asdict(Limits.of(self._settings))
-        options = {"tenant": tenant, "numbers": numbers_of(self._settings), "limits": limits}
-        return self._run(forkserver.POSTERIOR, options, "application/zip", body, out, dict)
 
     def _run(
         self,

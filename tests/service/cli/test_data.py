@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from worker.operations.backup import LATEST_BACKUP
 
 from service.cli.data_folder import connect_stores, publish_addresses
 from service.cli.main import _check_access, main
@@ -14,7 +15,6 @@ from tests.conftest import stored_files
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
-from worker.operations.backup import LATEST_BACKUP
 from worker.storage.datasets import Table
 from worker.storage.posteriors import USED
 

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 import redis
+from worker.storage.array_cache import DrawCache
 
 from glle_engine import NUMBERS
 from service.app import create_app
@@ -18,7 +19,6 @@ from tests.service.conftest import data_and_posterior, serving
 from worker.execution.draws import store_draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import LANE_GROUP, DrawAddress, DrawsSpec
-from worker.storage.array_cache import DrawCache
 from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 
