@@ -82,6 +82,6 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     store_posterior(stores, dataset.id, posterior, 1, job=job.id, tenant=job.tenant)
     stores.jobs.succeed(job.id)
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    resources.embeddings.note(recipe, recipe.cache_key)
+    resources.embeddings.request(recipe, recipe.cache_key)
     recipe.load_or_compute(TaskContext(stores, job), silent)
     return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

@@ -37,7 +37,7 @@ def paths(client: httpx.Client, stores: Stores, drawn_posterior: str) -> dict[st
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
     job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, job.round, shard)
+        tasks.draw(job.id, shard)
     return {
         "data set": f"/v1/datasets/{upload(client, X)}/data",
         "draw": f"{drawn_posterior}/draws/1",

@@ -210,7 +210,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
             {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
         )
         stores.draws.put(job.subject, {SPEC.key(position): entry})
-    stores.jobs.advance(job.id, job.round, shard, count)
+    stores.jobs.advance(job.id, shard, count)
 
 
 @contextmanager
@@ -280,7 +280,7 @@ def test_a_failed_job_aborts_the_response(
         elif end == "failed":
             stores.jobs._move(job.id, {"running": "failed"})
         elif end == "evicted":
-            stores.jobs.advance(job.id, job.round, 1, SPEC.shard_size(1))  # counted, and not there
+            stores.jobs.advance(job.id, 1, SPEC.shard_size(1))  # counted, and not there
             time.sleep(0.2)
             assert app.state.stream_limiter.open == 1, "a repeated request could not have the draw before the job ends"
             stores.jobs.succeed(job.id)

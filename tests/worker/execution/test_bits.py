@@ -67,7 +67,7 @@ def test_results_of_other_bits_have_other_numbers(stores: Stores) -> None:
     with_other_bits.close()
     tasks.fit(again.id)
     drawing, _ = draws_job(stores, record.id, count=3)
-    tasks.draw(drawing.id, 0, 0)
+    tasks.draw(drawing.id, 0)
     for id_ in (again.id, drawing.id):
         error = error_of(stores, id_)
         assert (error.code, error.details) == ("other-numbers", {"numbers": numbers, "own": NUMBERS})
@@ -86,7 +86,7 @@ def test_a_fit_with_other_bits_is_refused_under_the_old_id(
     monkeypatch.setattr(glle_engine, "fit", fit_other_bits)
     stores.cache.client.flushall()
     job, _ = draws_job(stores, posterior_id, count=1)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     error = error_of(stores, job.id)
     assert (error.code, error.status) == ("other-bits", 409)
     assert f"DELETE /v1/posteriors/{posterior_id}" in error.remedy

@@ -44,10 +44,10 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str)
     stores.queue.enqueue(job)
     assert in_turn(stores) == names[:1]
     for _ in range(2):
-        tasks.draw(job.id, 0, 0)
+        tasks.draw(job.id, 0)
         assert in_turn(stores) == names
     for shard in range(1, spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     ended = stores.jobs.fetch(job.id)
     assert (spec.shards, ended.status, ended.done) == (6, "succeeded", 22)
     direct = glle_engine.fit(SHEET.X)
@@ -69,7 +69,7 @@ def test_a_further_round_draws_what_is_missing(
     A task of an earlier round does nothing.
     """
     job, spec = draws_job(stores, posterior_id, count=4)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     arrays_id, keys = stores.posteriors.arrays_id(posterior_id), spec.shard_keys(0)
     before = stores.draws.get(arrays_id, keys[1])
     if is_flushed:
@@ -83,9 +83,9 @@ def test_a_further_round_draws_what_is_missing(
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_record)
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     assert (stores.jobs.fetch(job.id).done, indices) == (0, [])
-    tasks.draw(job.id, 1, 0)
+    tasks.draw(job.id, 0)
     after = stores.draws.get(arrays_id, keys[1])
     assert before is not None
     assert after is not None
@@ -225,7 +225,7 @@ def test_cancel_stops_a_shard_between_groups(
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0)  # each lane group is written
     monkeypatch.setattr(tasks, "make_draws", draw_and_cancel)
     assert spec.shards == 1
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(indices) <= 8 + 4 * 2
@@ -239,7 +239,7 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id:
     """Draws of a deleted posterior fail with a 404 and restore nothing."""
     job, _ = draws_job(stores, posterior_id, count=1)
     stores.posteriors.delete(posterior_id)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert stores.posteriors.get(posterior_id) is None
@@ -259,7 +259,7 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
         return draws.make_draws(posterior, keys)
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     assert list(stores.cache.client.scan_iter("*")) == []
     assert stores.posteriors.calibration(posterior_id) is None
 
@@ -311,9 +311,9 @@ def test_a_killed_task_is_repeated_completely(
 
     monkeypatch.setattr(tasks, "make_draws", make)
     with pytest.raises(KilledError):
-        tasks.draw(job.id, 0, 0)
+        tasks.draw(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "running"
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done) == ("succeeded", 42)
     assert all(stores.draws.contains(stores.posteriors.arrays_id(posterior_id), list(spec.draws())))
@@ -342,7 +342,7 @@ def test_counted_draws_are_cached(
     monkeypatch.setattr(tasks, "store_draws", store_slowly)
     monkeypatch.setattr(stores.jobs, "advance", check)
     for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert reported.count(spec.per_shard) == spec.shards
     assert (len(reported) > spec.shards) == (progress_seconds == 0)
@@ -353,7 +353,7 @@ def test_a_job_of_one_draw_caches_its_lane_group(stores: Stores, posterior_id: s
     for number, first, present in ((1, 6, range(4, 8)), (5, 10, range(10, 15))):
         job, spec = draws_job(stores, posterior_id, count=number, first=first)
         for shard in range(spec.shards):
-            tasks.draw(job.id, 0, shard)
+            tasks.draw(job.id, shard)
         assert stores.jobs.fetch(job.id).status == "succeeded"
         keys = [replace(spec.key(0), index=index) for index in range(4 * (first // 4), 4 * (first // 4) + 8)]
         cached = stores.draws.contains(stores.posteriors.arrays_id(posterior_id), keys)

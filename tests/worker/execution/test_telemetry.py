@@ -44,7 +44,7 @@ def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
     """Every new draw counts for its accepted solver; cached draws do not count."""
     job, spec = draws_job(stores, posterior_id, count=9)
     for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(counts.values()) == 9
     arrays_id = stores.posteriors.arrays_id(posterior_id)

@@ -136,7 +136,7 @@ def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
     assert client.get(waiting).json()["status"] == "cancelled"
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
-    stores.embeddings.note(record.recipe, record.claim)  # written after the deletion looked for records
+    stores.embeddings.request(record.recipe, record.claim)  # written after the deletion looked for records
     tasks.analyse(answer.json()["id"], 0)
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     check_problem(client.get(link), 404, "embedding-not-found")
