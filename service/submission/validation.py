@@ -14,7 +14,7 @@ from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.storage.datasets import all_points_equal
-from worker.storage.free_space import require_room
+from worker.storage.free_space import DISK_REMEDY, free_bytes
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
@@ -155,10 +155,11 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, what: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `what` names it in the detail."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if a result can have no room; `what` names it in the detail."""
     stores.datasets.require_room(nbytes)
-    if stores.files.bucket.is_local:
-        require_room(Path(stores.settings.data_dir), nbytes, what)
+    if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
+        detail = f"{what} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
+        raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes)
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:

@@ -82,7 +82,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     before = client.get(f"{drawn_posterior}/draws/1", headers=NPY).raise_for_status()
     record = stores.posteriors.fetch(id_)
     stores.posteriors.delete(record.id)
-    stores.posteriors.record(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
+    stores.posteriors.create(replace(record, provenance={"numbers": NUMBERS, ARRAYS: "1" * 64}, created="later"))
     key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
     other = data_and_posterior()[1].draw(1)
     store_draws(

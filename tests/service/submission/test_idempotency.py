@@ -82,7 +82,7 @@ def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, p
     record = stores.posteriors.fetch("post_1")
     body = {"dataset": record.dataset, "n_neighbors": 5}
     id_ = client.post("/v1/posteriors", json=body).json()["posterior"]
-    stores.posteriors.record(replace(record, id=id_))
+    stores.posteriors.create(replace(record, id=id_))
     assert client.post("/v1/posteriors", json=body, headers=KEY).status_code == 200
     assert client.post("/v1/posteriors", json=body, headers=KEY).json()["id"] == id_
     check_problem(client.post("/v1/posteriors", json={**body, "n_neighbors": 6}, headers=KEY), *REUSED)

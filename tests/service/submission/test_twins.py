@@ -47,7 +47,7 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
     monkeypatch.setattr("service.submission.validation.MAX_DRAWS", 900)
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset = stores.datasets.add(Table(values=X, source={"kind": "test"}))[0].id
-    stores.posteriors.record(posterior_record(dataset=dataset, n=N))
+    stores.posteriors.create(posterior_record(dataset=dataset, n=N))
     with serve_stores(stores, cache_bytes=CACHE) as client:
         for route in ROUTES:
             is_sheet = route == "draws.png"
