@@ -111,8 +111,12 @@ async def draw_one(
     if scale == AUTO:
         scale, notes = await _calibrated(stores, record, source, wait)
     key = DrawAddress(seed, index, float(scale), source, align)
-    left = max(0.0, wait - (time.monotonic() - began))
-    entry = await _find_or_draw(stores, record, key, left)
+    entry = None
+    if record.single_draw_seconds <= QUICK_SECONDS:
+        left = max(0.0, wait - (time.monotonic() - began))
+        entry = await stores.cache.read_draw(id_, key) or await requested_draw(stores, record, key, left)
+    if entry is None:
+        entry = await _drawn_by_job(stores, record, key, max(0.0, wait - (time.monotonic() - began)))
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
     result, headers = _result(entry, dtype, points, ids, notes, media)
     if "if-none-match" in request.headers and is_not_modified(request, headers):
@@ -165,23 +169,16 @@ class RecentPosteriors:
         self._records = {}
 
 
-async def _find_or_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
-    """Return a draw: a cached one, a sampler's, or that of a job, if it takes more than `QUICK_SECONDS`.
+async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
+    """Return a draw that takes more than `QUICK_SECONDS`: the result of a job, which a client can cancel.
 
-    A job is the task of one worker for long work, and a client can cancel it. Raises as `finish`.
+    Raises as `finish`.
     """
-    began = time.monotonic()
-    if record.single_draw_seconds <= QUICK_SECONDS:
-        entry = await stores.cache.read_draw(record.id, key) or await requested_draw(stores, record, key, wait)
-        if entry is not None:
-            return entry
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], count=1, grid=False, **address)
     find = partial(_single_result, stores, record.id, spec)
-    if (entry := await run_in_threadpool(find)) is not None:
-        return entry
-    left = max(0.0, wait - (time.monotonic() - began))
-    return await compute(stores, find, partial(_enqueue, stores, record, spec, Terms(priority="interactive")), left)
+    submit = partial(_enqueue, stores, record, spec, Terms(priority="interactive"))
+    return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
 
 def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | None:

@@ -148,7 +148,9 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
 @router.get(
     "/{id}/arrays",
     summary="Read a posterior's arrays",
-    **params.returns_arrays("The arrays.", (NPZ, NPY, JSON), ArrayOut, **_MISSING, _422="Bad name, or beyond float32."),
+    **params.returns_arrays(
+        "The arrays.", (NPZ, NPY, JSON), ArrayOut, may_be_job=False, **_MISSING, _422="Bad name, or beyond float32."
+    ),
 )
 async def get_arrays(
     id_: Id,
@@ -169,7 +171,7 @@ async def get_arrays(
 @router.get(
     "/{id}/export",
     summary="Export a posterior",
-    **params.returns_arrays("The file.", (NPZ,), **_MISSING),
+    **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_MISSING),
 )
 async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return the posterior as one npz file, which `glle_engine.load` reads: its draws have the same bits.

@@ -105,7 +105,11 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
 def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
     """Raise ``quota-exceeded`` or ``storage-full`` if the covariance factors (n, k, k) alone have no room."""
     k = spec.n_neighbors
-    require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
+    try:
+        require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
+    except ProblemError as error:
+        remedy = f"Fit fewer points, or use fewer neighbors; or: {error.problem.remedy}"
+        raise ProblemError(replace(error.problem, remedy=remedy)) from error
 
 
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:

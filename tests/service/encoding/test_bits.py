@@ -25,7 +25,7 @@ JSON = {"accept": "application/json"}
 COUNT = 400
 SPEC = DrawsSpec(
     n=3000, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-    draw_seconds=1e-6 * 3000, shard_seconds=9.0,
+    draw_seconds=0.003, shard_seconds=0.3,
 )  # fmt: skip
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
 
@@ -90,7 +90,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
 
 
 def store(stores: Stores, draws: np.ndarray[Any, Any], job: str, prefix: str) -> None:
-    """Store all draws of the job as two shards; their digests start with `prefix`."""
+    """Store all draws of the job as four shards; their digests start with `prefix`."""
     for shard in range(SPEC.shards):
         part = slice(shard * SPEC.per_shard, shard * SPEC.per_shard + SPEC.shard_size(shard))
         numbers = range(COUNT)[part]

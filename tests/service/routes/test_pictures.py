@@ -24,7 +24,7 @@ def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response
     parameters = {"wait": 0, **query}
     answer = client.get(path, params=parameters)
     if answer.status_code == 202:
-        tasks.analyse(answer.json()["id"], 0)
+        tasks.analyse(answer.json()["id"])
         answer = client.get(path, params=parameters)
     return answer
 

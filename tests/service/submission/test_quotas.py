@@ -125,7 +125,8 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
             check_exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
             body = {"dataset": created.json()["id"]}
             assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
-            check_exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
+            other = {**body, "n_neighbors": [5]}
+            check_exceeded(client.post("/v1/advice", json=other, headers=headers), "jobs")
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
                 assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
             check_exceeded(answer, "requests")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, upload
@@ -17,6 +16,7 @@ from worker.execution.draws import make_draws
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from worker.stores import Stores
 
@@ -57,8 +57,9 @@ def test_an_unknown_gap_is_null(
 
     def make(*arguments: Any) -> Any:
         draws, seconds = make_draws(*arguments)
-        unknown = replace(draws[1], diagnostics={**draws[1].diagnostics, "next_eigenvalue": None})
-        return [draws[0], unknown, *draws[2:]], seconds
+        unknown = [{"next_eigenvalue": None} if draw.index == 1 else {} for draw in draws]
+        pairs = zip(draws, unknown, strict=True)
+        return [replace(draw, diagnostics=draw.diagnostics | more) for draw, more in pairs], seconds
 
     monkeypatch.setattr("worker.execution.context.make_draws", make)
     path = posterior + "/summary?count=3&scale=1"
