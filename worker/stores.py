@@ -5,12 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
-from worker.base.versions import numbers_of
 from worker.connections.clients import connect_cache, connect_queue, subscriber
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import CircuitBreaker, RetryPolicy
@@ -23,13 +21,13 @@ from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.quotas import Quotas
 from worker.storage.api_keys import KeyStore
-from worker.storage.array_cache import ArrayCache, DrawCache
 from worker.storage.datasets import DatasetStore
+from worker.storage.entry_cache import EntryCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
-from worker.storage.object_store.results import ObjectIndex, ResultStore
 from worker.storage.posteriors import PosteriorStore
+from worker.storage.results import ResultStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
 WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
@@ -38,6 +36,10 @@ PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the co
 if TYPE_CHECKING:
     import redis
 
+    from worker.analyses.base import AnalysisSpec
+    from worker.records.cache_entry import Entry
+    from worker.storage.records import RecordStore
+
 
 @dataclass(frozen=True)
 class Stores:
@@ -45,8 +47,9 @@ class Stores:
 
     settings: Settings
     client: redis.Redis
-    cache: ArrayCache
-    draws: DrawCache
+    cache: EntryCache
+    files: ObjectFiles
+    results: ResultStore
     datasets: DatasetStore
     posteriors: PosteriorStore
     embeddings: EmbeddingStore
@@ -70,8 +73,7 @@ class Stores:
         With `patient`, as in a worker, each call waits for a server that is away or fails over (`PATIENCE_SECONDS`).
         Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
 
-        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas` or
-        `allow_other_bits`.
+        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
         breakers = CircuitBreaker(ANSWER_SECONDS, "GLLE_REDIS_URL"), CircuitBreaker(arrays_seconds, "GLLE_CACHE_URL")
@@ -85,24 +87,22 @@ class Stores:
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
-        files = ObjectFiles.of(settings, bucket)
-        objects = None
-        if bucket is not None:
-            objects = ResultStore(files, ObjectIndex(client), ttl=settings.cache_ttl, max_bytes=settings.store_bytes)
-        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts, objects=objects)
+        files = ObjectFiles.of(settings, bucket, arrays)
+        results = ResultStore(client, files, settings.job_ttl)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
-        jobs = JobStore(client, ttl=settings.job_ttl, numbers=numbers_of(settings), room=room)
+        jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         queue = TaskQueue(client, jobs, settings)
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,
             client=client,
-            cache=cache,
-            draws=DrawCache(cache, commands),
-            datasets=DatasetStore(client, files, room),
-            posteriors=PosteriorStore(client, cache),
-            embeddings=EmbeddingStore(client, EMBEDDING),
+            cache=EntryCache(arrays, commands, settings.cache_bytes, counts),
+            files=files,
+            results=results,
+            datasets=DatasetStore(client, files, room, results),
+            posteriors=PosteriorStore(client, files, results),
+            embeddings=EmbeddingStore(client, files, results),
             jobs=jobs,
             queue=queue,
             requests=DrawRequests(commands, reply),
@@ -116,10 +116,32 @@ class Stores:
             room=room,
         )
 
-    @property
-    def numbers(self) -> str:
-        """The numerics version of the deployment's results."""
-        return numbers_of(self.settings)
+    def find_result(self, spec: AnalysisSpec, subject: str) -> Entry | None:
+        """Return the stored result of an analysis of a posterior or data set, or None.
+
+        Raises ``result-damaged``, ``embedding-damaged``, ``store-unavailable``.
+        """
+        key = spec.key(subject)
+        return self.embeddings.find_entry(key) if key.startswith("emb_") else self.results.find(key)
+
+    def has_result(self, spec: AnalysisSpec, subject: str) -> bool:
+        """Return whether the result of an analysis of a posterior or data set is stored."""
+        key = spec.key(subject)
+        return self.has_embedding(key) if key.startswith("emb_") else self.results.contains([key])[0]
+
+    def has_embedding(self, id_: str) -> bool:
+        """Return whether an embedding is stored, and not only requested."""
+        record = self.embeddings.get(id_)
+        return record is not None and record.file is not None
+
+    def owner(self, id_: str) -> RecordStore[Any]:
+        """Return the store of a data set, posterior or embedding by its id."""
+        stores: dict[str, RecordStore[Any]] = {"ds": self.datasets, "post": self.posteriors, "emb": self.embeddings}
+        return stores[id_.partition("_")[0]]
+
+    def max_bytes(self, tenant: str) -> int:
+        """Return the quota of a tenant's stored bytes; 0: none."""
+        return self.quotas.of(tenant).bytes
 
     def of(self, tenant: str) -> Self:
         """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""
@@ -130,6 +152,7 @@ class Stores:
             datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
+            results=self.results.of(tenant),
             requests=self.requests.of(tenant),
             jobs=self.jobs.of(tenant, quota),
         )

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from glle.types import FitOptions
     from worker.base.settings import Settings
-    from worker.storage.object_store.results import ResultStore
 
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
@@ -189,8 +188,8 @@ def _servers(stores: Stores) -> Iterator[Check]:
             "Set appendonly yes, or a restart loses jobs and posteriors' records.",
         )
         yield from _workers(stores)
-        if stores.cache.objects is not None:
-            yield from _object_store(stores.cache.objects)
+        if not stores.files.bucket.is_local:
+            yield _object_store(stores)
     if cache:
         yield from _cache_policies(cache, stores.settings)
 
@@ -341,41 +340,33 @@ def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
         )
 
 
-def _object_store(objects: ResultStore) -> Iterator[Check]:
-    """Yield whether objects can be written, read and removed, and whether the store is swept."""
+def _object_store(stores: Stores) -> Check:
+    """Return whether objects can be written, read and removed."""
     name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
-    started = time.perf_counter()
+    bucket, started = stores.files.bucket, time.perf_counter()
     try:
-        objects.bucket.write(path, [data], len(data))
-        read = objects.bucket.read(path, 0, len(data))
-        objects.bucket.remove(path)
+        bucket.write(path, [data], len(data))
+        read = bucket.read(path, 0, len(data))
+        bucket.remove(path)
     except ProblemError as error:
-        yield Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
-        return
+        return Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
     milliseconds = 1000 * (time.perf_counter() - started)
-    count, nbytes = objects.index.sums()
-    yield _check(
+    return _check(
         name,
         "ok" if read == data else "problem",
-        f"{count:,} objects of {nbytes:,} bytes; written, read and removed in {milliseconds:.0f} ms.",
+        f"Records name {stores.datasets.usage()['stored_bytes']:,} bytes of files; an object was written, read and "
+        f"removed in {milliseconds:.0f} ms.",
         "The object read differs from the one written: check the store, and proxies before it.",
-    )
-    days = objects.index.unswept_seconds() / 86400
-    yield _check(
-        "object store's sweep",
-        "warning" if days > MAX_UNSWEPT_DAYS else "ok",
-        f"The last sweep, or the first object, is {days:.1f} days old.",
-        "Run `glle store sweep`, once a day by a timer.",
     )
 
 
 def engine(settings: Settings) -> Iterator[Check]:
     """Yield whether reference results have the deployment's bits, and whether a small draw has the expected solver."""
-    expected = settings.allow_other_bits or PINNED
+    is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",
-        "ok" if fingerprint() == expected else "warning",
-        f"Reference results of this machine have the fingerprint {fingerprint()}; the deployment has {expected}.",
+        "ok" if is_allowed or fingerprint() == PINNED else "warning",
+        f"Reference results of this machine have the fingerprint {fingerprint()}; the published ones have {PINNED}.",
         "A worker does not start on this machine: install the versions of requirements/server.lock; or see "
         "docs/explanation/reproducibility.md.",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glle.table import table_text
 from service.cli.options import add_flags, days, print_message, print_result, span
-from service.cli.store import with_stores
+from service.cli.scrub import with_stores
 from worker.records.ids import DEFAULT
 from worker.storage.api_keys import SCOPES
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle import cli
-from service.cli import backup, keys, store
+from service.cli import keys, scrub
 from service.cli.options import (
     CANNOT_START,
     StartError,
@@ -91,8 +91,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         add_flags(command, settings)
 
     keys.add_to(commands, settings)
-    store.add_to(commands, settings)
-    backup.add_to(commands, settings)
+    scrub.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     listing.add_argument("--current", action="store_true", help="print the current values, with passwords hidden")
     listing.set_defaults(run=_settings)

@@ -1,4 +1,4 @@
-"""Result of a draws job, complete or partial, read from the cache while it is sent: never in memory as a whole."""
+"""Result of a draws job, complete or partial, read from its shards while it is sent: never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from service.encoding.result import (
     unless_current,
 )
 from service.responses.streaming import LimitedStreamingResponse, job_states
-from worker.records.draws import batch_end
+from worker.base.problems import ProblemError
+from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
@@ -45,30 +46,45 @@ if TYPE_CHECKING:
     from service.responses.analyses import ResultQuery
     from service.responses.streaming import StreamLimiter
     from worker.jobs.store import Job
-    from worker.records.cache_entry import Entry
     from worker.records.draws import DrawAddress, DrawsSpec
-    from worker.storage.array_cache import DrawCache
+    from worker.storage.results import ResultStore
     from worker.stores import Stores
 
 _TABLE_BYTES = 2**20  # of the rows of a table that are made at once
-SMALL_BYTES = 12 * 2**20  # of a result that is read at once
+SMALL_BYTES = 12 * 2**20  # of a result that is sent without a thread for each piece
 
 
-def draws_response(cache: DrawCache, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response | None:
-    """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
+def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
+    """Return the specification of draws at the calibrated scale, and the doubts about that; None without one."""
+    if not spec.is_auto:
+        return spec, []
+    calibration = stores.posteriors.calibration(posterior)
+    return (None, []) if calibration is None else (spec.at(calibration["scale"]), calibration.get("notes", []))
 
-    `posterior` is `PosteriorRecord.arrays_id`. A draw that is evicted before it is sent aborts the response; the next
-    request computes it again. Raise `ProblemError`, for example ``not-acceptable`` or ``slice-out-of-range``.
+
+def missing_shards(stores: Stores, posterior: str, spec: DrawsSpec) -> bool:
+    """Return whether a shard of draws with numeric scales is not stored."""
+    return not all(stores.results.contains([spec.result_key(posterior, shard) for shard in range(spec.shards)]))
+
+
+def draw_of_shard(entry: Entry, number: int) -> Entry:
+    """Return one draw of the result of a shard."""
+    arrays = {"embedding": entry.arrays["embeddings"][number], "eigenvalues": entry.arrays["eigenvalues"][number]}
+    return Entry(entry.meta["draws"][number], arrays)
+
+
+def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response:
+    """Return the requested embeddings of a draws job with numeric scales.
+
+    A shard that is deleted before it is sent aborts the response. Raise `ProblemError`, for example
+    ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, MEDIA)
     points = Selection.of(query.points, spec.n, "points")
     draws = Selection.of(query.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
-    chosen = [spec.key(position) for position in positions]
-    result = _DrawReader(cache, posterior, chosen, points, 8 * spec.n * spec.p)
-    is_sent = "if-none-match" not in query.request.headers
-    if (sha256 := result.sha256(is_sent=is_sent)) is None:
-        return None
+    result = _DrawReader(results, posterior, spec, positions, points)
+    sha256 = result.sha256()
     scales = [float(scale) for scale in spec.scales]
     form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
     noted = "notes" if query.notes and media == JSON else ""
@@ -77,6 +93,7 @@ def draws_response(cache: DrawCache, posterior: str, spec: DrawsSpec, query: Res
 
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()
+        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # its pages are in memory
         ids = query.ids() if media in {CSV, ARROW} else None
         lead = (*((len(scales),) if spec.grid else ()), len(draws))
         shape = (len(points), spec.p)
@@ -88,9 +105,7 @@ def draws_response(cache: DrawCache, posterior: str, spec: DrawsSpec, query: Res
             *([("notes", lambda: list(query.notes))] if query.notes else []),
         )
         return ArraysResult(
-            arrays={
-                "embeddings": Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=bool(result.held))
-            },
+            arrays={"embeddings": Stack(lead, shape, dtype, matrices, result.embeddings, is_resident=is_small)},
             stored={
                 "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), result.eigenvalues),
                 "indices": np.array([spec.first + draw for draw in draws.positions], np.uint64),
@@ -106,37 +121,29 @@ def draws_response(cache: DrawCache, posterior: str, spec: DrawsSpec, query: Res
 
 @dataclass(frozen=True)
 class _DrawReader:
-    """Reader of some points of some draws, each of `nbytes`.
+    """Reader of some points of the draws at some positions of a job; it keeps the shard that it has read last.
 
-    `heads` and `eigenvalues` belong to the draws read so far. `announced` has the digests in the ETag; a draw that was
-    evicted, or computed again with another digest, aborts the response. `held` has all draws of a small result.
+    `heads` and `eigenvalues` belong to the draws read so far.
     """
 
-    cache: DrawCache
+    results: ResultStore
     posterior: str
-    draws: Sequence[DrawAddress]
+    spec: DrawsSpec
+    positions: Sequence[int]
     points: Selection
-    nbytes: int
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
-    announced: list[str] = field(default_factory=list)
-    held: list[Entry] = field(default_factory=list)
+    latest: dict[int, Entry] = field(default_factory=dict)
 
-    def sha256(self, *, is_sent: bool = False) -> str | None:
-        """Return the digest of all draws for the ETag, or None if some are not cached.
+    @property
+    def draws(self) -> list[DrawAddress]:
+        """The draws in their order."""
+        return [self.spec.key(position) for position in self.positions]
 
-        Read a small result that is likely to be sent (`is_sent`) at once and completely.
-        """
-        if is_sent and len(self.draws) * self.nbytes <= SMALL_BYTES:
-            entries = self.cache.get_many(self.posterior, self.draws)
-            self.held[:] = [entry for entry in entries if entry is not None]
-            heads = [None if entry is None else entry.meta for entry in entries]
-        else:
-            heads = self.cache.heads(self.posterior, self.draws)
-        self.announced[:] = [head["sha256"] for head in heads if head is not None]
-        if len(self.announced) < len(heads):
-            return None
-        return hashlib.sha256("".join(self.announced).encode()).hexdigest()
+    def sha256(self) -> str:
+        """Return the digest of all draws for the ETag."""
+        digests = [self._read(position).meta["sha256"] for position in self.positions]
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def start(self) -> Iterator[Array]:
         """Return all embeddings after reading the first, so that its errors precede the response."""
@@ -145,16 +152,22 @@ class _DrawReader:
 
     def embeddings(self, start: int = 0) -> Iterator[Array]:
         """Yield the embeddings from the draw at position `start` on."""
-        while start < len(self.draws):
-            first, start = start, batch_end(self.draws, start, len(self.draws), self.nbytes)
-            entries = self.held[first:start] or self.cache.get_many(self.posterior, self.draws[first:start])
-            for position, entry in enumerate(entries, start=first):
-                if entry is None or entry.meta["sha256"] != self.announced[position]:
-                    reason = "evicted" if entry is None else "computed again with other bits than the ETag announced"
-                    raise ResponseAbortedError(f"Draw {self.draws[position].index} was {reason}.")
-                self.heads.append(entry.meta)
-                self.eigenvalues.append(entry.arrays["eigenvalues"])
-                yield self.points.take(entry.arrays["embedding"])
+        for position in self.positions[start:]:
+            try:
+                entry = self._read(position)
+            except ProblemError as error:  # the digest of the draws was read before
+                raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
+            self.heads.append(entry.meta)
+            self.eigenvalues.append(entry.arrays["eigenvalues"])
+            yield self.points.take(entry.arrays["embedding"])
+
+    def _read(self, position: int) -> Entry:
+        """Return the draw at a position of the job; raises as `ResultStore.fetch_entry`."""
+        shard, number = divmod(position, self.spec.per_shard)
+        if shard not in self.latest:
+            self.latest.clear()
+            self.latest[shard] = self.results.fetch_entry(self.spec.result_key(self.posterior, shard))
+        return draw_of_shard(self.latest[shard], number)
 
 
 def _table(
@@ -204,38 +217,30 @@ def partial_npy_response(
 async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
     """Yield all draws of a job with numeric scales in order, each as soon as it and those before it are complete.
 
-    No thread waits meanwhile. Raise `ResponseAbortedError` if the job fails or is cancelled, the process shuts down, or
-    at the end of the job, if a draw was evicted before it is sent: from then on a request computes it again.
+    No thread waits meanwhile. Raise `ResponseAbortedError` if the job fails or is cancelled, its result is deleted, or
+    the process shuts down.
     """
-    arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
-    keys = list(spec.draws())
     sent = 0
     async for now in job_states(here, limiter, job):
         if now.is_open and now.status != "cancelling":
-            complete = await run_in_threadpool(_complete, here, now, spec)
+            complete = await run_in_threadpool(_complete_shards, here, now, spec)
         elif now.status != "succeeded":
             raise ResponseAbortedError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
         else:
-            complete = spec.total
-        while sent < complete:
-            part = keys[sent : batch_end(keys, sent, complete, 8 * spec.n * spec.p)]
-            for entry in await run_in_threadpool(here.draws.get_many, arrays_id, part):
-                if entry is None and not now.is_open:
-                    raise ResponseAbortedError(f"Draw {sent} of job {job.id} was evicted before it was sent.")
-                if entry is None:
-                    complete = sent
-                    break
-                yield entry
+            complete = spec.shards
+        while sent < spec.total and (shard := sent // spec.per_shard) < complete:
+            try:
+                entry = await run_in_threadpool(here.results.fetch_entry, spec.result_key(job.subject, shard))
+            except ProblemError as error:
+                raise ResponseAbortedError(f"Shard {shard} of job {job.id}: {error}") from error
+            for number in range(spec.shard_size(shard)):
+                yield draw_of_shard(entry, number)
                 sent += 1
     if sent < spec.total:
         raise ResponseAbortedError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
 
 
-def _complete(here: Stores, job: Job, spec: DrawsSpec) -> int:
-    """Return the number of complete draws before the first gap."""
-    complete = 0
-    for shard, count in enumerate(here.jobs.shard_counts(job)):
-        complete += count
-        if count < spec.shard_size(shard):
-            break
-    return complete
+def _complete_shards(here: Stores, job: Job, spec: DrawsSpec) -> int:
+    """Return the number of complete shards before the first one that is not."""
+    counts = enumerate(here.jobs.shard_counts(job))
+    return next((shard for shard, count in counts if count < spec.shard_size(shard)), spec.shards)

@@ -34,6 +34,7 @@ from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
     require_sample,
+    require_storage,
     require_within,
 )
 from worker.analyses.audit import AuditSpec
@@ -47,7 +48,7 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.jobs.store import Job
 from worker.records import sharding
-from worker.records.cache_entry import entry_bytes
+from worker.records.cache_entry import file_bytes
 from worker.records.job import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
@@ -106,8 +107,8 @@ async def summary(
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, count=query.count)
-    spec = summary_spec(stores, record, query)
-    entry = await load_or_compute(stores, spec.cache_key(id_), partial(_summary_job, stores, record, spec), wait)
+    spec = summary_spec(record, query)
+    entry = await load_or_compute(stores, spec, id_, partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
     return await run_in_threadpool(result_response, spec, entry, wanted)
 
@@ -220,10 +221,10 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
         require_sample(stores, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
     n, p = shape[0], record.spec["n_components"]
-    stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
-    stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
+    require_storage(stores, file_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
+    require_storage(stores, file_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
     fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
-    spec = TransformSpec(**fields, engine=stores.numbers)
+    spec = TransformSpec(**fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
     terms = Terms.within(command.deadline)
     return analysis_job(stores, spec, posterior=id_, terms=terms, points=points, short=short)
@@ -233,8 +234,8 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
     require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
-    stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
-    spec = ReconstructionsSpec(**body.model_dump(), engine=stores.numbers)
+    require_storage(stores, file_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+    spec = ReconstructionsSpec(**body.model_dump())
     terms = Terms.within(command.deadline)
     return analysis_job(stores, spec, posterior=id_, terms=terms, short=_is_quick(record, spec.total))
 
@@ -242,7 +243,7 @@ def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command:
 def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
-    spec = CalibrationSpec(**body.model_dump(), engine=stores.numbers)
+    spec = CalibrationSpec(**body.model_dump())
     return analysis_job(stores, spec, posterior=id_, terms=Terms.within(command.deadline), short=False)
 
 
@@ -272,18 +273,17 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     require_neighbors(body.n_neighbors, n)
     if "recipe" in map_:
         require_resamplable(n, d, plan.method, plan.spec)
-    stores.cache.check_size(entry_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
+    require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
         **map_,
         labels=classes_for_spread(stores, dataset, body.labels),
         n_neighbors=body.n_neighbors,
         seed=body.seed,
-        engine=stores.numbers,
     )
     cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
     allowed = Allowance.of(stores.settings, command.deadline)
-    if not allowed.covers(cost) and not all(stores.cache.contains([spec.cache_key(body.posterior or source)])):
+    if not allowed.covers(cost) and not stores.has_result(spec, body.posterior or source):
         subject = f"The audit of {n:,} points by {plan.method.title}"
         raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
     terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
@@ -299,7 +299,7 @@ def _recipe(stores: Stores, body: AuditIn) -> Recipe:
     dataset = stores.datasets.fetch(body.dataset)
     plan.require_possible(stores, dataset, labels=plan.method.labels)
     require_not_all_equal(stores, dataset)
-    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters, engine=stores.numbers)
+    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
@@ -311,5 +311,5 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     same = body.model_dump(include={"n_components", "reg", "standardize", "metric"})
     require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
-    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)}, engine=stores.numbers)
+    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)})
     return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), short=False)

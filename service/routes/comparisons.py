@@ -20,13 +20,13 @@ from service.submission.planning import (
     require_affordable_together,
     spread_cost,
 )
-from service.submission.validation import require_not_all_equal
+from service.submission.validation import require_not_all_equal, require_storage
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.analyses.resamples import spread_of
 from worker.base.problems import ProblemError, problem_of
 from worker.jobs.store import Job
-from worker.records.cache_entry import entry_bytes
+from worker.records.cache_entry import file_bytes
 from worker.records.job import Terms
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
@@ -60,13 +60,13 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
     _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
-        stores.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
+        require_storage(stores, file_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
     spread_labels = None if body.spread is None else classes_for_spread(stores, dataset, body.labels)
     require_not_all_equal(stores, dataset)
     allowed = Allowance.of(stores.settings, command.deadline)
     spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
-    if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+    if not stores.has_result(spec, dataset.id):
         require_affordable_together(costs, allowed, body.spread)
     parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
     return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
@@ -126,19 +126,19 @@ def _comparison(
         align=body.align,
         spread=body.spread,
         spread_labels=spread_labels,
-        engine=stores.numbers,
         **asdict(judged),
     )
-    present = stores.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
-    for row, plan, is_cached in zip(rows, plans, present, strict=True):
+    for row, plan in zip(rows, plans, strict=True):
         try:
             plan.require_possible(stores, dataset, labels=judged.labels is not None)
-            if not is_cached:
+            if not stores.has_embedding(spec.embedding(row).recipe.id):
                 plan.require_affordable(dataset.n, dataset.d, allowed)
                 costs.append(plan.cost(dataset.n, dataset.d))
             if body.spread is not None and _is_resamplable(dataset, plan, labels=judged.labels is not None):
-                missing = spread_of(spec.embedding(row).recipe, half_samples=body.spread).missing(stores.cache.contains)
+                missing = spread_of(spec.embedding(row).recipe, half_samples=body.spread).missing(
+                    stores.results.contains
+                )
                 costs.append(spread_cost(plan, dataset.n, dataset.d, **missing))
         except (GlleError, ProblemError) as error:
             row["problem"] = problem_of(error).to_dict()

@@ -29,7 +29,7 @@ from service.schemas.resources import (
     SyntheticIn,
 )
 from service.schemas.results import DatasetValuesOut
-from service.submission.jobs import delete_posterior_of, withdraw_embedding
+from service.submission.jobs import delete_embedding_of, delete_posterior_of
 from service.uploads.limits import Limits
 from service.uploads.reading import MULTIPART, Upload, receive_body
 from service.uploads.registry import XLSX
@@ -320,7 +320,7 @@ def delete_dataset(
 ) -> Response:
     """Delete a data set with its embeddings, whose jobs are cancelled; with `force` also its posteriors.
 
-    Without `force` a data set with posteriors is kept, because an evicted posterior is fitted again from it.
+    Without `force` a data set with posteriors is kept, because new points and summaries need it.
     """
     derived = [store.set_of(f"of:{id_}") for store in (stores.posteriors, stores.embeddings)]
     for _ in range(ATTEMPTS):
@@ -330,7 +330,6 @@ def delete_dataset(
             break
         _delete_derived(stores, id_)
         if stores.datasets.delete(id_, unless_existing=derived) is not None:
-            stores.cache.forget(id_)
             return Response(status_code=204)
     raise refuse(
         "dataset-in-use",
@@ -348,7 +347,7 @@ def _delete_derived(stores: Stores, dataset: str) -> None:
             delete_posterior_of(stores, record)
     for id_ in stores.embeddings.ids_in(f"of:{dataset}"):
         if (embedding := stores.embeddings.get(id_)) is not None:
-            withdraw_embedding(stores, embedding)
+            delete_embedding_of(stores, embedding)
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:

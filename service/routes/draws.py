@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -21,10 +22,19 @@ from service.encoding.result import (
 )
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.middleware.requests import TENANT
+from service.responses.draws import calibrated_spec, draw_of_shard, missing_shards
 from service.routes import params
 from service.schemas.resources import DrawsIn, Seed, SourceQuery
 from service.schemas.results import DrawOut
-from service.submission.jobs import compute, job_response, submit_job
+from service.submission.jobs import (
+    OPEN,
+    OPEN_OR_DONE,
+    analysis_job,
+    compute,
+    job_response,
+    load_or_compute,
+    submit_job,
+)
 from service.submission.validation import (
     require_calibratable,
     require_drawable,
@@ -33,6 +43,7 @@ from service.submission.validation import (
     require_sample,
 )
 from service.submission.waiting import requested_draw
+from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base.problems import ProblemError
 from worker.jobs.store import Job
 from worker.records import sharding
@@ -52,13 +63,13 @@ MAX_RECENT = 4096
 @router.post(
     "",
     summary="Draw many embeddings",
-    **params.creates_job(**params.ON_POSTERIOR, _422="Out of range, or larger than the cache."),
+    **params.creates_job(**params.ON_POSTERIOR, _422="Out of range."),
 )
 async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, command: params.Command) -> Response:
     """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
 
     The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw has the same bits
-    alone and in any batch. An existing draw is not computed again.
+    alone and in any batch.
 
     `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
     the calibration; every later one uses its number, which the result reports, with `notes` if it is doubtful.
@@ -78,7 +89,7 @@ async def draw_one(
     points: Points = None,
     wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
-    """Return one embedding, which a worker draws unless it is cached: immutable, with a strong ETag.
+    """Return one embedding, which is drawn unless it is cached: immutable, with a strong ETag.
 
     JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz has the eigenvalues; CSV and Arrow have
     one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
@@ -95,21 +106,16 @@ async def draw_one(
     if source == "prior":
         require_drawable(record, source, total=1, last=index)
     notes: Sequence[dict[str, str]] = ()
-    entry: Entry | None
+    began = time.monotonic()
     if scale == AUTO:
-        body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-        entry = await _computed_draw(stores, record, body, wait)
-        calibration = await run_in_threadpool(stores.posteriors.calibration, record.id)
-        notes = [] if calibration is None else calibration.get("notes", [])
-    else:
-        began, key = time.monotonic(), DrawAddress(seed, index, float(scale), source, align)
-        entry = await stores.draws.read(record.arrays_id, key) or await requested_draw(stores, record, key, wait)
-        if entry is None:  # perhaps because the posterior was deleted and fitted again
-            recent.clear()
-            record = await recent.require(tenant, id_)
-            body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-            left = max(0.0, wait - (time.monotonic() - began))
-            entry = await _computed_draw(stores, record, body, left)
+        scale, notes = await _calibrated(stores, record, source, wait)
+    key = DrawAddress(seed, index, float(scale), source, align)
+    entry = None
+    if record.single_draw_seconds <= QUICK_SECONDS:
+        left = max(0.0, wait - (time.monotonic() - began))
+        entry = await stores.cache.read_draw(id_, key) or await requested_draw(stores, record, key, left)
+    if entry is None:
+        entry = await _drawn_by_job(stores, record, key, max(0.0, wait - (time.monotonic() - began)))
     ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
     result, headers = _result(entry, dtype, points, ids, notes, media)
     if "if-none-match" in request.headers and is_not_modified(request, headers):
@@ -162,22 +168,37 @@ class RecentPosteriors:
         self._records = {}
 
 
-async def _computed_draw(stores: Stores, record: PosteriorRecord, body: DrawsIn, wait: float) -> Entry:
-    """Return the draw of a job, the first one with scale=auto after a calibration; raises as `finish`."""
-    spec = await run_in_threadpool(_spec, stores, record, body)
+async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
+    """Return a draw that takes more than `QUICK_SECONDS`: the result of a job, which a client can cancel.
 
-    def find() -> Entry | None:
-        now = _resolve_scale(stores, record.id, spec)
-        return None if now.is_auto else stores.draws.get(record.arrays_id, now.key(0))
+    Raises as `finish`.
+    """
+    address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
+    spec = _spec(record, [key.scale], count=1, grid=False, **address)
+    find = partial(_single_result, stores, record.id, spec)
+    submit = partial(_enqueue, stores, record, spec, Terms(priority="interactive"))
+    return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
-    entry = await run_in_threadpool(find)
-    return await compute(stores, find, partial(_single, stores, record, spec), wait) if entry is None else entry
+
+def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | None:
+    """Return the stored result of a job of one draw, or None."""
+    entry = stores.results.find(spec.result_key(posterior, 0))
+    return None if entry is None else draw_of_shard(entry, 0)
 
 
-def _resolve_scale(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
-    """Replace the scale ``auto`` by its number, once the posterior is calibrated."""
-    calibration = stores.posteriors.calibration(id_) if spec.is_auto else None
-    return spec if calibration is None else spec.at(calibration["scale"])
+async def _calibrated(
+    stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
+) -> tuple[float, Sequence[dict[str, str]]]:
+    """Return the calibrated scale of a posterior, and the doubts about it; calibrate it first if necessary."""
+
+    def submit() -> Job:
+        require_calibratable(record, source)
+        return analysis_job(stores, CalibrationSpec(), posterior=record.id)
+
+    found = await run_in_threadpool(stores.posteriors.calibration, record.id)
+    if found is None:
+        found = (await load_or_compute(stores, CalibrationSpec(), record.id, submit, wait)).meta
+    return float(found["scale"]), found.get("notes", [])
 
 
 def _result(
@@ -209,35 +230,33 @@ def _result(
 def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandOptions) -> Job:
     terms = Terms.within(command.deadline, body.priority)
     record = require_posterior(stores, id_)
-    spec = _spec(stores, record, body)
-    if terms.priority == "interactive":
-        require_quick(spec, sharding.SHARD_SECONDS)
-    return _enqueue(stores, record, spec, terms, single=False)
-
-
-def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
-    """Return the specification of the draws, or raise a problem if the cache cannot hold them."""
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
-    n, p = record.n, record.spec["n_components"]
-    spec = DrawsSpec(
-        n=n,
-        p=p,
-        **body.model_dump(include={"count", "first", "seed", "source", "align"}),
-        scales=tuple(AUTO if scale == AUTO else float(scale) for scale in scales),
-        grid=body.scales is not None,
-        draw_seconds=record.draw_seconds,
-        shard_seconds=sharding.SHARD_SECONDS,
-    )
+    draws = body.model_dump(include={"count", "first", "seed", "source", "align"})
+    spec = _spec(record, scales, grid=body.scales is not None, **draws)
     if spec.is_auto:
         require_calibratable(record, body.source)
-    require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
-    return spec
+    require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(spec.scales))
+    if terms.priority == "interactive":
+        require_quick(spec, sharding.SHARD_SECONDS)
+    return _enqueue(stores, record, spec, terms)
 
 
-def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
-    """Return the job of draws; the job of a single draw is shared only until it ends."""
-    if single:  # requests for auto and for its number share one job
-        spec = _resolve_scale(stores, record.id, spec)
+def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
+    """Return the specification of draws; `grid` is False if there is one scale that is no axis of the result."""
+    return DrawsSpec(
+        n=record.n,
+        p=record.spec["n_components"],
+        scales=tuple(AUTO if scale == AUTO else float(scale) for scale in scales),
+        draw_seconds=record.draw_seconds,
+        shard_seconds=sharding.SHARD_SECONDS,
+        **draws,
+    )
+
+
+def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms) -> Job:
+    """Return the job of draws."""
+    calibrated = calibrated_spec(stores, record.id, spec)[0]
+    is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(
         stores,
         terms,
@@ -246,11 +265,6 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Te
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
+        reuse=OPEN_OR_DONE if is_stored else OPEN,
         short=terms.priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
-    )[0]
-
-
-def _single(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
-    """Return the interactive job of one draw; with a calibration it takes longer and is a batch."""
-    return _enqueue(stores, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)
+    )

@@ -40,14 +40,14 @@ from service.submission.planning import (
     require_affordable_spread,
     spread_cost,
 )
-from service.submission.validation import new_points, require_not_all_equal
+from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.resamples import PART, SpreadSpec
 from worker.base.problems import ProblemError, problem_of, refuse
 from worker.jobs.store import Job
 from worker.records import sharding
-from worker.records.cache_entry import Entry, entry_bytes
+from worker.records.cache_entry import Entry, file_bytes
 from worker.records.job import Terms
 from worker.stores import Stores
 
@@ -124,9 +124,9 @@ params.add_rename(router, "embeddings", "Name and tag an embedding", ListedEmbed
     responses={**params.NOT_MODIFIED, **params.ACCEPTED, **failures(**_MISSING)},
 )
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
-    """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
+    """Return method, parameters, figures, notes and times; 202 while the embedding is computed.
 
-    It stays until it or its data set is deleted, or until the tenant has 10,000 newer ones.
+    It stays until it or its data set is deleted.
     """
     _, entry = await _record_and_entry(stores, id_, wait)
     return mutable_response(request, EmbeddingOut.of(entry).model_dump_json())
@@ -151,7 +151,7 @@ async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
         MEDIA,
         CoordinatesOut,
         **_MISSING,
-        _422="A slice that is out of range; or the reason why it could not be computed again.",
+        _422="A slice that is out of range; or the reason why it could not be computed.",
     ),
 )
 async def get_coordinates(
@@ -180,7 +180,7 @@ async def get_coordinates(
         (NPZ, NPY, JSON),
         ArrayOut,
         **_MISSING,
-        _422="No such array; or the reason why it could not be computed again.",
+        _422="No such array; or the reason why it could not be computed.",
     ),
 )
 async def get_embedding_arrays(
@@ -239,7 +239,7 @@ async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command
     Procrustes. The result has `figures` such as `pairs_kept`, the share of neighbor pairs that stay neighbors, and
     `separated`, the share of points whose disc of half the refits ends before the next class; and `arrays` with a row
     for each point, such as `movement` (n,), which is no interval. `notes` say where a method is known to fail this
-    test. Refits are cached: a longer request makes the missing ones only.
+    test. Refits are kept: a longer request makes the missing ones only.
     """
     return await job_response(stores, partial(_spread, stores, id_, body, command), command.wait)
 
@@ -248,15 +248,14 @@ async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[Embe
     """Return the record of an embedding, and the embedding."""
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     submit = partial(_embedding_job, stores, record)
-    return record, await load_or_compute(stores, record.recipe.cache_key, submit, wait)
+    return record, await load_or_compute(stores, record.spec, record.recipe.dataset, submit, wait)
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the open job that computes an embedding, perhaps within a comparison, or a separate job."""
+    """Return the job that computes an embedding, perhaps within a comparison, or has failed to; else a new one."""
     job = stores.jobs.claim_holder(record.claim)
-    if job is not None and job.is_open:
+    if job is not None and job.status != "succeeded":
         return job
-    stores.datasets.fetch(record.recipe.dataset)
     return analysis_job(stores, record.spec, posterior=None)
 
 
@@ -284,7 +283,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
     metric = parameters.space[1]
     if metric == "precomputed" or (metric != "euclidean" and embedder.neighbor_map is None):
         raise no_map(f"{embedder.title} with metric={metric!r}")
-    stores.cache.check_size(entry_bytes((m, parameters.n_components)), f"The places of {m:,} points")
+    require_storage(stores, file_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
     is_quick = seconds <= sharding.SHARD_SECONDS
@@ -301,14 +300,14 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     n, d, p = dataset.n, dataset.d, plan.spec.n_components
     require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None, share=body.share)
     require_neighbors(body.n_neighbors, n)
-    stores.cache.check_size(entry_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
+    require_storage(stores, file_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
     fields |= {} if embedder.random else {"refits": 0}
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
-    missing = spec.missing(stores.cache.contains)
+    missing = spec.missing(stores.results.contains)
     seconds = spread_cost(plan, n, d, **missing, share=body.share).seconds
     allowed = Allowance.of(stores.settings, command.deadline)
-    if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+    if not stores.has_result(spec, dataset.id):
         workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
         require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
     terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
@@ -322,8 +321,8 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
-    spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged), engine=stores.numbers)
-    if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
+    spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged))
+    if not (stores.has_embedding(spec.recipe.id) or stores.has_result(spec, dataset.id)):
         plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
         require_not_all_equal(stores, dataset)
     is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS

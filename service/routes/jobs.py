@@ -11,17 +11,16 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice, scale_headers
 from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
-from service.responses.draws import draws_response, partial_npy_response
+from service.responses.draws import calibrated_spec, draws_response, missing_shards, partial_npy_response
 from service.responses.streaming import EVENTS, LimitedStreamingResponse, events
 from service.routes import params
 from service.routes.params import Id, TenantStores
 from service.schemas.problems import failures
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
-from service.submission.jobs import accepted_response, look, reopen_job, settle
+from service.submission.jobs import accepted_response, look, result_gone, settle
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
-from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.pictures import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
@@ -116,6 +115,7 @@ async def follow(
         has_scale=True,
         _404="No such job.",
         _409="The job was cancelled.",
+        _410="The result has expired, or was deleted.",
         _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
         **params.LATE,
     ),
@@ -137,7 +137,7 @@ async def get_result(
         ),
     ] = False,
 ) -> Response:
-    """Return the result of a job; 202 while it is in progress, or while an evicted result is computed again.
+    """Return the result of a job; 202 while it is in progress.
 
     Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
@@ -177,15 +177,15 @@ async def cancel(
     id_: Id,
     stores: TenantStores,
     *,
-    record: Annotated[bool, Query(description="Remove the record of a job that has ended.")] = False,
+    record: Annotated[bool, Query(description="Remove the record and the results of a job that has ended.")] = False,
 ) -> Response:
     """Cancel a job: a queued one at once, a running one within two seconds; an ended job is unchanged.
 
     A worker kills a long computation that does not check for the cancellation. With `record` the record of an ended
-    job is removed, and its last state returned. Its results stay cached under their names.
+    job and its results are removed, and its last state is returned. Posteriors and embeddings stay.
     """
     if record:
-        job = await run_in_threadpool(stores.jobs.delete, id_)
+        job = await run_in_threadpool(_delete, stores, id_)
     else:
         job = await run_in_threadpool(_cancel, stores, id_)
     if job.is_open:
@@ -199,6 +199,13 @@ def _cancel(stores: Stores, id_: str) -> Job:
     return stores.queue.withdraw(stores.jobs.cancel(id_))
 
 
+def _delete(stores: Stores, id_: str) -> Job:
+    """Remove the record of an ended job of the tenant, and its results."""
+    job = stores.jobs.delete(id_)
+    stores.results.delete_of(job.id, job.tenant)
+    return job
+
+
 def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, (JSON,))
     reject_slice("points", wanted.points)
@@ -209,11 +216,11 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
-    entry = stores.cache.get(spec.cache_key(job.subject))
-    if entry is None:  # evicted, or deleted
-        if isinstance(spec, EmbeddingSpec):
-            stores.embeddings.fetch(spec.recipe.id)  # raises `embedding-not-found`
-        return accepted_response(reopen_job(stores, job))
+    entry = stores.find_result(spec, job.subject)
+    if entry is None:
+        for owner in spec.owners(job.subject):
+            stores.owner(owner).fetch(owner)  # raises, if it was deleted
+        raise result_gone(job)
     if job.kind == "picture":
         negotiate(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
@@ -223,31 +230,22 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     if job.kind == "audit":
         analysis = analysis_of(job)
-        entry = await run_in_threadpool(stores.cache.get, analysis.partial_key(job.subject))
+        entry = await run_in_threadpool(stores.cache.find_partial, analysis.key(job.subject))
         query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
         return await run_in_threadpool(result_response, analysis, entry, query) if entry else accepted_response(job)
     negotiate(request, (NPY,))
-    spec, notes = await run_in_threadpool(_draws_spec, stores, job)
+    spec, notes = await run_in_threadpool(calibrated_spec, stores, job.subject, DrawsSpec.from_dict(job.spec))
     if spec is None:
         return accepted_response(job)
     headers = scale_headers([float(scale) for scale in spec.scales], notes)
     return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
-def _draws_spec(stores: Stores, job: Job) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
-    """Return the specification of a draws job at its calibrated scale, and the doubts about that; None without one."""
-    spec = DrawsSpec.from_dict(job.spec)
-    if not spec.is_auto:
-        return spec, []
-    calibration = stores.posteriors.calibration(job.subject)
-    return (None, []) if calibration is None else (spec.at(calibration["scale"]), calibration.get("notes", []))
-
-
 def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, MEDIA)
-    spec, notes = _draws_spec(stores, job)
-    if spec is None:  # the calibration was deleted with its posterior
-        return accepted_response(reopen_job(stores, job))
+    stores.posteriors.fetch(job.subject)  # raises, if it was deleted
+    spec, notes = calibrated_spec(stores, job.subject, DrawsSpec.from_dict(job.spec))
+    if spec is None or missing_shards(stores, job.subject, spec):
+        raise result_gone(job)
     wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=notes)
-    arrays_id = stores.posteriors.arrays_id(job.subject)
-    return draws_response(stores.draws, arrays_id, spec, wanted) or accepted_response(reopen_job(stores, job))
+    return draws_response(stores.results, job.subject, spec, wanted)

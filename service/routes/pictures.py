@@ -74,7 +74,7 @@ async def see_draw(
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = DrawGrid(first=index, seed=seed, scales=(scale,), source=source, align=align)
-    return await _posterior_picture(stores, request, _spec("draws", stores, asdict(grid), options), id_, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
@@ -98,7 +98,7 @@ async def see_draws(
 ) -> Response:
     """Return a sheet of draws, one row for each of several `scales` (GLLE figure 4): immutable, with a strong ETag."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
-    return await _posterior_picture(stores, request, _spec("draws", stores, asdict(grid), options), id_, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
@@ -121,12 +121,10 @@ async def see_summary(
     record = await run_in_threadpool(require_posterior, stores, id_)
     grid = DrawGrid(count=query.count, first=query.first, seed=query.seed, source=query.source)
     await run_in_threadpool(_require_panels, stores, id_, grid, "summary")
-    summary = summary_spec(stores, record, query)
-    if not all(await run_in_threadpool(stores.cache.contains, [summary.cache_key(id_)])):
+    summary = summary_spec(record, query)
+    if not await run_in_threadpool(stores.has_result, summary, id_):
         await run_in_threadpool(partial(require_affordable_summary, stores, record, summary, shared=False))
-    return await _posterior_picture(
-        stores, request, _spec("summary", stores, summary.to_dict(), options), id_, wait, grid
-    )
+    return await _posterior_picture(stores, request, _spec("summary", summary.to_dict(), options), id_, wait, grid)
 
 
 @router.get(
@@ -141,7 +139,7 @@ async def see_embedding(
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     dataset = record.recipe.dataset
     await run_in_threadpool(_require_color, stores, dataset, options.color)
-    spec = _spec("embedding", stores, record.spec.to_dict(), options, dataset)
+    spec = _spec("embedding", record.spec.to_dict(), options, dataset)
     return await _picture(stores, request, spec, None, wait)
 
 
@@ -165,15 +163,13 @@ async def see_comparison(
         )
     job = await finish(stores, job, wait)
     await run_in_threadpool(_require_color, stores, job.subject, options.color)
-    return await _picture(stores, request, _spec("comparison", stores, job.spec, options, job.subject), None, wait)
+    return await _picture(stores, request, _spec("comparison", job.spec, options, job.subject), None, wait)
 
 
-def _spec(
-    of: Subject, stores: Stores, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None
-) -> PictureSpec:
+def _spec(of: Subject, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None) -> PictureSpec:
     require_matplotlib()
     width = options.width or (PANEL_PIXELS if of == "embedding" or asked.get("count") == 1 else SHEET_PIXELS)
-    fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset, "engine": stores.numbers}
+    fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset}
     return PictureSpec.from_dict(fields)
 
 
@@ -193,10 +189,10 @@ async def _posterior_picture(
 async def _picture(
     stores: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
 ) -> Response:
-    """Return a picture, which a worker draws unless it is cached; 202 until then."""
+    """Return a picture, which a worker draws unless it is stored; 202 until then."""
     submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
-    key = spec.cache_key(posterior or str(spec.dataset))
-    return picture_response(request, await load_or_compute(stores, key, submit, wait))
+    subject = posterior or str(spec.dataset)
+    return picture_response(request, await load_or_compute(stores, spec, subject, submit, wait))
 
 
 def _require_color(stores: Stores, id_: str, color: str) -> None:

@@ -1,6 +1,5 @@
 """`/v1/posteriors`: fit, estimate, list, read, export, name, delete."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from glle_engine.posterior.npz import saved_arrays
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
-from service.encoding.result import ArraysResult, immutable_headers, is_not_modified, negotiate, unless_current
+from service.encoding.result import ArraysResult, immutable_headers, negotiate, unless_current
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -35,7 +34,6 @@ from service.submission.validation import (
 )
 from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records.cache_entry import Entry
 from worker.records.ids import posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
@@ -102,7 +100,7 @@ async def estimate_fit(
 ) -> Response:
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
-    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is cached,
+    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
     and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
     the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
     """
@@ -112,9 +110,9 @@ async def estimate_fit(
             remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
         )
     dataset, spec = await run_in_threadpool(_check, stores, body)
-    analysis = estimate_spec(stores, dataset, spec)
+    analysis = estimate_spec(dataset, spec)
     submit = partial(estimate_job, stores, dataset, analysis)
-    entry = await load_or_compute(stores, analysis.cache_key(dataset.id), submit, wait)
+    entry = await load_or_compute(stores, analysis, dataset.id, submit, wait)
     answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry, deadline)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
@@ -144,7 +142,9 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
 @router.get(
     "/{id}/arrays",
     summary="Read a posterior's arrays",
-    **params.returns_arrays("The arrays.", (NPZ, NPY, JSON), ArrayOut, **_MISSING, _422="Bad name, or beyond float32."),
+    **params.returns_arrays(
+        "The arrays.", (NPZ, NPY, JSON), ArrayOut, may_be_job=False, **_MISSING, _422="Bad name, or beyond float32."
+    ),
 )
 async def get_arrays(
     id_: Id,
@@ -154,42 +154,32 @@ async def get_arrays(
         ArrayName | None, Query(description="One array, as npy or JSON; without a name all, as npz.")
     ] = None,
     dtype: Annotated[Dtype, Query(description="Type of the floating-point arrays.")] = "float64",
-    wait: Wait = 0.0,
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON; evicted arrays are fitted again (202).
+    """Return all arrays as npz, or one by name as npy or JSON.
 
     The ETag is strong, and npy supports Range.
     """
-    return await _with_arrays(stores, partial(_arrays_response, id_, request, stores, name, dtype), wait)
+    return await run_in_threadpool(_arrays_response, id_, request, stores, name, dtype)
 
 
 @router.get(
     "/{id}/export",
     summary="Export a posterior",
-    **params.returns_arrays("The file.", (NPZ,), **_MISSING),
+    **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_MISSING),
 )
-async def export(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
+async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return the posterior as one npz file, which `glle.load` reads without a service: its draws have the same bits.
 
-    Evicted arrays are fitted again (202). The ETag is strong.
+    The ETag is strong.
     """
-    return await _with_arrays(stores, partial(_export_response, id_, request, stores), wait)
-
-
-async def _with_arrays(stores: Stores, respond: Callable[[], Response], wait: float) -> Response:
-    """Return a response that needs the arrays of a posterior; raises as `finish` of the job that fits them again."""
-    try:
-        return await run_in_threadpool(respond)
-    except UnfinishedJobError as error:
-        await finish(stores, error.job, wait)
-        return await run_in_threadpool(respond)
+    return await run_in_threadpool(_export_response, id_, request, stores)
 
 
 def _export_response(id_: str, request: Request, stores: Stores) -> Response:
     """Return the file of a posterior."""
     record = require_posterior(stores, id_)
     media = negotiate(request, (NPZ,))
-    entry = _load_arrays(stores, record)
+    entry = stores.posteriors.arrays(record)
     headers = immutable_headers(entry.meta["sha256"], media, "", "export")
     attached = headers | {"Content-Disposition": f'attachment; filename="{record.id}.npz"'}
     result = ArraysResult(arrays=saved_arrays(entry.meta["head"], entry.arrays))
@@ -203,15 +193,10 @@ def _arrays_response(id_: str, request: Request, stores: Stores, name: str | Non
     if name is not None and name not in record.arrays:
         remedy = f"Use one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    sha256 = stores.posteriors.entry_sha256(record)
-    headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
-    if headers and is_not_modified(request, headers):
-        return Response(status_code=304, headers=headers)
-    entry = _load_arrays(stores, record)
-    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
-        headers = immutable_headers(sha256, media, dtype, name or "")
-    arrays = entry.arrays if name is None else {name: entry.arrays[name]}
-    return ArraysResult(arrays=arrays, main=name).response(media, dtype, headers)
+    entry = stores.posteriors.arrays(record)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
+    result = ArraysResult(arrays=entry.arrays if name is None else {name: entry.arrays[name]}, main=name)
+    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
 params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
@@ -235,7 +220,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
-    id_ = posterior_id(dataset.id, parameters, stores.numbers)
+    id_ = posterior_id(dataset.id, parameters)
     terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
 
     if (record := stores.posteriors.get(id_)) is not None:
@@ -281,15 +266,7 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
 
 def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
     fields = {"dataset": dataset, "spec": spec}
-    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)[0]
-
-
-def _load_arrays(stores: Stores, record: PosteriorRecord) -> Entry:
-    """Return the arrays of a posterior, or raise `UnfinishedJobError` of the job that fits them again."""
-    if (entry := stores.posteriors.arrays(record)) is None:
-        terms = Terms(priority=_priority(record.n, record.d, record.spec))
-        raise UnfinishedJobError(_fit(stores, record.id, record.dataset, record.spec, terms))
-    return entry
+    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

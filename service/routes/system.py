@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from starlette.concurrency import run_in_threadpool
 
 import glle_engine
-from glle_engine import FitSpec, manifolds
+from glle_engine import NUMBERS, FitSpec, manifolds
 from service.middleware.requests import TENANT
 from service.routes.params import TenantStores
 from service.schemas import openapi
@@ -71,7 +71,7 @@ async def info(stores: TenantStores) -> InfoOut:
         },
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
-        numbers=stores.numbers,
+        numbers=NUMBERS,
     )
 
 

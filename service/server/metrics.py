@@ -26,11 +26,9 @@ from worker.base.clock import clock_skew
 from worker.base.problems import ProblemError
 from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
-from worker.operations.backup import LATEST_BACKUP
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
 from worker.storage.free_space import nearest_existing
-from worker.storage.object_store.results import ObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +46,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _COUNTERS = {
     "http_requests": ("Responses.", ("method", "route", "status")),
     "cache_reads": (
-        "Lookups of arrays in an API process's memory, on the cache server and in the object store.",
+        "Lookups of draws in an API process's memory, and on the cache server.",
         ("where", "result"),
     ),
     "store_requests": ("Requests to the object store.", ("what", "result")),
@@ -145,9 +143,11 @@ class _Deployment(Collector):
         with suppress(redis.RedisError):
             usage = self._stores.datasets.usage()
             yield _gauge("glle_datasets", "Data sets.", usage["datasets"])
-            yield _gauge("glle_dataset_bytes", "Bytes of data sets.", usage["stored_bytes"])
+            yield _gauge("glle_posteriors", "Posteriors.", usage["posteriors"])
+            yield _gauge("glle_results", "Results of analyses, their parts, and shards of draws.", usage["results"])
+            yield _gauge("glle_stored_bytes", "Bytes of the files of all records.", usage["stored_bytes"])
         free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
-        yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
+        yield _gauge("glle_data_free_bytes", "Bytes free in the data folder.", free)
 
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
@@ -160,7 +160,6 @@ class _Deployment(Collector):
         client = self._stores.client
         workers = live_workers(client)
         info, log = client.info("memory"), client.info("persistence")
-        objects, object_bytes = ObjectIndex(client).sums()
         skews = [clock_skew(client), *(worker.skew for worker in workers)]
         return [
             length,
@@ -172,14 +171,7 @@ class _Deployment(Collector):
             _gauge("glle_redis_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
             _gauge("glle_redis_log_ok", "Whether the last write of its log succeeded.", log.get(LOG_STATUS) != "err"),
             _gauge("glle_clock_skew_seconds", "Largest skew to its clock, of any worker.", max(map(abs, skews))),
-            _gauge(
-                "glle_backup_timestamp_seconds",
-                "Unix time of the latest backup; 0: none.",
-                int(client.get(LATEST_BACKUP) or 0),
-            ),
             _gauge("glle_admin_keys", "Valid keys with the scope admin.", self._admin_keys()),
-            _gauge("glle_stored_objects", "Objects of the object store.", objects),
-            _gauge("glle_stored_object_bytes", "Their bytes.", object_bytes),
             *self._counter_metrics(),
         ]
 

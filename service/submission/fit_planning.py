@@ -20,7 +20,7 @@ from service.schemas.resources import First, Seed, SourceQuery
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job, shards_of
 from service.submission.planning import COST_MARGIN, Allowance, three_digits
-from service.submission.validation import obstacle_to_resampling, require_not_all_equal
+from service.submission.validation import obstacle_to_resampling, require_not_all_equal, require_storage
 from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED, EstimateSpec, SummarySpec
 from worker.analyses.resamples import PART, resamples_bytes
 from worker.base.problems import Problem, ProblemError
@@ -65,9 +65,9 @@ class SummaryQuery:
     source: SourceQuery = "posterior"
 
 
-def estimate_spec(stores: Stores, dataset: Dataset, spec: FitSpec) -> EstimateSpec:
+def estimate_spec(dataset: Dataset, spec: FitSpec) -> EstimateSpec:
     """Return the analysis that estimates a fit."""
-    return EstimateSpec(dataset=dataset.id, parameters=spec.to_dict(), engine=stores.numbers)
+    return EstimateSpec(dataset=dataset.id, parameters=spec.to_dict())
 
 
 def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Job:
@@ -78,7 +78,7 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
 
 
 def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
-    """Return an estimate of the cache with the limits, and the problem of a fit beyond them."""
+    """Return a stored estimate with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
     allowed = Allowance.of(stores.settings, deadline)
     problem: Problem | None = None
@@ -103,23 +103,23 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline:
 
 
 def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
-    """Raise ``cache-too-small`` or ``store-too-small`` if the covariance factors (n, k, k) alone leave no room."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if the covariance factors (n, k, k) alone have no room."""
     k = spec.n_neighbors
     try:
-        stores.cache.check_size(8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
+        require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
     except ProblemError as error:
         remedy = f"Fit fewer points, or use fewer neighbors; or: {error.problem.remedy}"
         raise ProblemError(replace(error.problem, remedy=remedy)) from error
 
 
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:
-    """Raise a problem if a fit cannot end: no room for its result, or a cached estimate far beyond the time limit.
+    """Raise a problem if a fit cannot end: no room for its result, or a stored estimate far beyond the time limit.
 
     A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than that of
-    the estimate. Without a cached estimate no fit is refused for its time.
+    the estimate. Without a stored estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
-    entry = stores.cache.get(estimate_spec(stores, dataset, spec).cache_key(dataset.id))
+    entry = stores.find_result(estimate_spec(dataset, spec), dataset.id)
     if entry is None:
         return
     expected = Estimate.from_dict(entry.meta)
@@ -127,7 +127,7 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         raise _too_costly(stores, expected, Allowance.of(stores.settings))
 
 
-def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
+def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
     """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
 
     Raises
@@ -139,9 +139,7 @@ def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -
     """
     scale, resamples = query.scale, query.resamples
     obstacle = obstacle_to_resampling(record, query.source)
-    sample = SummarySpec(
-        count=query.count, first=query.first, seed=query.seed, scale=1.0, source=query.source, engine=stores.numbers
-    )
+    sample = SummarySpec(count=query.count, first=query.first, seed=query.seed, scale=1.0, source=query.source)
     if scale is None and (obstacle is None or resamples is not None):
         scale = "auto"
     if scale != "auto":
@@ -164,7 +162,7 @@ def summary_spec(stores: Stores, record: PosteriorRecord, query: SummaryQuery) -
 def require_affordable_summary(
     stores: Stores, record: PosteriorRecord, spec: SummarySpec, *, shared: bool
 ) -> PartsSharding | None:
-    """Raise a problem if one job cannot make the resamples and draws of an ensemble that are not cached.
+    """Raise a problem if one job cannot make the draws and the missing resamples of an ensemble.
 
     The seconds follow from those that the fit took. Draws and their calibration are one task.
 
@@ -183,8 +181,8 @@ def require_affordable_summary(
     n, p = record.n, record.spec["n_components"]
     streams = len(STREAMS)
     embeddings = resamples_bytes(n, p, spec.resamples) * streams
-    stores.cache.check_size(embeddings, f"The {streams * spec.resamples:,} resamples")
-    resamples, contains = spec.resamples_of(record.arrays_id), stores.cache.contains
+    require_storage(stores, embeddings, f"The {streams * spec.resamples:,} resamples")
+    resamples, contains = spec.resamples_of(record.id), stores.results.contains
     missing = [indices.start for found in resamples for indices in found.missing(contains, spec.resamples)]
     part_seconds = RESAMPLE_SHARE * record.seconds * PART
     drawing = spec.count * record.draw_seconds

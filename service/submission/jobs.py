@@ -12,10 +12,11 @@ from service.submission.validation import require_success
 from service.submission.waiting import wait_for_outcome
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
-from worker.analyses.embedding_records import EmbeddingRecord, remove_results
+from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.registry import recipes_of
 from worker.analyses.resamples import SpreadSpec
-from worker.jobs.store import Job
+from worker.base.problems import ProblemError, refuse
+from worker.jobs.store import Job, Status
 from worker.records import sharding
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
@@ -24,6 +25,9 @@ from worker.records.job import ANY_TIME, Terms
 from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
+
+OPEN: tuple[Status, ...] = ("queued", "running")  # a job that an equal request joins
+OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # the same, while the result is stored
 
 
 def accepted_response(job: Job) -> Response:
@@ -65,19 +69,29 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
     return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
 
 
-async def load_or_compute(stores: Stores, key: str, submit: Callable[[], Job], wait: float) -> Entry:
-    """Return an entry of the cache; if it is missing, submit its job, and raise as `finish`."""
-    cached = partial(stores.cache.get, key)
-    entry = await run_in_threadpool(cached)
-    return await compute(stores, cached, submit, wait) if entry is None else entry
+async def load_or_compute(
+    stores: Stores, spec: AnalysisSpec, subject: str, submit: Callable[[], Job], wait: float
+) -> Entry:
+    """Return the result of an analysis; if it is missing, submit its job, and raise as `finish`."""
+    find = partial(stores.find_result, spec, subject)
+    return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
 
-async def compute(stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
-    """Submit the job of a missing entry, and return the entry that `cached` then reads; raises as `finish`."""
+async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
+    """Submit the job of a missing result, and return the result that `find` then reads.
+
+    Raises as `finish`, and ``result-gone`` if the result was deleted meanwhile.
+    """
     job = await finish(stores, await run_in_threadpool(submit), wait)
-    if (entry := await run_in_threadpool(cached)) is None:  # a busy cache may evict it at once
-        raise UnfinishedJobError(job)
+    if (entry := await run_in_threadpool(find)) is None:
+        raise result_gone(job)
     return entry
+
+
+def result_gone(job: Job) -> ProblemError:
+    """Return the problem of a job that has succeeded, and whose result has expired or was deleted."""
+    detail = f"The result of job {job.id} has expired, or was deleted."
+    return refuse("result-gone", 410, detail, "Send the request that created the job again.", job=job.id)
 
 
 async def settle(stores: Stores, job: Job, wait: float) -> Job:
@@ -99,8 +113,8 @@ def look(stores: Stores, id_: str) -> Job:
     return stores.queue.refresh(stores.jobs.fetch(id_))
 
 
-def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> tuple[Job, bool]:
-    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`.
+def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> Job:
+    """Return the queued job of these fields, a new one or the holder of the claim, as `JobStore.create` does.
 
     By default its tasks are short if its priority is interactive, because that of a quick job is.
     """
@@ -109,7 +123,7 @@ def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fie
     if created:
         stores.queue.enqueue(job)
     stores.queue.require_replicated(job.id)  # an existing job may be a moment old
-    return job, created
+    return job
 
 
 def analysis_job(
@@ -122,46 +136,34 @@ def analysis_job(
     short: bool | None = None,
     parts: PartsSharding | None = None,
 ) -> Job:
-    """Return the job of an analysis: an open one, one whose result is cached, or a new one.
+    """Return the job of an analysis: an open one, one whose result is stored, or a new one.
 
     `points` are the inline points of the request, if any; `short` is as for `submit_job`. `parts` are the shards of a
     long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
-    key = spec.cache_key(subject)
     if not isinstance(spec, SpreadSpec):  # it refits an embedding that has a record
         for recipe in recipes_of(spec):
-            stores.embeddings.note(recipe, key)
-    job, created = submit_job(
+            stores.embeddings.request(recipe, spec.key(subject))
+    return submit_job(
         stores,
         terms,
         kind=spec.kind,
-        claim=key,
+        claim=spec.key(subject),
         posterior=posterior,
         spec=spec.to_dict(),
         total=spec.total,
-        reuse=("queued", "running", "succeeded"),
+        reuse=OPEN_OR_DONE if stores.has_result(spec, subject) else OPEN,
         points=points,
         short=short if parts is None else False,
         parts=parts,
     )
-    if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
-        return reopen_job(stores, job, terms)
-    return job
 
 
 def shards_of(spec: AnalysisSpec, stage: str, seconds: float) -> PartsSharding | None:
     """Return the shards of an analysis whose parts take so many seconds; None if one task makes them all."""
     sizes = [part.size for part in spec.parts()]
     return PartsSharding.of(stage, sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
-
-
-def reopen_job(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
-    """Queue a succeeded job again, because its result was evicted."""
-    if stores.jobs.reopen(job, terms):
-        stores.queue.enqueue(stores.jobs.fetch(job.id))
-    stores.queue.require_replicated(job.id)
-    return stores.jobs.fetch(job.id)
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
@@ -173,13 +175,7 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:
-    """Delete an embedding with its results, and cancel its job."""
-    withdraw_embedding(stores, record)
-    remove_results(stores.cache, record.recipe)
-
-
-def withdraw_embedding(stores: Stores, record: EmbeddingRecord) -> None:
-    """Delete a record, and cancel its job; a comparison goes on, and removes the embedding at its end."""
+    """Delete an embedding with its results, and cancel its job; a comparison goes on."""
     stores.embeddings.delete(record.id)
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open and job.kind == EmbeddingSpec.kind:

@@ -20,10 +20,11 @@ from glle_engine.reliability.alignment import FEWEST
 from glle_engine.reliability.movement import MAX_CLASSES
 from glle_engine.reliability.resamples import HALF
 from service.schemas.resources import MAX_COUNTER
+from service.submission.validation import require_storage
 from worker.analyses.embedding import ScoreSpec
 from worker.analyses.resamples import PART
 from worker.base.problems import ProblemError, refuse
-from worker.records.cache_entry import entry_bytes
+from worker.records.cache_entry import file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,12 +125,12 @@ class Plan:
         return replace(cost, seconds=cost.seconds + self.method.first_seconds)
 
     def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
-        """Raise a problem if the method cannot embed the data set, or the cache cannot hold the embedding."""
+        """Raise a problem if the method cannot embed the data set, or the embedding has no room."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
         has_arrays = self.method.restore is not None and self.method.neighbor_map is None
         shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_arrays else [])]
-        stores.cache.check_size(entry_bytes(*shapes), f"The embedding of {n:,} points")
+        require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
 
     def require_affordable(self, n: int, d: int, allowed: Allowance) -> None:
         """Raise ``too-long`` or ``too-much-memory`` if the expected cost exceeds the limits.

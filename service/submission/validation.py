@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.columns import column_order
@@ -13,6 +14,7 @@ from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.storage.datasets import all_points_equal
+from worker.storage.free_space import DISK_REMEDY, free_bytes
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
 def require_sample(
     stores: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
 ) -> None:
-    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or the cache cannot hold them.
+    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or cannot be stored.
 
     Every job that makes draws uses this check.
 
@@ -149,7 +151,15 @@ def require_sample(
     """
     total = count * scales
     require_drawable(record, source, total=total, last=first + count - 1)
-    stores.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+    require_storage(stores, draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+
+
+def require_storage(stores: Stores, nbytes: int, what: str) -> None:
+    """Raise ``quota-exceeded`` or ``storage-full`` if a result can have no room; `what` names it in the detail."""
+    stores.datasets.require_room(nbytes)
+    if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
+        detail = f"{what} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
+        raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes)
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:

@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import DrawAnswer, waited_name
 from worker.observability.tracing import task_metadata
-from worker.records.draws import QUICK_SECONDS, DrawAddress
 from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from worker.jobs.notifications import Notifications
     from worker.records.cache_entry import Entry
+    from worker.records.draws import DrawAddress
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
@@ -89,9 +89,8 @@ class _Sent(list[str]):
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 
-    Identical requests of a process share one request. A draw that takes more than `QUICK_SECONDS` is a job's, because
-    a job is one task of a worker for long work, and a client can cancel it. So is one whose posterior must be fitted
-    again, and any if too many requests of the tenant wait already.
+    Identical requests of a process share one request. A job makes a draw that took a sampler longer than expected, and
+    any draw if too many requests of the tenant wait already.
 
     Raises
     ------
@@ -99,8 +98,8 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
         Of the draw, such as ``no-convergence``.
 
     """
-    tenant, name = stores.tenant or DEFAULT, waited_name(record, key)
-    if not wait or record.single_draw_seconds > QUICK_SECONDS or OF_TENANT[tenant] >= MAX_WAITS:
+    tenant, name = stores.tenant or DEFAULT, waited_name(record.id, key)
+    if not wait or OF_TENANT[tenant] >= MAX_WAITS:
         return None
     sent = _SENT.setdefault(name, _Sent())
 
@@ -113,7 +112,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
         if sent:
             if not sent[-1] or await stores.requests.is_pending(sent[-1]):
                 return None, False
-            if (entry := await stores.draws.read(record.arrays_id, key)) is not None:
+            if (entry := await stores.cache.read_draw(record.id, key)) is not None:
                 return entry, True
         if len(sent) == MAX_SENT:
             return None, True

@@ -99,7 +99,7 @@ def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.M
     code, _, err = glle("estimate", dataset, "-k", "7", "--timeout", "0")
     assert (code, "had not ended after 0 s" in err) == (4, True)
     (job,) = json.loads(glle("jobs", "list", "--kind", "estimate", "--json")[1])
-    tasks.analyse(job["id"], stores.jobs.fetch(job["id"]).round)
+    tasks.analyse(job["id"])
     expected = json.loads(glle("estimate", dataset, "-k", "7", "--json")[1])
     assert expected["spec"]["n_neighbors"] == 7
     code, out, err = glle("estimate", dataset, "-k", "7")

@@ -10,6 +10,7 @@ import yaml
 from tests.deploy.prometheus import selectors, series_of
 from tests.docs.pages import ROOT
 from tests.service import conftest as service
+from worker.records.draws import DrawAddress
 from worker.stores import Stores
 
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
@@ -26,7 +27,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
     stores.counts.add("sampler_draws", "drawn")
     stores.counts.observe("job_seconds", "fit", "succeeded", seconds=1)
     stores.counts.observe("task_seconds", "fit", "queued", seconds=1)
-    stores.cache.get("nothing")
+    stores.cache.find_draw("nothing", DrawAddress(0, 0, 1.0, "posterior", "none"))
     stores.counts.add("store_requests", "read", "ok")
     stores.counts.add("store_bytes", "read")
     stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)

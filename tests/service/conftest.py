@@ -27,11 +27,12 @@ from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
 from worker.base.settings import Settings
 from worker.execution import tasks
-from worker.execution.draws import draw_and_cache
+from worker.execution.draws import draw_entries, make_draws
 from worker.jobs.queue import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
+from worker.records.stored_file import StoredFile
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores
@@ -214,7 +215,7 @@ def posterior_record(sha256: str = "0" * 64, **members: Any) -> PosteriorRecord:
     record: dict[str, Any] = {
         "id": "post_1", "d": 3, "spec": FitSpec(n_neighbors=10).to_dict(), "diagnostics": {"notes": []},
         "draw_cost": {"seconds": 0.01, "each_seconds": 0.004, "bytes": 1e7}, "seconds": 0.1, "eigenvalues": [],
-        "arrays": {}, "nbytes": 0, "job": "job_1", "created": "now",
+        "arrays": {}, "nbytes": 0, "job": "job_1", "created": "now", "file": StoredFile("data/1/entry", 1, "0" * 64),
         "provenance": {"numbers": glle_engine.NUMBERS, ARRAYS: sha256},
     }  # fmt: skip
     return PosteriorRecord(**record | members)
@@ -222,13 +223,14 @@ def posterior_record(sha256: str = "0" * 64, **members: Any) -> PosteriorRecord:
 
 def store_posterior(stores: Stores, dataset: str, posterior: Posterior, draws: int, **members: Any) -> str:
     """Store a posterior and its first draws as a worker does; return its id."""
-    id_ = posterior_id(dataset, FitSpec(n_neighbors=10).to_dict(), glle_engine.NUMBERS)
+    id_ = posterior_id(dataset, FitSpec(n_neighbors=10).to_dict())
     shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
     members = {"arrays": shapes, "diagnostics": posterior.diagnostics.to_dict(), **members}
     members |= {"dataset": dataset, "n": posterior.n_points, "eigenvalues": posterior.eigenvalues.tolist()}
-    stores.posteriors.record(posterior_record(stores.posteriors.cache(id_, posterior), id=id_, **members))
-    keys = [DrawAddress(0, i, 1.0, "posterior", "procrustes") for i in range(draws)]
-    draw_and_cache(stores.draws, stores.posteriors.arrays_id(id_), posterior, keys)
+    file, sha256 = stores.posteriors.write(posterior)
+    stores.posteriors.create(posterior_record(sha256, id=id_, file=file, **members))
+    if keys := [DrawAddress(0, i, 1.0, "posterior", "procrustes") for i in range(draws)]:
+        stores.cache.put_draws(id_, draw_entries(keys, *make_draws(posterior, keys)))
     return id_
 
 

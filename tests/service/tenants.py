@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine import NUMBERS, FitSpec
+from glle_engine import FitSpec
 from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
 from tests.service.conftest import connected_app, data_and_posterior, serving, store_posterior
@@ -75,13 +75,13 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     resources, (X, posterior) = stores.of(tenant), data_and_posterior()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec(n_neighbors=10).to_dict()
-    id_ = posterior_id(dataset.id, spec, NUMBERS)
+    id_ = posterior_id(dataset.id, spec)
     request = {"dataset": dataset.id, "spec": spec}
     job, _ = resources.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
     store_posterior(stores, dataset.id, posterior, 1, job=job.id, tenant=job.tenant)
     stores.jobs.succeed(job.id)
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    resources.embeddings.note(recipe, recipe.cache_key)
+    resources.embeddings.request(recipe, recipe.id)
     recipe.load_or_compute(TaskContext(stores, job), silent)
     return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

@@ -10,9 +10,7 @@ import numpy as np
 from glle_engine.base.spec import FitSpec
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
-from worker.analyses.resamples import spread_prefix
 from worker.records.cache_entry import Entry
-from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
@@ -37,14 +35,12 @@ class AuditSpec(AnalysisSpec):
     n_neighbors: int = 15
     seed: int = 0
 
-    def cache_key(self, subject: str) -> str:
-        """Return the cache key of the result; that of an embedding is removed with the embedding."""
-        if self.recipe is None:
-            return super().cache_key(subject)
-        return f"{spread_prefix(Recipe(**self.recipe))}{self.kind}:{digest(self.to_dict())}"
+    def owners(self, subject: str) -> tuple[str, ...]:
+        """Return the ids of the records with which the result is deleted."""
+        return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the last statement; cache each one before as the partial result."""
+        """Return the last statement; publish each one before as the partial result."""
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         labels = None if self.labels is None else groups_of(context, self.labels)
@@ -57,7 +53,7 @@ class AuditSpec(AnalysisSpec):
             on_progress=context.on_progress,
         ):
             result = self._entry(audit, context.subject)
-            context.cache(self.partial_key(context.subject), result)
+            context.publish_partial(self.key(context.subject), result)
         return result
 
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Analyses as values: the parameters of a request, with the function that computes the result.
 
-A task of a worker runs an analysis in an `AnalysisContext`, which provides data, posterior and draws. The result is one
-entry of the cache; its key covers all inputs.
+A task of a worker runs an analysis in an `AnalysisContext`, which provides data, posterior and draws. The key of the
+result covers all inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from glle_engine import NUMBERS
-from worker.base.versions import versioned_key
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AnalysisContext(Protocol):
-    """Inputs, progress and cache of an analysis."""
+    """Inputs, progress and results of an analysis."""
 
     @property
     def on_progress(self) -> OnProgress:
@@ -38,15 +37,11 @@ class AnalysisContext(Protocol):
         """The id of the job's posterior, or of its data set."""
 
     @property
-    def arrays_id(self) -> str:
-        """The name of the arrays of the job's posterior (`PosteriorRecord.arrays_id`)."""
-
-    @property
     def dataset(self) -> str:
         """The id of the data set of the job's posterior."""
 
     def posterior(self) -> Posterior:
-        """Return the job's posterior, fitted again if it was evicted."""
+        """Return the job's posterior."""
 
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
@@ -58,7 +53,7 @@ class AnalysisContext(Protocol):
         """Return the posterior's default calibration, the result of `CalibrationSpec()`."""
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield draws from the cache; make and cache the missing ones."""
+        """Yield draws in their order."""
 
     def embedder(self) -> Embedder:
         """Return the job's posterior and its data, to be embedded again."""
@@ -66,15 +61,23 @@ class AnalysisContext(Protocol):
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""
 
-    def find_cached(self, key: str) -> Entry | None:
-        """Return an entry of the cache, or None."""
+    def find_result(self, spec: AnalysisSpec) -> Entry | None:
+        """Return the stored result of an analysis of the same subject, or None."""
 
-    def cache(self, key: str, entry: Entry, *, seconds: float = 0.0, together: int = 0) -> Entry:
-        """Cache a finite entry that took so many seconds, and return it with its digest.
+    def find_part(self, key: str) -> Entry | None:
+        """Return a stored part of an analysis, or None."""
 
-        `together` is the number of bytes of all entries that are read together; without room for these nothing is
-        cached.
-        """
+    def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
+        """Store a finite part of an analysis, unless one of its owners was deleted."""
+
+    def find_embedding(self, id_: str) -> Entry | None:
+        """Return a stored embedding, or None."""
+
+    def keep_embedding(self, id_: str, entry: Entry) -> Entry:
+        """Store a finite embedding, unless its record was deleted; return it with its digest."""
+
+    def publish_partial(self, key: str, entry: Entry) -> None:
+        """Replace the latest partial result, which is shown while the analysis runs."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Part:
     size
         Resamples in it.
     make
-        Makes and caches it, unless it is cached.
+        Makes and stores it, unless it is stored.
 
     """
 
@@ -102,7 +105,7 @@ class AnalysisSpec:
     main: ClassVar[str | None] = None  # the array that represents the result in formats for one array
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
 
-    engine: str = NUMBERS  # the version of the engine's numbers
+    engine: str = NUMBERS  # version of the engine's numbers
 
     @property
     def total(self) -> int:
@@ -117,13 +120,13 @@ class AnalysisSpec:
         """Return the result: JSON-able metadata, and arrays."""
         raise NotImplementedError
 
-    def cache_key(self, subject: str) -> str:
-        """Return the cache key of the result; `subject` is the id of the posterior, or of the data set."""
-        return f"{results_prefix(subject)}{self.kind}:{digest(self.to_dict())}"
+    def key(self, subject: str) -> str:
+        """Return the key of the result; `subject` is the id of the posterior, or of the data set."""
+        return f"{subject}:{self.kind}:{digest(self.to_dict())}"
 
-    def partial_key(self, subject: str) -> str:
-        """Return the cache key of the latest result before the job's end."""
-        return f"{self.cache_key(subject)}:partial"
+    def owners(self, subject: str) -> tuple[str, ...]:
+        """Return the ids of the records with which the result is deleted."""
+        return (subject,)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as a JSON-able dictionary."""
@@ -138,8 +141,3 @@ class AnalysisSpec:
 def arrays_of(result: object) -> dict[str, Array]:
     """Return the arrays among the fields of a result of the engine, by name."""
     return {name: value for name, value in vars(result).items() if isinstance(value, np.ndarray)}
-
-
-def results_prefix(subject: str) -> str:
-    """Return the prefix of the cache keys of all results about a posterior or a data set."""
-    return versioned_key(f"result:{subject}:")

@@ -1,8 +1,8 @@
 """Embeddings by any method of the registry, with scores; new points placed in them.
 
-The cache key of an embedding covers its inputs, so an embedding and a comparison share it. Scores belong to the
-request: another truth or neighborhood size gives other scores of the same coordinates. The entry of an embedding also
-has the arrays of the method's map to new points, if it has one.
+The id of an embedding covers its inputs, so an embedding and a comparison share it. Scores belong to the request:
+another truth or neighborhood size gives other scores of the same coordinates. The entry of an embedding also has the
+arrays of the method's map to new points, if it has one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import NUMBERS, GlleError
-from worker.analyses.base import AnalysisSpec, results_prefix
+from worker.analyses.base import AnalysisSpec
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
@@ -33,7 +33,7 @@ class Recipe:
     method: str
     parameters: dict[str, Any]  # all of the method's
     labels: str | None = None  # the data set of the classes, for a supervised method
-    engine: str = NUMBERS  # the version of the engine's numbers
+    engine: str = NUMBERS  # version of the engine's numbers
 
     @property
     def id(self) -> str:
@@ -41,9 +41,9 @@ class Recipe:
         return "emb_" + digest(asdict(self))
 
     @property
-    def cache_key(self) -> str:
-        """The cache key of the embedding, which is removed with its data set."""
-        return f"{results_prefix(self.dataset)}coordinates:{self.id}"
+    def owners(self) -> tuple[str, str]:
+        """The ids of the records with which results about the embedding are deleted."""
+        return self.dataset, self.id
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
         """Return the embedding (n, p) and the arrays of its map, with the method's diagnostics."""
@@ -89,8 +89,8 @@ class Recipe:
         return found.transform(points, on_progress)
 
     def load_or_compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
-        """Return the embedding from the cache; compute and cache it if it is missing."""
-        entry = context.find_cached(self.cache_key) or context.cache(self.cache_key, self.compute(context, on_progress))
+        """Return the stored embedding; compute and store it if it is missing."""
+        entry = context.find_embedding(self.id) or context.keep_embedding(self.id, self.compute(context, on_progress))
         return Entry({name: value for name, value in entry.meta.items() if name != "sha256"}, entry.arrays)
 
 
@@ -156,9 +156,13 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
             engine=self.engine,
         )
 
-    def cache_key(self, subject: str) -> str:
-        """Return the cache key of the result."""
-        return super().cache_key(subject) if self.scores else self.recipe.cache_key
+    def key(self, subject: str) -> str:
+        """Return the key of the result; without scores it is the id of the embedding, which is the result."""
+        return super().key(subject) if self.scores else self.recipe.id
+
+    def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set
+        """Return the ids of the records with which the result is deleted."""
+        return self.recipe.owners
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the embedding (n, p), with the method's diagnostics and the scores."""
@@ -197,9 +201,9 @@ class PlacementSpec(AnalysisSpec):
     embedding: str  # the id of the embedding
     recipe: dict[str, Any]  # its inputs
 
-    def cache_key(self, subject: str) -> str:  # noqa: ARG002 # the new points
-        """Return the cache key of the result, which is removed with the embedding's data set."""
-        return super().cache_key(self.recipe["dataset"])
+    def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the new points
+        """Return the ids of the records with which the result is deleted: those of the embedding."""
+        return Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the places (m, p) of the points."""

@@ -1,39 +1,53 @@
-"""Records of requested embeddings, from which an embedding is computed again under the same id.
+"""Embeddings: one record and one file each.
 
-The coordinates are in the cache. A record stays until the embedding or its data set is deleted, or until the tenant has
-`MAX_EMBEDDINGS` newer ones. It is written before the job that computes the embedding, so a task without the record
-removes its result.
+The record is written with the request, so that the embedding can be read, named and deleted while a job computes it;
+the file is added to it at the end. Both stay until the embedding or its data set is deleted.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic.dataclasses
 
-from worker.analyses.base import results_prefix
 from worker.analyses.embedding import EmbeddingSpec, Recipe
-from worker.analyses.pictures import PictureSpec
-from worker.analyses.resamples import spread_prefix
 from worker.base.clock import now_iso
+from worker.base.problems import refuse
 from worker.records.ids import DEFAULT
-from worker.records.stored_file import STORED
-from worker.storage.records import RecordKind, RecordStore
+from worker.records.stored_file import STORED, StoredFile
+from worker.storage.object_store.files import STORED_BYTES, DamagedFileError, over_quota
+from worker.storage.records import LimitExceededError, RecordKind, RecordStore
 
 if TYPE_CHECKING:
-    from worker.storage.array_cache import ArrayCache
+    from collections.abc import Sequence
 
-MAX_EMBEDDINGS = 10_000  # records of a tenant, some 10 MB of the queue server
+    import redis
+
+    from worker.records.cache_entry import Entry
+    from worker.storage.object_store.files import ObjectFiles
+    from worker.storage.results import ResultStore
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class EmbeddingRecord:
-    """Record of an embedding; `claim` is that of the last job requested for it. Embeddings have no labels."""
+    """Record of an embedding.
+
+    Parameters
+    ----------
+    recipe
+        All its inputs.
+    claim
+        Claim of the last job that was requested for it.
+    file
+        The file of its coordinates; None until a job has computed them.
+
+    """
 
     recipe: Recipe
     claim: str
     created: str
+    file: StoredFile | None = None
     tenant: str = DEFAULT
     name: str | None = None
     tags: list[str] = field(default_factory=list)
@@ -44,6 +58,11 @@ class EmbeddingRecord:
         return self.recipe.id
 
     @property
+    def files(self) -> dict[str, StoredFile]:
+        """The file by its path, if there is one."""
+        return {} if self.file is None else {self.file.path: self.file}
+
+    @property
     def spec(self) -> EmbeddingSpec:
         """The analysis that computes the embedding, without scores."""
         return EmbeddingSpec(**asdict(self.recipe))
@@ -52,43 +71,85 @@ class EmbeddingRecord:
 KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
-    "Request it with POST /v1/embeddings: cached results are not computed twice. Newer ones replace the oldest.",
+    "Request it with POST /v1/embeddings.",
     EmbeddingRecord,
-    counts=lambda _: {"embeddings": 1},
+    counts=lambda record: {"embeddings": 1, STORED_BYTES: 0 if record.file is None else record.file.size},
     sets=lambda record: [f"of:{record.recipe.dataset}"],
 )
 
 
 class EmbeddingStore(RecordStore[EmbeddingRecord]):
-    """Store of the records of embeddings."""
+    """Store of embeddings.
 
-    def note(self, recipe: Recipe, claim: str) -> None:
-        """Write the record of an embedding before the job with a claim; remove the tenant's oldest surplus records."""
+    Parameters
+    ----------
+    client
+        The queue's Redis, for the records.
+    files
+        Their files.
+    results
+        Results about them, which are deleted with them.
+
+    """
+
+    def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
+        super().__init__(client, KIND)
+        self._files = files
+        self._results = results
+
+    def request(self, recipe: Recipe, claim: str) -> None:
+        """Write the record of an embedding before the job with a claim."""
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record):
             self.change(record.id, lambda old: replace(old, claim=claim))
-        elif (surplus := self.usage()["embeddings"] - MAX_EMBEDDINGS) > 0:
-            for id_ in self.ids_in("", surplus):
-                self.delete(id_)
 
+    def find_entry(self, id_: str) -> Entry | None:
+        """Return an embedding, or None if none is stored; raises ``embedding-damaged``, ``store-unavailable``."""
+        record = self.get(id_)
+        if record is None or record.file is None:
+            return None
+        try:
+            return self._files.read_entry(record.file)
+        except (FileNotFoundError, DamagedFileError) as error:
+            if not self.exists(id_):  # deleted meanwhile
+                return None
+            is_missing = isinstance(error, FileNotFoundError)
+            raise refuse(
+                "embedding-damaged",
+                500,
+                f"The stored file of embedding {id_} {'is missing' if is_missing else 'has changed'}.",
+                "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "
+                f"embedding (DELETE /v1/embeddings/{id_}) and request it again; or restore a backup. Check the disk.",
+                embedding=id_,
+            ) from error
 
-def remove_results(cache: ArrayCache, recipe: Recipe) -> None:
-    """Remove the cached coordinates of an embedding, its scores, spread and pictures; comparisons keep their rows."""
-    prefix = results_prefix(recipe.dataset)
-    scores, pictures = f"{prefix}{EmbeddingSpec.kind}:", f"{prefix}{PictureSpec.kind}:"
-    every = cache.keys_of(recipe.dataset)
-    keys = [key for key in every if key.startswith((scores, pictures))]
-    for key, meta in zip(keys, cache.heads(keys), strict=True):
-        if meta is not None and _embedding_of(meta, is_picture=key.startswith(pictures)) == recipe.id:
-            cache.delete(key)
-    for key in every:
-        if key.startswith(spread_prefix(recipe)):
-            cache.delete(key)
-    cache.delete(recipe.cache_key)
+    def put(self, id_: str, entry: Entry, *, max_bytes: int = 0) -> None:
+        """Store the coordinates of an embedding with a record, unless it has some; without a record store nothing.
 
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``, ``storage-full``, ``store-unavailable``.
 
-def _embedding_of(meta: dict[str, Any], *, is_picture: bool) -> str | None:
-    """Return the id of the embedding that a result is of, or None."""
-    if not is_picture:
-        return str(meta["id"])
-    return EmbeddingSpec.from_dict(meta["asked"]).recipe.id if meta["of"] == EmbeddingSpec.kind else None
+        """
+        file = self._files.write_entry(entry)
+        try:
+            record = self.change(
+                id_,
+                lambda old: old if old.file is not None else replace(old, file=file),
+                limits={STORED_BYTES: max_bytes},
+            )
+        except LimitExceededError as error:
+            self._files.remove([file.path])
+            tenant = self.fetch(id_).tenant
+            raise over_quota(self, tenant, file.size, max_bytes) from error
+        if record is None or record.file != file:
+            self._files.remove([file.path])
+
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> EmbeddingRecord | None:
+        """Remove an embedding with its file, scores, spread and pictures; return its record, or None."""
+        record = super().delete(id_, unless_existing=unless_existing)
+        if record is not None:
+            self._files.remove(record.files)
+            self._results.delete_of(id_, record.tenant)
+        return record

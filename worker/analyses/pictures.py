@@ -113,7 +113,7 @@ def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -
     embeddings = {
         row["label"]: entry.arrays["embedding"]
         for method, row in zip(spec.methods, rows, strict=True)
-        if row["problem"] is None and (entry := context.find_cached(spec.embedding(method).recipe.cache_key))
+        if row["problem"] is None and (entry := context.find_embedding(spec.embedding(method).recipe.id))
     }
     failed = [row["label"] for row in rows if row["label"] not in embeddings]
     if not embeddings:
@@ -159,8 +159,8 @@ def point_colors(context: AnalysisContext, dataset: str, color: str, reference: 
 
 
 def _result(context: AnalysisContext, spec: AnalysisSpec) -> Entry:
-    """Return the result of an analysis, from the cache if it is cached."""
-    return context.find_cached(spec.cache_key(context.subject)) or spec.run(context)
+    """Return the result of an analysis, which is stored or made."""
+    return context.find_result(spec) or spec.run(context)
 
 
 def _score_lines(scores: dict[str, float] | None) -> str:
@@ -182,6 +182,12 @@ class PictureSpec(AnalysisSpec):
     format: Format = "png"
     theme: Theme = "light"
     width: int = 1200  # pixels
+
+    def owners(self, subject: str) -> tuple[str, ...]:
+        """Return the ids of the records with which the result is deleted."""
+        if self.of == EmbeddingSpec.kind:
+            return EmbeddingSpec.from_dict(self.asked).recipe.owners
+        return super().owners(subject)
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the bytes as the array `picture`."""

@@ -20,7 +20,7 @@ from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORR
 from glle_engine.reliability.ensemble import combine
 from glle_engine.reliability.resamples import HALVES, STREAMS, Stream, require_resamplable_posterior
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
-from worker.analyses.resamples import CachedResamples, posterior_resamples, resample_parts
+from worker.analyses.resamples import StoredResamples, posterior_resamples, resample_parts
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawAddress
 
@@ -49,7 +49,7 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, count: int) -> list[DrawAddress]:
-        """Return its first `count` draws, with the cache entries of draws jobs."""
+        """Return its first `count` draws."""
         return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
 
 
@@ -74,9 +74,9 @@ class SummarySpec(SampleSpec):
         values = super().to_dict()
         return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
 
-    def resamples_of(self, arrays_id: str) -> list[CachedResamples]:
-        """Return the resamples of each stream, of a posterior whose arrays have this name."""
-        return [posterior_resamples(arrays_id, stream, self.seed) for stream in STREAMS] if self.resamples else []
+    def resamples_of(self, posterior: str) -> list[StoredResamples]:
+        """Return the resamples of each stream of a posterior."""
+        return [posterior_resamples(posterior, stream, self.seed) for stream in STREAMS] if self.resamples else []
 
     def parts(self) -> list[Part]:
         """Return the parts of its resamples; the draws need the calibration of the first stream."""
@@ -93,7 +93,7 @@ class SummarySpec(SampleSpec):
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         stacks = [
             resamples.load_or_compute(context, self.resamples, context.on_progress).embeddings
-            for resamples in self.resamples_of(context.arrays_id)
+            for resamples in self.resamples_of(context.subject)
         ]
         if self.calibrated:
             calibration = context.calibration()
@@ -290,8 +290,8 @@ def resampling_obstacle(
     return None
 
 
-def _resamples(context: AnalysisContext, *, stream: Stream, seed: int) -> CachedResamples:
-    return posterior_resamples(context.arrays_id, stream, seed)
+def _resamples(context: AnalysisContext, *, stream: Stream, seed: int) -> StoredResamples:
+    return posterior_resamples(context.subject, stream, seed)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

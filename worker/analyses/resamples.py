@@ -1,12 +1,11 @@
-"""Resamples of a posterior or of a method, in cached parts, and the spread of an embedding over such refits.
+"""Resamples of a posterior or of a method, in stored parts, and the spread of an embedding over such refits.
 
-Each part has a separate content address. A job that starts again, one with more resamples, and another analysis, such
-as a comparison with `spread`, therefore make only the missing parts.
+The key of a part covers its inputs. A job that starts again, one with more resamples, and another analysis, such as a
+comparison with `spread`, therefore make only the missing parts.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.reliability.resamples import SEEDS, Resamples, resample, stream_of
-from worker.analyses.base import AnalysisSpec, Part, arrays_of, results_prefix
+from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.analyses.embedding import Recipe, classes_of
-from worker.base.versions import versioned_key
-from worker.records.cache_entry import Entry, entry_bytes
-from worker.records.ids import digest
+from worker.records.cache_entry import Entry, file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,17 +26,17 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder, Stream
     from worker.analyses.base import AnalysisContext
 
-PART = 4  # resamples in an entry of the cache; fewer give more workers a part, and more entries
+PART = 4  # resamples in a stored part; fewer give more workers a part, and more files
 
 
 @dataclass(frozen=True)
-class CachedResamples:
+class StoredResamples:
     """Resamples of one stream.
 
     Parameters
     ----------
-    prefix
-        Of the cache keys of all resamples of an embedder.
+    owners
+        Ids of the records with which they are deleted; the last one is that of the embedder.
     embedder
         Returns what is embedded again.
     strict
@@ -47,26 +44,26 @@ class CachedResamples:
 
     """
 
-    prefix: str
+    owners: tuple[str, ...]
     stream: Stream
     seed: int
     embedder: Callable[[AnalysisContext], Embedder]
     strict: bool = False
 
     def key(self, indices: range) -> str:
-        """Return the cache key of a part."""
-        stream = self.stream
-        return f"{self.prefix}{stream.number}:{stream.share}:{self.seed}:{indices.start}:{indices.stop}"
+        """Return the key of a part."""
+        stream = f"{self.stream.number}:{self.stream.share}:{self.seed}"
+        return f"{self.owners[-1]}:resamples:{stream}:{indices.start}:{indices.stop}"
 
     def parts(self, count: int) -> list[Part]:
         """Return the parts of an analysis that make the first `count` resamples."""
         return resample_parts(lambda _: self, count)
 
     def missing(self, contains: Callable[[list[str]], list[bool]], count: int) -> list[range]:
-        """Return the parts of the first `count` resamples that are not cached; `contains` looks up keys."""
+        """Return the parts of the first `count` resamples that are not stored; `contains` looks up keys."""
         ranges = part_ranges(count)
-        cached = contains([self.key(indices) for indices in ranges]) if ranges else []
-        return [indices for indices, is_cached in zip(ranges, cached, strict=True) if not is_cached]
+        stored = contains([self.key(indices) for indices in ranges])
+        return [indices for indices, is_stored in zip(ranges, stored, strict=True) if not is_stored]
 
     def load_or_compute(self, context: AnalysisContext, count: int, on_progress: OnProgress) -> Resamples:
         """Return the first `count` resamples, without those that failed."""
@@ -76,20 +73,17 @@ class CachedResamples:
             def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
                 on_progress(first + done, count, stage)
 
-            found.append(self.load_or_compute_part(context, indices, count, forward))
+            found.append(self.load_or_compute_part(context, indices, forward))
             on_progress(indices.stop, count, self.stream.name)
         places = np.concatenate([np.asarray(entry.arrays["places"]) for entry in found])
         return Resamples(self.stream, places, tuple(problem for entry in found for problem in entry.meta["problems"]))
 
-    def load_or_compute_part(
-        self, context: AnalysisContext, indices: range, count: int, on_progress: OnProgress
-    ) -> Entry:
-        """Return a part of the first `count` resamples from the cache; compute and cache it if it is missing."""
-        if (entry := context.find_cached(self.key(indices))) is not None:
+    def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
+        """Return a stored part; compute and store it if it is missing."""
+        if (entry := context.find_part(self.key(indices))) is not None:
             return entry
-        embedder, began = self.embedder(context), time.perf_counter()
         made = resample(
-            embedder,
+            self.embedder(context),
             len(indices),
             stream=self.stream,
             first=indices.start,
@@ -98,19 +92,18 @@ class CachedResamples:
             on_progress=on_progress,
         )
         entry = Entry({"problems": list(made.problems)}, {"places": made.embeddings})
-        nbytes, seconds = resamples_bytes(*embedder.shape, count), time.perf_counter() - began
-        return context.cache(self.key(indices), entry, seconds=seconds, together=nbytes)
+        context.keep_part(self.key(indices), entry, self.owners)
+        return entry
 
 
-def posterior_resamples(arrays_id: str, stream: Stream, seed: int) -> CachedResamples:
-    """Return the resamples of a posterior whose arrays have this name (`PosteriorRecord.arrays_id`)."""
-    prefix = versioned_key(f"resamples:{arrays_id}:")
-    return CachedResamples(prefix, stream, seed, lambda context: context.embedder(), strict=True)
+def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
+    """Return the resamples of a posterior."""
+    return StoredResamples((posterior,), stream, seed, lambda context: context.embedder(), strict=True)
 
 
-def resample_parts(resamples_of: Callable[[AnalysisContext], CachedResamples], count: int) -> list[Part]:
+def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:
     """Return the parts of an analysis that make the first `count` resamples."""
-    return [Part(len(indices), partial(_make, resamples_of, indices, count)) for indices in part_ranges(count)]
+    return [Part(len(indices), partial(_make, resamples_of, indices)) for indices in part_ranges(count)]
 
 
 def part_ranges(count: int) -> list[range]:
@@ -119,14 +112,12 @@ def part_ranges(count: int) -> list[range]:
 
 
 def resamples_bytes(n: int, p: int, count: int) -> int:
-    """Return the cache bytes of `count` resamples of n points in p dimensions."""
-    return len(part_ranges(count)) * entry_bytes((PART, n, p))
+    """Return the bytes of `count` resamples of n points in p dimensions."""
+    return file_bytes((count, n, p))
 
 
-def _make(
-    resamples_of: Callable[[AnalysisContext], CachedResamples], indices: range, count: int, context: AnalysisContext
-) -> None:
-    resamples_of(context).load_or_compute_part(context, indices, count, context.on_progress)
+def _make(resamples_of: Callable[[AnalysisContext], StoredResamples], indices: range, context: AnalysisContext) -> None:
+    resamples_of(context).load_or_compute_part(context, indices, context.on_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,23 +142,23 @@ class SpreadSpec(AnalysisSpec):
         """The number of half-samples; that of the refits depends on the method."""
         return self.half_samples
 
-    def cache_key(self, subject: str) -> str:  # noqa: ARG002 # that of the recipe
-        """Return the cache key of the result, which is removed with the embedding."""
-        return f"{spread_prefix(Recipe(**self.recipe))}{self.kind}:{digest(self.to_dict())}"
+    def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set
+        """Return the ids of the records with which the result is deleted."""
+        return Recipe(**self.recipe).owners
 
     def parts(self) -> list[Part]:
         """Return the parts of its refits."""
         return [part for _, refits, count in self._refits() for part in refits.parts(count)]
 
-    def _refits(self) -> list[tuple[str, CachedResamples, int]]:
+    def _refits(self) -> list[tuple[str, StoredResamples, int]]:
         """Return name and number of the refits; a method without a seed has no refits of the whole data."""
         recipe = Recipe(**self.recipe)
-        of = partial(CachedResamples, spread_prefix(recipe), embedder=partial(_embedder, recipe))
+        of = partial(StoredResamples, recipe.owners, embedder=partial(_embedder, recipe))
         halves, seeds = of(stream_of(self.share), self.seed), of(SEEDS, 0)
         return [("half_samples", halves, self.half_samples), ("refits", seeds, self.refits)]
 
     def missing(self, contains: Callable[[list[str]], list[bool]]) -> dict[str, int]:
-        """Return the numbers of `half_samples` and of `refits` that are not cached; `contains` looks up keys."""
+        """Return the numbers of `half_samples` and of `refits` that are not stored; `contains` looks up keys."""
         return {name: sum(map(len, found.missing(contains, count))) for name, found, count in self._refits()}
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -222,8 +213,3 @@ def spread_of(recipe: Recipe, *, half_samples: int, labels: str | None = None) -
         labels=labels,
         engine=recipe.engine,
     )
-
-
-def spread_prefix(recipe: Recipe) -> str:
-    """Return the prefix of the cache keys of an embedding's refits and spreads."""
-    return f"{results_prefix(recipe.dataset)}spread:{recipe.id}:"

@@ -61,8 +61,8 @@ class Settings:
     """Configuration; the field `name` is the variable `GLLE_NAME`."""
 
     redis_url: Secret = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.")
-    cache_url: Secret = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.")
-    data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
+    cache_url: Secret = _setting("", "Redis of the cache: allkeys-lru, no AOF. Empty: embedded.")
+    data_dir: str = _setting("./glle-data", "Folder of all files, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.", at_most=65535)
     share_port: Literal["off", "on"] = _setting(
@@ -96,24 +96,20 @@ class Settings:
         512 * 2**20, "Bytes of an uploaded body; of JSON a 128th, unpacked twice as many.", at_least=1
     )
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
-    cache_bytes: Size = _setting(2**30, "Bytes of the array cache; one value may take half of it.", at_least=2**16)
+    cache_bytes: Size = _setting(2**30, "Bytes of the cache's server; one draw may take half of it.", at_least=2**16)
     queue_bytes: Size = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
-    cache_ttl: int = _setting(30 * 86400, "Seconds that an array stays cached, if space allows.", at_least=1)
     store_url: Secret = _setting(
         "",
-        "Object store behind the cache: file:///folder, s3://, gs:// or az://bucket/prefix. Empty: none.",
+        "Where all files are stored: s3://, gs:// or az://bucket/prefix, file:///folder. Empty: the data folder.",
     )
-    store_bytes: Size = _setting(2**36, "Bytes of the object store; 0: no limit.")
     job_timeout: int = _setting(600, "Time limit of one task of a job, seconds.", at_least=1)
     method_bytes: Size = _setting(2 * 2**30, "Bytes of working memory of an embedding or a fit.", at_least=2**20)
-    job_ttl: int = _setting(7 * 86400, "Seconds that the record of an ended job is kept.", at_least=1)
+    job_ttl: int = _setting(7 * 86400, "Seconds that the record of an ended job and its result are kept.", at_least=1)
     heartbeat: int = _setting(
         5, "Seconds between the heartbeats of a busy worker; after 4 missed ones its task is repeated.", at_least=1
     )
-    allow_other_bits: str = _setting(
-        "",
-        "Fingerprint of the workers of a deployment whose results differ in bits from the pinned ones; it becomes part "
-        "of all ids. Empty: the pinned one. A worker with another fingerprint does not start.",
+    allow_other_bits: Literal["off", "on"] = _setting(
+        "off", "off: a worker whose results would differ in bits from the published ones does not start."
     )
     alive_file: str = _setting(
         "",
@@ -237,7 +233,7 @@ def rows() -> tuple[Row, ...]:
 
 # Settings that API processes and workers must agree on.
 SHARED = (
-    *("cache_bytes", "cache_ttl", "store_url", "store_bytes", "job_timeout", "method_bytes", "job_ttl", "heartbeat"),
+    *("cache_bytes", "store_url", "job_timeout", "method_bytes", "job_ttl", "heartbeat"),
     "allow_other_bits",
 )
 

@@ -1,14 +1,13 @@
-"""Versions of stored data: one schema of all records and files, one numerics version of all results.
+"""Versions of stored data: the schema of all records and files, and the version of the engine's numbers.
 
 A deployment is drained before an upgrade that changes either. A reader refuses a record of another schema, and changes
-nothing. Cache keys carry the schema, so that the entries of another one are never read.
+nothing. Cache keys carry both, so that the entries of another version are never read.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import re
 import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,21 +16,14 @@ import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its st
 
 from glle_engine import NUMBERS, __version__
 from worker.base.problems import refuse
-from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.problems import ProblemError
-    from worker.base.settings import Settings
 
-SCHEMA = 2  # of records in Redis, files, cache entries and backups
+SCHEMA = 3  # of records in Redis, files and cache entries
 MEMBER = "format"  # member of a record with its schema
-_ANEW = (
-    "Send the original request again with the same data set and parameters: the result gets another id. Cached results "
-    "stay readable."
-)
-_FINGERPRINT = re.compile(r"[0-9a-f]{16}")  # `glle_engine.posterior.fingerprint`
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -90,32 +82,11 @@ def versioned_key(key: str) -> str:
     return f"v{SCHEMA}:{key}"
 
 
-def numbers_of(settings: Settings) -> str:
-    """Return the numerics version of a deployment, which names the bits of its results.
-
-    It is the engine's `NUMBERS`, with the fingerprint of a deployment whose workers compute other bits.
-
-    Raises
-    ------
-    SettingsError
-        If that is no fingerprint.
-
-    """
-    if not settings.allow_other_bits:
-        return NUMBERS
-    if _FINGERPRINT.fullmatch(settings.allow_other_bits) is None:
-        raise SettingsError(
-            f"GLLE_ALLOW_OTHER_BITS={settings.allow_other_bits!r} is no fingerprint. Set it to the one that "
-            "`python -m glle_engine.posterior.fingerprint` prints on the workers' machines."
-        )
-    return f"{NUMBERS}+{settings.allow_other_bits}"
-
-
-def provenance(numbers: str) -> dict[str, str]:
-    """Return the versions and the machine of this process, which computes these numbers."""
+def provenance() -> dict[str, str]:
+    """Return the versions and the machine of this process, which computes a posterior."""
     return {
         "engine": __version__,
-        "numbers": numbers,
+        "numbers": NUMBERS,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),
@@ -124,22 +95,23 @@ def provenance(numbers: str) -> dict[str, str]:
     }
 
 
-def require_numbers(name: str, numbers: str, own: str, remedy: str = _ANEW) -> None:
-    """Raise ``other-numbers`` unless a result has the numerics version of this deployment."""
-    if numbers != own:
+def require_numbers(posterior: str, numbers: str) -> None:
+    """Raise ``other-numbers`` unless a posterior was fitted with the engine's version of numbers."""
+    if numbers != NUMBERS:
         raise refuse(
             "other-numbers",
             409,
-            f"{name} has numerics version {numbers}; this deployment has {own}, whose results differ in bits.",
-            remedy,
+            f"Posterior {posterior} was fitted with version {numbers} of the engine's numbers; this deployment has "
+            f"{NUMBERS}, whose draws differ in bits.",
+            f"Delete the posterior (DELETE /v1/posteriors/{posterior}) and fit it again.",
             numbers=numbers,
-            own=own,
+            own=NUMBERS,
         )
 
 
 def unreadable(name: str) -> ProblemError:
     """Return the refusal of a damaged record."""
-    remedy = "It was not changed. Restore it from a backup (`glle restore`), or delete it."
+    remedy = "It was not changed. Restore a backup, or delete it."
     return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
 
 

@@ -1,8 +1,7 @@
-"""The context of a task: its data, posterior and draws, progress, and the cache of results."""
+"""The context of a task: its data, posterior and draws, its progress, and the results that it stores."""
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,19 +14,19 @@ from glle_engine import Draw, Posterior
 from glle_engine.base.columns import column_order
 from glle_engine.graph.given import stored_indices
 from glle_engine.reliability.resamples import PosteriorEmbedder
+from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 from worker.base.versions import require_numbers
-from worker.execution.draws import cached_draw, draw_and_cache, group_size
+from worker.execution.draws import group_size, make_draws
 from worker.execution.telemetry import stage
 from worker.records.cache_entry import Entry
-from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
 from worker.records.job import INTERACTIVE
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisSpec
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
-
-log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 0.1  # between two writes of progress, which also look up a cancellation
 
@@ -67,34 +64,18 @@ class TaskContext:
         return self.job.subject
 
     @property
-    def arrays_id(self) -> str:
-        """The name of the arrays of the job's posterior."""
-        return self.record.arrays_id
-
-    @property
     def dataset(self) -> str:
         """The id of the data set of the job's posterior."""
         return self.record.dataset
 
     def posterior(self) -> Posterior:
-        """Return the job's posterior, fitted again if it was evicted."""
+        """Return the job's posterior; raises ``other-numbers``, ``posterior-damaged``, ``store-unavailable``."""
         return self._posterior
 
     @cached_property
     def _posterior(self) -> Posterior:
-        """The posterior, fitted again if its arrays were evicted.
-
-        Raises ``other-numbers`` if this deployment's fits have other bits, ``other-bits`` if the new fit has.
-        """
-        stores, record = self.stores, self.record
-        require_numbers(f"Posterior {record.id}", record.numbers, stores.numbers)
-        if (posterior := _load(stores, record)) is not None:
-            return posterior
-        on_progress = progress_writer(stores, self.job, "fitting again: ")
-        with stage("fitting again"):
-            posterior = fit_values(stores, stores.datasets.values(record.dataset), record.spec, on_progress)
-        stores.posteriors.cache(record.id, posterior, record.seconds)
-        return posterior
+        require_numbers(self.record.id, self.record.numbers)
+        return self.stores.posteriors.load(self.record)
 
     def training(self) -> Array:
         """Return the data (n, d) of the posterior's fit."""
@@ -114,23 +95,16 @@ class TaskContext:
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration."""
-        spec = CalibrationSpec(engine=self.job.numbers)
-        entry = self.stores.cache.get(spec.cache_key(self.record.id))
-        return entry or cache_result(self.stores, self.record.id, spec, spec.run(self))
+        spec = CalibrationSpec()
+        return self.find_result(spec) or store_result(self.stores, self.job, spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield draws from the cache; make and cache the missing ones."""
-        keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
-        cache = self.stores.draws
-        together = draws_bytes(self.record.n, self.record.spec["n_components"], len(keys))
+        """Yield draws in their order."""
+        keys, size = list(keys), group_size(posterior)
         for start in range(0, len(keys), size):
-            group = keys[start : start + size]
-            entries = zip(group, cache.get_many(id_, group), strict=True)
-            draws = {key: cached_draw(key, entry) for key, entry in entries if entry}
-            if missing := [key for key in group if key not in draws]:
-                draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, together), strict=True))
-            for done, key in enumerate(group, start=start + 1):
-                yield draws[key]
+            draws, _ = make_draws(posterior, keys[start : start + size])
+            for done, draw in enumerate(draws, start=start + 1):
+                yield draw
                 self.on_progress(done, len(keys), "drawing")
 
     def embedder(self) -> PosteriorEmbedder:
@@ -141,37 +115,72 @@ class TaskContext:
     def _embedder(self) -> PosteriorEmbedder:
         return PosteriorEmbedder.of(self.posterior(), self.training())
 
-    def find_cached(self, key: str) -> Entry | None:
-        """Return an entry of the cache, or None."""
-        return self.stores.cache.get(key)
+    def find_result(self, spec: AnalysisSpec) -> Entry | None:
+        """Return the stored result of an analysis of the same subject, or None."""
+        return self.stores.find_result(spec, self.subject)
 
-    def cache(self, key: str, entry: Entry, *, seconds: float = 0.0, together: int = 0) -> Entry:
-        """Cache a finite entry that took so many seconds, and return it with its digest.
+    def find_part(self, key: str) -> Entry | None:
+        """Return a stored part of an analysis, or None."""
+        return self.stores.results.find(key)
 
-        `together` is the number of bytes of all entries that are read together; without room for these nothing is
-        cached.
-        """
+    def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
+        """Store a finite part of an analysis, unless one of its owners was deleted."""
         require_finite("embedding", entry)
-        if self.stores.cache.objects is None and not self.stores.cache.fits(together):
-            return entry
-        return _put(self.stores, key, entry, together=together, seconds=seconds)
+        put_result(self.stores, self.job, key, entry, owners)
+
+    def find_embedding(self, id_: str) -> Entry | None:
+        """Return a stored embedding, or None."""
+        return self.stores.embeddings.find_entry(id_)
+
+    def keep_embedding(self, id_: str, entry: Entry) -> Entry:
+        """Store a finite embedding, unless its record was deleted; return it with its digest."""
+        require_finite("embedding", entry)
+        entry = _with_digest(entry)
+        with stage("storing"):
+            self.stores.embeddings.put(id_, entry, max_bytes=self.stores.max_bytes(self.job.tenant))
+        return entry
+
+    def publish_partial(self, key: str, entry: Entry) -> None:
+        """Replace the latest partial result."""
+        self.stores.cache.put_partial(key, _with_digest(entry))
 
 
-def cache_result(stores: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
-    """Cache a result, and record a default calibration; return the cached entry."""
+def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) -> Entry:
+    """Store the result of an analysis, and record a default calibration; return the result with its digest.
+
+    Raises ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and ``dataset-not-found``
+    or the like if one of its owners was deleted meanwhile.
+    """
     require_finite(spec.kind, result, spec.may_be_nan)
-    if spec == CalibrationSpec(engine=spec.engine):
-        recorded = stores.posteriors.calibrate(subject, calibration_facts(result.meta))
+    if spec == CalibrationSpec():
+        recorded = stores.posteriors.calibrate(job.subject, calibration_facts(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
-    return _put(stores, spec.cache_key(subject), result)
+    if isinstance(spec, EmbeddingSpec) and not spec.scores:
+        result = _with_digest(result)
+        with stage("storing"):
+            stores.embeddings.put(spec.recipe.id, result, max_bytes=stores.max_bytes(job.tenant))
+        stores.embeddings.fetch(spec.recipe.id)
+        return result
+    owners = spec.owners(job.subject)
+    stored, is_stored = put_result(stores, job, spec.key(job.subject), result, owners)
+    if not is_stored:
+        for owner in owners:
+            stores.owner(owner).fetch(owner)
+    return stored
 
 
-def _put(stores: Stores, key: str, entry: Entry, *, together: int = 0, seconds: float = 0.0) -> Entry:
-    """Cache an entry with its digest in the metadata; return it."""
-    entry = Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
-    with stage("caching"):
-        stores.cache.put(key, entry.meta, entry.arrays, together=together, seconds=seconds)
-    return entry
+def put_result(stores: Stores, job: Job, key: str, entry: Entry, owners: Sequence[str]) -> tuple[Entry, bool]:
+    """Store an entry with its digest; return it, and whether it is stored, which needs its owners."""
+    entry = _with_digest(entry)
+    with stage("storing"):
+        is_stored = stores.results.put(
+            key, entry, owners=owners, job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
+        )
+    return entry, is_stored
+
+
+def _with_digest(entry: Entry) -> Entry:
+    return Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
 
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
@@ -179,17 +188,6 @@ def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_pro
     given = neighbors_of(parameters)
     neighbors = None if given is None else stored_indices(stores.datasets.values(given))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
-
-
-def _load(stores: Stores, record: PosteriorRecord) -> Posterior | None:
-    """Return a stored posterior, or None; also if the store fails and a new fit would be cached."""
-    try:
-        return stores.posteriors.load(record.id, record.arrays_sha256)
-    except ProblemError as error:
-        if not stores.cache.fits(record.nbytes):
-            raise
-        log.warning("Posterior %s is fitted again: %s", record.id, error)
-        return None
 
 
 def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:

@@ -1,11 +1,11 @@
-"""Draws of a worker: one lane group at a time, cached before their progress is reported."""
+"""Draws of a worker: one lane group at a time."""
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,12 +20,9 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from worker.records.draws import DrawAddress
-    from worker.storage.array_cache import DrawCache
-
-    Group = tuple[Sequence[DrawAddress], Sequence[Draw], float]
 
 # Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
 UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
@@ -74,15 +71,6 @@ def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
 
-def draw_and_cache(
-    cache: DrawCache, id_: str, posterior: Posterior, keys: Sequence[DrawAddress], together: int = 0
-) -> list[Draw]:
-    """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
-    draws, seconds = make_draws(posterior, keys)
-    store_draws(cache, id_, [(keys, draws, seconds)], together)
-    return draws
-
-
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
     """Make draws of one source and alignment; return them and the seconds per draw.
 
@@ -105,33 +93,30 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
     return draws, round((time.perf_counter() - started) / len(draws), 6)
 
 
-def store_draws(cache: DrawCache, id_: str, groups: Iterable[Group], together: int = 0) -> dict[DrawAddress, Entry]:
-    """Cache draws of a job whose draws take `together` bytes; return them.
-
-    `id_` is `PosteriorRecord.arrays_id`. Raises as `ArrayCache.put_many`.
-    """
-    entries = draw_entries(groups)
-    with stage("caching"):
-        cache.put(id_, entries, together)
-    return entries
+def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> dict[DrawAddress, Entry]:
+    """Return the cache entries of draws that took some seconds each."""
+    return {
+        key: Entry(draw_meta(key, draw, seconds), {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
+        for key, draw in zip(keys, draws, strict=True)
+    }
 
 
-def draw_entries(groups: Iterable[Group]) -> dict[DrawAddress, Entry]:
-    """Return the entries of draws; a group has addresses, draws and the seconds of each."""
-    entries: dict[DrawAddress, Entry] = {}
-    for keys, draws, seconds in groups:
-        for key, draw in zip(keys, draws, strict=True):
-            meta = {**asdict(key), "diagnostics": draw.diagnostics}
-            arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
-            # The digest covers what answers contain, not the seconds, which differ each time.
-            metadata = {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}
-            entries[key] = Entry(metadata, arrays)
-    return entries
-
-
-def cached_draw(key: DrawAddress, entry: Entry) -> Draw:
-    """Return the draw of a cache entry."""
-    arrays, diagnostics = entry.arrays, entry.meta["diagnostics"]
-    return Draw(
-        **asdict(key), embedding=arrays["embedding"], eigenvalues=arrays["eigenvalues"], diagnostics=diagnostics
+def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
+    """Return the entry of a shard: embeddings (m, n, p), eigenvalues (m, p), and the metadata of each draw."""
+    return Entry(
+        {"draws": [draw_meta(*each) for each in drawn]},
+        {
+            "embeddings": np.stack([draw.embedding for _, draw, _ in drawn]),
+            "eigenvalues": np.stack([draw.eigenvalues for _, draw, _ in drawn]),
+        },
     )
+
+
+def draw_meta(key: DrawAddress, draw: Draw, seconds: float) -> dict[str, Any]:
+    """Return the metadata of a draw.
+
+    Their digest covers what answers contain, not the seconds, which differ each time.
+    """
+    meta = {**asdict(key), "diagnostics": draw.diagnostics}
+    arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
+    return {**meta, "seconds": seconds, "sha256": content_sha256(meta, arrays)}

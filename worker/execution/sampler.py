@@ -67,7 +67,7 @@ class _StopWaiting(BaseException):
 
 
 class ResidentPosteriors:
-    """The posteriors in memory that were used last, by the name of their arrays (`PosteriorRecord.arrays_id`).
+    """The posteriors in memory that were used last, by their ids.
 
     Parameters
     ----------
@@ -80,17 +80,17 @@ class ResidentPosteriors:
         self._max_bytes = max_bytes
         self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # bytes, last use; in its order
 
-    def get(self, arrays_id: str) -> Posterior | None:
+    def get(self, id_: str) -> Posterior | None:
         """Return a posterior, or None."""
-        if (found := self._posteriors.pop(arrays_id, None)) is None:
+        if (found := self._posteriors.pop(id_, None)) is None:
             return None
         posterior, nbytes, _ = found
-        self._posteriors[arrays_id] = posterior, nbytes, time.monotonic()
+        self._posteriors[id_] = posterior, nbytes, time.monotonic()
         return posterior
 
-    def keep(self, arrays_id: str, posterior: Posterior, nbytes: int) -> None:
+    def keep(self, id_: str, posterior: Posterior, nbytes: int) -> None:
         """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
-        self._posteriors[arrays_id] = posterior, SOLVER_FACTOR * nbytes, time.monotonic()
+        self._posteriors[id_] = posterior, SOLVER_FACTOR * nbytes, time.monotonic()
         for oldest in list(self._posteriors)[:-1]:
             if sum(size for _, size, _ in list(self._posteriors.values())) <= self._max_bytes:
                 break
@@ -98,13 +98,13 @@ class ResidentPosteriors:
 
     def drop_idle(self) -> None:
         """Drop the posteriors that were not used for `IDLE_SECONDS`, such as deleted ones; also from another thread."""
-        for arrays_id, (_, _, used) in list(self._posteriors.items()):
+        for id_, (_, _, used) in list(self._posteriors.items()):
             if used < time.monotonic() - IDLE_SECONDS:
-                self.drop(arrays_id)
+                self.drop(id_)
 
-    def drop(self, arrays_id: str) -> None:
+    def drop(self, id_: str) -> None:
         """Drop a posterior, if it is kept; also from another thread."""
-        self._posteriors.pop(arrays_id, None)
+        self._posteriors.pop(id_, None)
 
 
 class SamplerLoop:
@@ -131,12 +131,11 @@ class SamplerLoop:
         self._claimed = time.monotonic()
         self._writer = ThreadPoolExecutor(1, "finish-draws")
         self._written: Future[object] | None = None  # the last call of the writer
-        self._latest = NO_GROUP  # name of the arrays, draws, monotonic time
-        self._drawn: dict[str, str] = {}  # names of the arrays of the posteriors drawn since the last flush
+        self._latest = NO_GROUP  # posterior, draws, monotonic time
         self._waiting: list[DrawRequest] = []
         self._ahead = LANES  # requests of a stream to have in hand
         self._is_oldest = True  # whether the next lane group is that of the oldest request
-        self._slow: set[str] = set()  # names of the arrays whose draws took longer than expected, and are jobs'
+        self._slow: set[str] = set()  # posteriors whose draws took longer than expected, and are jobs'
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
 
@@ -207,12 +206,12 @@ class SamplerLoop:
 
     def _draw(self, batch: DrawBatch) -> None:
         """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
-        arrays_id, latest, made = self._latest
+        posterior, latest, made = self._latest
         is_recent = time.monotonic() < made + LATEST_SECONDS
-        if batch.arrays_id == arrays_id and latest.issuperset(batch.keys) and is_recent:
+        if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
             self._submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
             return
-        if batch.arrays_id in self._slow:
+        if batch.posterior in self._slow:
             self._stream.finish(batch, "job")
             return
         began = time.thread_time()
@@ -223,19 +222,16 @@ class SamplerLoop:
             except redis.RedisError:
                 raise
             except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
-                self._resident.drop(batch.arrays_id)
+                self._resident.drop(batch.posterior)
                 self._refuse(batch, error)
         seconds = time.thread_time() - began  # of this thread, whatever else the machine does
         self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
-            self._slow.add(batch.arrays_id)
+            self._slow.add(batch.posterior)
 
     def _draw_uncached(self, batch: DrawBatch) -> None:
         """Draw requests; raises as `_posterior`, and ``too-much-memory``."""
-        posterior = self._posterior(batch)
-        if posterior is None:
-            self._stream.finish(batch, "job")
-            return
+        posterior = self._posterior(batch.posterior)
         size = group_size(posterior)
         keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]
         if not self._has_drawn(batch, posterior, keys):
@@ -258,26 +254,20 @@ class SamplerLoop:
             return len(keys) == 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        self._latest = (batch.arrays_id, frozenset(keys), time.monotonic())
+        self._latest = (batch.posterior, frozenset(keys), time.monotonic())
         self._stores.counts.add("sampler_draws", "requested", by=len(batch.keys))
         self._stores.counts.add("sampler_draws", "drawn", by=len(keys))
         self._submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 
-    def _posterior(self, batch: DrawBatch) -> Posterior | None:
-        """Return the posterior of a batch; None if it must be fitted again, which is a job's work.
-
-        Raises ``posterior-not-found``, ``other-numbers``.
-        """
-        posterior = self._resident.get(batch.arrays_id)
+    def _posterior(self, id_: str) -> Posterior:
+        """Return a posterior; raises ``posterior-not-found``, ``posterior-damaged``, ``other-numbers``."""
+        posterior = self._resident.get(id_)
         if posterior is None:
-            record = self._stores.posteriors.fetch(batch.posterior)
-            require_numbers(f"Posterior {record.id}", record.numbers, self._stores.numbers)
-            if record.arrays_id == batch.arrays_id:
-                with suppress(ProblemError):  # of a store; a job fits the posterior again
-                    posterior = self._stores.posteriors.load(record.id, record.arrays_sha256)
-            if posterior is not None:
-                self._resident.keep(batch.arrays_id, posterior, record.nbytes)
+            record = self._stores.posteriors.fetch(id_)
+            require_numbers(record.id, record.numbers)
+            posterior = self._stores.posteriors.load(record)
+            self._resident.keep(id_, posterior, record.nbytes)
         return posterior
 
     def _submit(self, call: Callable[[], object]) -> None:
@@ -296,14 +286,13 @@ class SamplerLoop:
         A repeated request waits for it (`_draw`). If a server does not answer, unanswered requests stay in their
         streams, and are drawn again after their lease.
         """
-        self._drawn[batch.posterior] = batch.arrays_id
         try:
-            entries = draw_entries([(keys, draws, seconds)])
+            entries = draw_entries(keys, draws, seconds)
             is_sent = entries[keys[0]].nbytes <= MAX_SENT_BYTES  # like all draws of a posterior
             if is_sent:
                 self._stream.finish(batch, "drawn", entries=entries)
             with stage("caching"):
-                self._stores.draws.put(batch.arrays_id, entries)
+                self._stores.cache.put_draws(batch.posterior, entries)
             if not is_sent:
                 self._stream.finish(batch, "drawn")
         except ProblemError as error:
@@ -313,19 +302,9 @@ class SamplerLoop:
             log.warning("Draws of %s are lost: %s", batch.posterior, error)
 
     def _flush(self) -> None:
-        """Write the counts, drop idle posteriors, and remove the draws of those deleted since they were drawn."""
+        """Write the counts, and drop idle posteriors."""
         self._resident.drop_idle()
         self._stores.counts.flush()
-        try:
-            while self._drawn:
-                posterior, arrays_id = next(iter(self._drawn.items()))
-                if not self._stores.posteriors.exists(posterior):
-                    self._latest = NO_GROUP
-                    self._resident.drop(arrays_id)
-                    self._stores.posteriors.forget(posterior)
-                del self._drawn[posterior]
-        except redis.RedisError as error:
-            log.debug("Deleted posteriors are looked up later: %s", error)
 
     def _refuse(self, batch: DrawBatch, error: Exception) -> None:
         """Publish the problem that ended requests."""

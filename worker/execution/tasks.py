@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,17 +20,16 @@ from rq.timeouts import JobTimeoutException
 
 from glle_engine.base.progress import StageClock
 from glle_engine.posterior.cost.estimate import draw_cost
-from worker.analyses.embedding_records import remove_results
-from worker.analyses.registry import analysis_of, recipes_of
+from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
-from worker.base.versions import provenance, require_numbers
-from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
-from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws
+from worker.base.versions import provenance
+from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
+from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws
+from worker.execution.sweep import sweep
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
-from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES, SWEEP
 from worker.jobs.store import Cancelled, Job, job_key
-from worker.records.cache_entry import PIECE
 from worker.records.draws import DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded_parameters, spec_of
 from worker.stores import Stores, process_stores
@@ -40,7 +37,7 @@ from worker.stores import Stores, process_stores
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from worker.execution.draws import Group
+    from glle_engine import Draw
     from worker.records.draws import DrawAddress
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
@@ -53,30 +50,39 @@ log = logging.getLogger(__name__)
 
 def fit(job_id: str) -> None:
     """Fit the posterior of a job."""
-    _run(job_id, None, _fit)
+    _run(job_id, _fit)
 
 
-def draw(job_id: str, round_: int, shard: int) -> None:
+def draw(job_id: str, shard: int) -> None:
     """Make a shard of the draws, or of the parts of an analysis, of a job."""
-    _run(job_id, round_, partial(_make_shard, shard=shard))
+    _run(job_id, partial(_make_shard, shard=shard))
 
 
-def analyse(job_id: str, round_: int) -> None:
+def analyse(job_id: str) -> None:
     """Run the analysis of a job."""
-    _run(job_id, round_, _analyse)
+    _run(job_id, _analyse)
 
 
-HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse}
+def sweep_files() -> None:
+    """Remove expired results, and files that no record names; a failure is logged, and the next sweep goes on."""
+    try:
+        expired, unnamed = sweep(process_stores())
+        log.info("Swept: %s expired results, %s files without a record", expired, unnamed)
+    except (ProblemError, redis.RedisError) as error:
+        log.warning("The stored files were not swept: %s", error)
 
 
-def _run(job_id: str, round_: int | None, work: Work) -> None:
-    """Run a task of a round of a job, None: of any; while a server does not answer, wait and start again."""
+HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse, SWEEP: sweep_files}
+
+
+def _run(job_id: str, work: Work) -> None:
+    """Run a task of a job; while a server does not answer, wait and start again."""
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:
         until = time.monotonic() + min(AWAY_SECONDS, stores.settings.job_timeout / 2)
         while True:
             try:
-                _attempt(stores, telemetry, job_id, round_, work)
+                _attempt(stores, telemetry, job_id, work)
                 break
             except redis.RedisError as error:
                 if time.monotonic() > until:
@@ -85,34 +91,13 @@ def _run(job_id: str, round_: int | None, work: Work) -> None:
                 with suppress(redis.RedisError, Cancelled):
                     stores.jobs.stage(job_id, "waiting for a server")
                 time.sleep(AGAIN_SECONDS)
-    if telemetry.job is not None:
-        _clean_up(stores, telemetry.job)
 
 
-def _clean_up(stores: Stores, job: Job) -> None:
-    """Remove the results of a task whose data set, posterior or embedding was deleted meanwhile.
-
-    A deletion removes the record first and the results last; a task looks up the record last. So the later of the two
-    removes the results.
-    """
-    if job.posterior is not None and not stores.posteriors.exists(job.posterior):
-        stores.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit makes no draws
-    for recipe in recipes_of(None if job.kind in {"fit", "draws"} else analysis_of(job)):
-        if recipe.dataset != job.inline and not stores.datasets.exists(recipe.dataset):
-            stores.embeddings.delete(recipe.id)  # its record may be newer than the deletion
-        if not stores.embeddings.exists(recipe.id):
-            remove_results(stores.cache, recipe)
-    if job.dataset not in {None, job.inline} and stores.datasets.get(job.dataset) is None:
-        stores.cache.forget(job.dataset)
-
-
-def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, round_: int | None, work: Work) -> None:
+def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) -> None:
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
-        require_numbers(f"Job {job_id}", job.numbers, stores.numbers)
-        if round_ in {None, job.round}:  # otherwise it was reopened since, and another task has this work
-            telemetry.job = work(TaskContext(stores, job)) or job
+        telemetry.job = work(TaskContext(stores, job)) or job
     except Cancelled:
         cancelled = stores.jobs.finish_cancel(job_id)
         if telemetry.job is not None:
@@ -143,6 +128,8 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
 
 def _fit(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
+    if stores.posteriors.exists(job.subject):  # a killed task has written it
+        return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
     values = stores.datasets.values(dataset)
@@ -150,9 +137,9 @@ def _fit(context: TaskContext) -> Job | None:
     posterior = fit_values(stores, values, parameters, clock)
     stages = clock.stop()
     record_stages(stages)
-    context.on_progress(1, 1, "caching")
-    with stage("caching"):
-        sha256 = stores.posteriors.cache(job.subject, posterior, sum(stages.values()))
+    context.on_progress(1, 1, "storing")
+    with stage("storing"):
+        file, sha256 = stores.posteriors.write(posterior)
     arrays = posterior.arrays()
     record = PosteriorRecord(
         id=job.subject,
@@ -167,13 +154,13 @@ def _fit(context: TaskContext) -> Job | None:
         arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
         nbytes=sum(array.nbytes for array in arrays.values()),
         draw_cost=draw_cost(posterior).to_dict(),
-        provenance={**provenance(stores.numbers), ARRAYS: sha256},
+        provenance={**provenance(), ARRAYS: sha256},
         job=job.id,
+        file=file,
         created=now_iso(),
         tenant=job.tenant,
     )
-    sources = [stores.datasets.kind.key(source) for source in record.datasets]
-    if not stores.posteriors.record(record, while_running=job_key(job.id), while_existing=sources):
+    if not stores.posteriors.record(record, while_running=job_key(job.id), max_bytes=stores.max_bytes(job.tenant)):
         for source in record.datasets:
             stores.datasets.fetch(source)  # it may be deleted
         raise Cancelled
@@ -189,7 +176,7 @@ def _make_shard(context: TaskContext, shard: int) -> Job | None:
 class _Shard:
     """A shard of a job, with its report of progress.
 
-    The first shard enqueues the others once the posterior is cached, so that they need not fit it.
+    The first shard enqueues the others.
     """
 
     def __init__(self, context: TaskContext, number: int) -> None:
@@ -213,7 +200,7 @@ class _Shard:
         Raises `worker.jobs.store.Cancelled` if the job is not wanted.
         """
         self._reported = time.monotonic()
-        return self.stores.jobs.advance(self.job.id, self.job.round, self.number, count)
+        return self.stores.jobs.advance(self.job.id, self.number, count)
 
     def report_progress(self, count: int) -> None:
         """Report, if the last report is `PROGRESS_SECONDS` ago."""
@@ -222,71 +209,50 @@ class _Shard:
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the uncached draws of a shard. A job of one draw makes its lane group, which costs next to nothing."""
-    stores, context, spec = shard.stores, shard.context, DrawsSpec.from_dict(shard.job.spec)
+    """Make the draws of a shard, and store them as one result, unless they are stored."""
+    stores, context, job, spec = shard.stores, shard.context, shard.job, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))
-    keys = spec.shard_keys(shard.number)
-    present = stores.draws.contains(context.record.arrays_id, keys)
-    missing = [key for key, is_present in zip(keys, present, strict=True) if not is_present]
-    if missing or spec.shards > 1:
-        context.posterior()
     shard.begin("drawing")
-    if missing:
-        if spec.total == 1:
-            missing = lane_group(missing[0], group_size(context.posterior()))
-        _draw_missing(shard, missing, sum(present), spec.nbytes)
+    key, keys = spec.result_key(job.subject, shard.number), spec.shard_keys(shard.number)
+    if not stores.results.contains([key])[0]:
+        entry = draws_entry(_make_draws(shard, keys))
+        with stage("storing"):
+            is_stored = stores.results.put(
+                key, entry, owners=[job.subject], job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
+            )
+        if not is_stored:
+            stores.posteriors.fetch(job.subject)  # it was deleted
     return shard.report(len(keys))
 
 
-def _draw_missing(shard: _Shard, missing: list[DrawAddress], cached: int, together: int) -> None:
-    """Make draws of a shard, of which `cached` others are cached.
-
-    They are cached and counted in another thread while the next ones are made, about a megabyte or `PROGRESS_SECONDS`
-    at a time.
-    """
-    stores, posterior = shard.stores, shard.context.posterior()
-    arrays_id = shard.context.record.arrays_id
-
-    def store(groups: list[Group]) -> None:
-        nonlocal cached
-        cached += len(store_draws(stores.draws, arrays_id, groups, together))
-        if cached < shard.size:
-            shard.report_progress(cached)
-
-    written: Future[None] | None = None
-    groups: list[Group] = []
-    began = time.monotonic()
-    with limited_drawing(posterior), ThreadPoolExecutor(1, "store-draws") as writer:
+def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
+    """Return the draws of a shard and the seconds of each; report the progress, but for the last draw."""
+    posterior = shard.context.posterior()
+    drawn: list[tuple[DrawAddress, Draw, float]] = []
+    with limited_drawing(posterior):
         size = group_size(posterior)
-        for start in range(0, len(missing), size):
-            keys = missing[start : start + size]
-            groups.append((keys, *make_draws(posterior, keys)))
-            nbytes = sum(draw.embedding.nbytes for _, draws, _ in groups for draw in draws)
-            if nbytes > PIECE or time.monotonic() - began >= PROGRESS_SECONDS or start + size >= len(missing):
-                if written is not None:
-                    written.result()
-                written = writer.submit(copy_context().run, store, groups)
-                groups, began = [], time.monotonic()
-        if written is not None:
-            written.result()
+        for start in range(0, len(keys), size):
+            group = keys[start : start + size]
+            draws, seconds = make_draws(posterior, group)
+            drawn += [(key, draw, seconds) for key, draw in zip(group, draws, strict=True)]
+            shard.report_progress(min(len(drawn), len(keys) - 1))
+    return drawn
 
 
 def _make_parts(shard: _Shard) -> Job | None:
-    """Make the uncached parts of a shard; the task that depends on all shards combines them.
+    """Make the missing parts of a shard; the task that depends on all shards combines them.
 
-    Each part is cached before it is counted. Its resamples are reported while they are made, but for the last one.
+    Each part is stored before it is counted. Its resamples are reported while they are made, but for the last one.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    counted = most = 0  # resamples before the present part, and those of it that are reported before it is cached
+    counted = most = 0  # resamples before the present part, and those of it that are reported before it is stored
 
     def report_within(done: int, _total: int, _stage: str) -> None:
         shard.report_progress(counted + min(done, most))
 
     context = replace(shard.context, report=report_within)
-    if job.posterior is not None:
-        context.posterior()
     shard.begin(parts.stage, total=parts.total)
     makers = analysis_of(job).parts()
     with stage(parts.stage):
@@ -301,16 +267,15 @@ def _make_parts(shard: _Shard) -> Job | None:
 def _analyse(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
     spec = analysis_of(job)
-    require_numbers(f"The result of job {job.id}", spec.engine, stores.numbers)
     result = None
     if job.parts is not None and stores.jobs.unfinished_shards(job):
         raise ProblemError(worker_lost(job.id, RETRIES + 1))  # RQ has failed a task that makes parts
-    if not all(stores.cache.contains([spec.cache_key(job.subject)])):
+    if not stores.has_result(spec, job.subject):
         with stage("analysing"):
             result = spec.run(context)
-    stores.jobs.progress(job.id, spec.total, spec.total, "caching")
+    stores.jobs.progress(job.id, spec.total, spec.total, "storing")
     if result is not None:
-        cache_result(stores, job.subject, spec, result)
+        store_result(stores, job, spec, result)
     return stores.jobs.succeed(job.id)
 
 

@@ -73,7 +73,7 @@ class TaskTelemetry:
         level, seconds = logging.DEBUG if job.is_open else logging.INFO, time.perf_counter() - self._began
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
         self._span.update_name(f"task {job.kind}")
-        self._span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
+        self._span.set_attributes({"glle.kind": job.kind, "glle.status": job.status})
         if job.error is not None:
             self._span.set_attribute("error.type", job.error.code)
             self._span.set_status(Status(StatusCode.ERROR, job.error.detail))

@@ -33,7 +33,7 @@ from rq.worker_registration import register
 
 import glle_engine
 import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
-from glle_engine import manifolds
+from glle_engine import NUMBERS, manifolds
 from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.cost.estimate import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
@@ -78,7 +78,8 @@ log = logging.getLogger(__name__)
 def end_stopped(task: RqJob, connection: Redis) -> None:
     """Cancel the job of a task that was stopped."""
     del connection
-    process_stores().jobs.finish_cancel(task.args[0])
+    if task.args:  # the sweep has no job
+        process_stores().jobs.finish_cancel(task.args[0])
 
 
 class TaskJob(SafeJob):
@@ -223,7 +224,7 @@ class Worker:
             host=socket.gethostname(),
             busy=busy,
             engine=glle_engine.__version__,
-            numbers=self._stores.numbers,
+            numbers=NUMBERS,
             threads=os.environ.get("OPENBLAS_NUM_THREADS", ""),
             skew=clock_skew(self._stores.client),
             memory=memory_limit(),
@@ -294,20 +295,15 @@ def load() -> None:
 
 
 def require_bits(settings: Settings) -> None:
-    """Raise `SettingsError` unless reference results of this machine have the bits of the deployment."""
-    own, expected = fingerprint(), settings.allow_other_bits or PINNED
-    if own == expected:
+    """Raise `SettingsError` unless reference results of this machine have the published bits, or others are allowed."""
+    own = fingerprint()
+    if own == PINNED or settings.allow_other_bits == "on":
         return
-    remedy = (
-        "Start all processes without GLLE_ALLOW_OTHER_BITS."
-        if own == PINNED
-        else "Install the versions of requirements/server.lock. If all workers are such machines, start "
-        f"all processes of the deployment with GLLE_ALLOW_OTHER_BITS={own}."
-    )
     raise SettingsError(
         "The worker does not start, because its results would differ in bits: the reference results of this machine "
-        f"have the fingerprint {own}, those of the deployment {expected}. {remedy} See "
-        "docs/explanation/reproducibility.md."
+        f"have the fingerprint {own}, the published ones {PINNED}. Install the versions of requirements/server.lock. "
+        "If draws of one posterior may differ in their last digits between your machines, start the worker with "
+        "GLLE_ALLOW_OTHER_BITS=on. See docs/explanation/reproducibility.md."
     )
 
 

@@ -6,7 +6,7 @@ The request of a dead sampler is claimed after `LEASE_SECONDS`, and by the sampl
 was delivered `MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
 
 An answer goes to the channels of the API processes that sent the requests. It carries the draws themselves, if they are
-small: a line of JSON, then head and data of each draw, as in `worker.storage.array_cache`.
+small: a line of JSON, then head and data of each draw, as in `worker.storage.entry_cache`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
-    from worker.storage.posteriors import PosteriorRecord
 
 DRAWN = "glle:drawn"  # beginning of the channels of the answers
 GROUPS = 16  # streams
@@ -93,11 +92,6 @@ class DrawBatch:
     def posterior(self) -> str:
         """The posterior's id."""
         return self.name.split(" ")[0]
-
-    @property
-    def arrays_id(self) -> str:
-        """The name of the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return self.name.split(" ")[1]
 
     @property
     def keys(self) -> list[DrawAddress]:
@@ -329,9 +323,9 @@ def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
     return answers
 
 
-def waited_name(record: PosteriorRecord, key: DrawAddress) -> str:
+def waited_name(posterior: str, key: DrawAddress) -> str:
     """Return the name of a draw in requests and answers."""
-    return f"{record.id} {record.arrays_id} {key.source} {key.align} {_draw(key)}"
+    return f"{posterior} {key.source} {key.align} {_draw(key)}"
 
 
 def _stream(group: int) -> str:
@@ -354,7 +348,7 @@ def _entries(reply: Any) -> list[tuple[str, Any, Any]]:
 def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
     values = {text(name): text(value) for name, value in fields.items()}
     seed, index, scale = values["draw"].split(":")
-    _, _, source, align = values["name"].split(" ")
+    _, source, align = values["name"].split(" ")
     key = DrawAddress(int(seed), int(index), float(scale), source, align)
     return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]), values["reply"])
 

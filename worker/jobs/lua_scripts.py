@@ -129,8 +129,6 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 #
 #   move      change the status
 #   expire    as `move`, if the deadline has passed
-#   reopen    as `move` into the next round, unless `refusal` returns a limit instead of the status after; a job that
-#             another call has reopened shares the terms
 #   progress  set fields while the job runs
 #   count     add the finished steps of a shard; the one that completes a draws job ends it
 #
@@ -138,7 +136,6 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 # repeated shard loses nothing. The parts of an analysis are combined by another task.
 LATE = "late"
 CHANGE = f"""
-{_SHARE}
 {_LISTS}
 local record, now = KEYS[1], tonumber(ARGV[2])
 local change = cjson.decode(ARGV[1])
@@ -155,8 +152,8 @@ local function observe_end(kind, status, created)
 end
 
 local function move(from, to, fields)
-  local is = redis.call('HMGET', record, 'tenant', 'kind', 'round', 'created_ms', 'created')
-  local ended, member = list(is[1], 'jobs:ended'), is[5] .. ' ' .. id
+  local is = redis.call('HMGET', record, 'tenant', 'kind', 'created_ms', 'created')
+  local ended, member = list(is[1], 'jobs:ended'), is[4] .. ' ' .. id
   local open, ttl = list(is[1], 'open'), tonumber(ARGV[4])
   redis.call('HSET', record, 'status', to, 'touched', now, unpack(fields))
   redis.call('HSET', record, 'since', now, 'base', redis.call('HGET', record, 'done'))
@@ -173,13 +170,7 @@ local function move(from, to, fields)
     redis.call('SREM', open, id)
     redis.call('SREM', '{ALL_OPEN}', id)
     redis.call('PUBLISH', '{ENDED}', id)
-    if from ~= 'queued' and is[3] == '0' then observe_end(is[2], to, is[4]) end
-  else
-    redis.call('SADD', open, id)
-    redis.call('SADD', '{ALL_OPEN}', id)
-    redis.call('ZREM', ended, member)
-    redis.call('PERSIST', record)
-    if has_ended(from) then redis.call('DECRBY', list(is[1], 'jobs:bytes'), redis.call('HGET', record, 'bytes')) end
+    if from ~= 'queued' then observe_end(is[2], to, is[3]) end
   end
   redis.call('PUBLISH', '{CHANGED}', id)
   return to
@@ -193,7 +184,7 @@ local function publish_progress()
   end
 end
 
-local is = redis.call('HMGET', record, 'status', 'deadline', 'stage', 'done', 'total', 'round', '{PARTS}')
+local is = redis.call('HMGET', record, 'status', 'deadline', 'stage', 'done', 'total', '{PARTS}')
 local was, deadline, fields, action = is[1], is[2], change.fields, change.action
 if not was then return {{}} end
 local is_late = deadline and deadline ~= '' and tonumber(deadline) <= now
@@ -208,7 +199,7 @@ if action == 'progress' then
     if is_new or progress[2] ~= is[4] then publish_progress() end
   end
 elseif action == 'count' then
-  if is[6] ~= tostring(change.round) or (was ~= 'running' and was ~= 'cancelling') then return {{}} end
+  if was ~= 'running' and was ~= 'cancelling' then return {{}} end
   if is_late then
     after = '{LATE}'
   else
@@ -217,20 +208,11 @@ elseif action == 'count' then
     local done = tonumber(is[4]) + count - before
     redis.call('HSET', record, change.shard, count, 'touched', now, 'done', done)
     publish_progress()
-    if not is[7] and done == tonumber(is[5]) then after = move(was, 'succeeded', fields) end
+    if not is[6] and done == tonumber(is[5]) then after = move(was, 'succeeded', fields) end
   end
 else
   local to = change.moves[was]
   if action == 'expire' and not is_late then to = nil end
-  if action == 'reopen' then
-    if to then
-      local reached = refusal(redis.call('HGET', record, 'tenant'), change.limit, change.all_limit)
-      if reached then return {{was, reached, {{}}}} end
-      redis.call('HINCRBY', record, 'round', 1)
-    else
-      share(record, change.deadline, change.priority)
-    end
-  end
   if to then after = move(was, to, fields) end
 end
 return {{was, after, redis.call('HMGET', record, {_FIELDS})}}

@@ -2,7 +2,7 @@
 
 The queue `INTERACTIVE` has the tasks of some seconds, `BATCH` the others. A tenant has as many tasks in a queue as
 workers live (RQ's rate limit), so that other tenants wait for one task at most; the rest waits with RQ. A job with
-shards begins with shard 0, which enqueues the others once the posterior is cached. The task that combines the parts of
+shards begins with shard 0, which enqueues the others. The task that combines the parts of
 an analysis depends on their shards. Tasks carry JSON only. A worker runs a task because its name is in a table of
 handlers, never because it can be imported.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,7 +32,7 @@ from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
 from worker.observability.live_workers import live_workers
 from worker.observability.tracing import task_metadata
-from worker.records.job import QUEUES, job_key
+from worker.records.job import BATCH, QUEUES, job_key
 from worker.records.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 SERIALIZER = "json"
-FIT, DRAWS, ANALYSIS = "fit", "draws", "analysis"  # the names of the tasks
+FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
+SWEEP_AT = "glle:sweep"  # time of the next sweep of the stored files, in seconds since 1970
+SWEEP_SECONDS = 3600
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps an ended task so long; the job's record outlives it
 FAILED_SECONDS = 86400
@@ -151,6 +154,17 @@ class TaskQueue:
         quotas = Quotas(self._settings)
         for tenant in self._jobs.sample_tenants():
             self._jobs.trim(tenant, quotas.of(tenant).records)
+        self._enqueue_sweep()
+
+    def _enqueue_sweep(self) -> None:
+        """Enqueue the sweep of the stored files, which is a task without a job, once in `SWEEP_SECONDS`."""
+        due: Any = self._client.get(SWEEP_AT)
+        if due is None or float(due) <= time.time():
+            self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS)
+        if due is not None and float(due) <= time.time():
+            self._queues[BATCH].enqueue_call(
+                SWEEP, timeout=self._settings.job_timeout, result_ttl=ENDED_SECONDS, failure_ttl=ENDED_SECONDS
+            )
 
     def withdraw(self, job: Job) -> Job:
         """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
@@ -251,7 +265,7 @@ class TaskQueue:
             with suppress(ProblemError):  # a record of another version
                 if task is None or task.is_started:
                     continue
-                job = self._jobs.get(id_.partition("-r")[0])
+                job = self._jobs.get(id_.partition("-s")[0])
                 if job is None or not job.is_open:
                     _forget_executions(task)
                     task.delete()
@@ -304,9 +318,7 @@ def _forget_executions(task: RqJob) -> None:
 
 def task_id(job: Job, shard: int | None = None) -> str:
     """Return the id of a job's task, or of the task of one shard."""
-    if job.kind == "fit":  # a fit has one round
-        return job.id
-    return f"{job.id}-r{job.round}" if shard is None else f"{job.id}-r{job.round}-s{shard}"
+    return job.id if shard is None else f"{job.id}-s{shard}"
 
 
 def task_ids(job: Job) -> list[str]:
@@ -322,4 +334,4 @@ def _call(job: Job, id_: str) -> tuple[str, list[Any]]:
     _, _, shard = id_.rpartition("-s")
     if job.kind == "fit":
         return FIT, [job.id]
-    return (DRAWS, [job.id, job.round, int(shard)]) if id_ != task_id(job) else (ANALYSIS, [job.id, job.round])
+    return (DRAWS, [job.id, int(shard)]) if id_ != task_id(job) else (ANALYSIS, [job.id])

@@ -4,7 +4,7 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
 
     queued -> running -> succeeded | failed
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
-      `-> cancelled                                 succeeded -> queued, if its result was evicted
+      `-> cancelled
 
 Several workers may make the shards of a job. Each shard writes its own count, and the script adds them up. The shard
 that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
@@ -22,7 +22,7 @@ import numpy as np
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import deadline_exceeded, refuse
-from worker.base.versions import require_numbers, stamp
+from worker.base.versions import stamp
 from worker.jobs import lua_scripts
 from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
@@ -72,8 +72,6 @@ class JobStore:
     ----------
     ttl
         Seconds to keep the record of an ended job.
-    numbers
-        Numerics version of the deployment's results.
     room
         The free space of the queue server.
 
@@ -90,12 +88,10 @@ class JobStore:
         client: redis.Redis,
         *,
         ttl: int,
-        numbers: str,
         room: QueueCapacity,
     ) -> None:
         self._client = client
         self._ttl = ttl
-        self._numbers = numbers
         self.tenant: str | None = None
         self.quota = NO_QUOTA
         self._room = room
@@ -154,8 +150,8 @@ class JobStore:
         created, queue = now_iso(), INTERACTIVE if short else BATCH
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
-            "created": created, "created_ms": now_ms(), "spec": json.dumps(spec, allow_nan=False), "round": 0,
-            "touched": now_ms(), "tenant": tenant, "numbers": self._numbers, "queue": queue,
+            "created": created, "created_ms": now_ms(), "spec": json.dumps(spec, allow_nan=False),
+            "touched": now_ms(), "tenant": tenant, "queue": queue,
             **({} if parts is None else {PARTS: json.dumps(asdict(parts))}),
             **({} if posterior is None else {"posterior": posterior}),
             **({} if points is None else {POINTS: json.dumps(points.tolist()), IS_INLINE: "1"}),
@@ -187,7 +183,7 @@ class JobStore:
                 "job-not-found",
                 404,
                 f"Job {id_} does not exist, or its record has expired.",
-                "Send the request that created it again: cached results are not computed twice.",
+                "Send the request that created it again: a stored result is not computed twice.",
                 job=id_,
             )
         return job
@@ -257,6 +253,10 @@ class JobStore:
         """
         return int(self._remove(args=[tenant, now_ms(), limit, SWEEP_RECORDS, ""]))
 
+    def tenants(self) -> list[str]:
+        """Return all tenants that have had jobs."""
+        return sorted(text(raw) for raw in self._client.smembers(lua_scripts.TENANTS))
+
     def sample_tenants(self) -> list[str]:
         """Return a random sample of tenants with jobs."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
@@ -279,25 +279,24 @@ class JobStore:
         """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
         self._require_running(id_, self._change(id_, "progress", {"stage": stage, **progress})[1])
 
-    def advance(self, id_: str, round_: int, shard: int, count: int) -> Job | None:
+    def advance(self, id_: str, shard: int, count: int) -> Job | None:
         """Write the number of finished steps of a shard; end a draws job that it completes; return the job.
 
-        Raises `Cancelled` if the job is not wanted, or is in another round.
+        Raises `Cancelled` if the job is not wanted.
         """
-        field = _count_field(round_, shard)
-        _, status, job = self._change(id_, "count", {"stage": "done"}, round=round_, shard=field, count=count)
+        _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status != "succeeded":
             self._require_running(id_, status)
         return job
 
     def shard_counts(self, job: Job) -> list[int]:
-        """Return the number of finished steps of each shard of a job's round."""
+        """Return the number of finished steps of each shard of a job."""
         assert job.sharding is not None
-        fields = [_count_field(job.round, shard) for shard in range(job.sharding.shards)]
+        fields = [_count_field(shard) for shard in range(job.sharding.shards)]
         return [int(value or 0) for value in self._client.hmget(job_key(job.id), fields)]
 
     def unfinished_shards(self, job: Job) -> list[int]:
-        """Return the shards of a job's round whose steps are not all counted."""
+        """Return the shards of a job whose steps are not all counted."""
         assert job.sharding is not None
         counts = enumerate(self.shard_counts(job))
         return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
@@ -330,22 +329,6 @@ class JobStore:
             moves = {"queued": "failed", "running": "failed"}
             self._change(id_, "expire", {"stage": "failed", "error": error}, moves)
         return self.fetch(id_)
-
-    def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
-        """Queue a succeeded job again in a new round; return False if another call did.
-
-        Raises as `create`, and ``other-numbers`` if the result would have other bits.
-        """
-        require_numbers(f"Job {job.id}", job.numbers, self._numbers)
-        self._room.require()
-        deadline, priority = _term_fields(terms)
-        fields = {"deadline": deadline, "priority": priority, "done": 0, "stage": "queued", "finished": ""}
-        moves = {"succeeded": "queued"}
-        limits = {"limit": self.quota.jobs, "all_limit": MAX_JOBS}
-        was, is_, _ = self._change(job.id, "reopen", fields, moves, deadline=deadline, priority=priority, **limits)
-        if (refusal := self._refusal(is_)) is not None:
-            raise refusal
-        return (was, is_) == ("succeeded", "queued")
 
     def _require_running(self, id_: str, status: str | None) -> None:
         """Raise `Cancelled` unless a script's reply says that the job runs; a job past its deadline fails."""
@@ -387,9 +370,9 @@ def _term_fields(terms: Terms) -> tuple[str, str]:
     return "" if terms.deadline is None else str(terms.deadline), terms.priority
 
 
-def _count_field(round_: int, shard: int) -> str:
+def _count_field(shard: int) -> str:
     """Return the record's field for the number of finished steps of a shard."""
-    return f"shard:{round_}:{shard}"
+    return f"shard:{shard}"
 
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:

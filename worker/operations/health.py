@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.storage.object_store.results import ResultStore
+    from worker.storage.object_store.files import ObjectFiles
     from worker.stores import Stores
 
 OBJECT_STORE = "object store"  # name of the check
@@ -104,7 +104,7 @@ def _limits(stores: Stores, name: str) -> list[RateLimitRegistry]:
 
 def readiness(stores: Stores) -> list[Check]:
     """Return the checks that must pass before the service can work."""
-    settings, objects = stores.settings, stores.cache.objects
+    settings = stores.settings
     return [
         _check_server("queue server", lambda: _queue_server(stores.client.info("memory"))),
         _check_server(
@@ -112,7 +112,7 @@ def readiness(stores: Stores) -> list[Check]:
         ),
         _check_server("workers", lambda: _workers(stores.client)),
         *disk_checks(settings),
-        *([] if objects is None else [_object_store(objects)]),
+        *([] if stores.files.bucket.is_local else [_object_store(stores.files)]),
     ]
 
 
@@ -137,10 +137,10 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
         return Check(name, "problem", detail, remedy, "redis-unavailable")
 
 
-def _object_store(objects: ResultStore) -> Check:
-    """Check that the store answers; a failure is a warning, because most requests do not need it."""
+def _object_store(files: ObjectFiles) -> Check:
+    """Check that the store answers; a failure is a warning, because many requests do not need it."""
     try:
-        objects.bucket.probe()
+        files.bucket.probe()
     except ProblemError as error:
         return Check(OBJECT_STORE, "warning", error.problem.detail, error.problem.remedy, error.problem.code)
     return Check(OBJECT_STORE, "ok", "It answers.")

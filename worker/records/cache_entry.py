@@ -1,4 +1,8 @@
-"""Entry of the array cache: JSON metadata and named arrays, and its bytes: a head in JSON, and the arrays' data."""
+"""An entry: JSON metadata and named arrays; its bytes in a file, and the two fields of a cached draw.
+
+A file is the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. The head and
+each array begin at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file are used without a copy.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,13 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Bytes of a field of the cache: larger ones were slower, and a server disconnects at 512 MB. With its header, 2 ** 20
-# bytes would take the next size of the server's allocator, 25 % more.
-PIECE = 2**20 - 64
-_HEAD_BYTES = 2048  # of the metadata, names and expiry of an entry
-_PAGE, _MAPPED = 4096, 2**17  # libc maps larger blocks, in whole pages
+ALIGNMENT = 64  # bytes; of a cache line, and enough for every dtype
+_LENGTH = 8  # bytes of the length of a head
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Value of the array cache: JSON-able metadata and arrays by name."""
+    """JSON-able metadata and arrays by name."""
 
     meta: dict[str, Any]
     arrays: dict[str, Array]
@@ -36,28 +37,13 @@ def bytes_of(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def entry_content(entry: Entry) -> dict[str, Any]:
-    """Return the content of a head."""
-    return {
-        "meta": entry.meta,
-        "arrays": [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()],
-    }
-
-
-def pack_parts(entry: Entry) -> tuple[bytes, list[memoryview]]:
-    """Return the head of an entry, and the data of each array, uncopied; raises ValueError if it is not JSON."""
-    arrays = (np.asarray(array, order="C") for array in entry.arrays.values())
-    return json.dumps(entry_content(entry), allow_nan=False).encode(), [bytes_of(array) for array in arrays]
-
-
 def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """Return head and data of a small entry."""
-    head, parts = pack_parts(entry)
-    return head, b"".join(parts)
+    """Return the head and the data of a small entry; raises ValueError if the metadata are not JSON."""
+    return _head(entry), b"".join(bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values())
 
 
 def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry of a head and data, None if a part is missing."""
+    """Return the entry of a head and its data; None if one of them is missing or too short."""
     if not head or data is None:
         return None
     content = json.loads(head)
@@ -72,16 +58,40 @@ def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | 
     return None if rest else Entry(content["meta"], arrays)
 
 
-def entry_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return an upper bound of the bytes that an entry with float64 arrays of these shapes takes on the server."""
-    sizes = [8 * math.prod(shape) for shape in shapes]
-    if sum(sizes) <= PIECE:  # one field
-        sizes = [sum(sizes)]
-    return _HEAD_BYTES + sum(nbytes // PIECE * _allocation(PIECE) + _allocation(nbytes % PIECE) for nbytes in sizes)
+def file_parts(entry: Entry) -> list[bytes | memoryview]:
+    """Return the parts of an entry's file, the arrays uncopied; raises ValueError if the metadata are not JSON."""
+    head = _head(entry)
+    start = len(head) + _padding(_LENGTH + len(head))
+    parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH, "little"), head.ljust(start)]
+    for array in entry.arrays.values():
+        data = bytes_of(np.asarray(array, order="C"))
+        parts += [data, bytes(_padding(len(data)))]
+    return parts
 
 
-def _allocation(nbytes: int) -> int:
-    """Return the bytes that the server's allocator takes for a field: jemalloc has four sizes per power of two."""
-    nbytes += 32  # the header of a string
-    step = 1 << max(4, (nbytes - 1).bit_length() - 3)
-    return -(-nbytes // step) * step + _PAGE * (nbytes >= _MAPPED)
+def parse_file(data: memoryview) -> Entry:
+    """Return the entry of a file's bytes, whose arrays are read-only views of them; raises ValueError if it is none."""
+    start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    content = json.loads(bytes(data[_LENGTH:start]))
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape in content["arrays"]:
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape) if count else np.empty(shape, dtype)
+        nbytes = np.dtype(dtype).itemsize * count
+        start += nbytes + _padding(nbytes)
+    return Entry(content["meta"], arrays)
+
+
+def file_bytes(*shapes: tuple[int, ...]) -> int:
+    """Return about the bytes of a file with float64 arrays of these shapes, without its metadata."""
+    return sum(8 * math.prod(shape) for shape in shapes)
+
+
+def _head(entry: Entry) -> bytes:
+    arrays = [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()]
+    return json.dumps({"meta": entry.meta, "arrays": arrays}, allow_nan=False).encode()
+
+
+def _padding(nbytes: int) -> int:
+    """Return the bytes from `nbytes` to the next multiple of `ALIGNMENT`."""
+    return -nbytes % ALIGNMENT

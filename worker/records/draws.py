@@ -1,4 +1,4 @@
-"""Draws job: its draws, its shards, and the cache keys."""
+"""Draws: their addresses, and the shards of a draws job, each of which is one result."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from glle_engine import NUMBERS
 from glle_engine.linalg import LANES
 from worker.base.versions import versioned_key
-from worker.records.cache_entry import PIECE, entry_bytes
+from worker.records.cache_entry import file_bytes
+from worker.records.ids import digest
 from worker.records.sharding import MAX_SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-DRAW, LANE_GROUP = "draw", "lanes"  # kinds of cache keys
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
-_GROUPS = versioned_key(f"{LANE_GROUP}:")
+_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # other numbers are other draws
+MAX_SHARD_BYTES = 2**26  # of the draws of a shard, which a worker has in memory until it writes their file
 QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler makes; a slower one is a job's
 
 
@@ -30,50 +32,15 @@ class DrawAddress:
     source: str
     align: str
 
-    def cache_key(self, posterior: str) -> str:
-        """Return the draw's key; `posterior` names the posterior's arrays (`PosteriorRecord.arrays_id`)."""
-        return versioned_key(f"{DRAW}:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}")
-
     def group_key(self, posterior: str) -> str:
-        """Return the name of its lane group, the draws that differ only in ``index % LANES``."""
+        """Return the cache key of its lane group, the draws of a posterior that differ only in ``index % LANES``."""
         group = f"{self.index // LANES}:{self.scale!r}:{self.source}:{self.align}"
         return f"{_GROUPS}{posterior}:{self.seed}:{group}"
 
 
-def place_of(key: str) -> tuple[str, str]:
-    """Return the Redis hash of a cache entry, and its member there: a draw is in the hash of its lane group.
-
-    Raises
-    ------
-    ValueError
-        The key of a draw is malformed.
-
-    """
-    if not key.startswith(prefix := versioned_key(f"{DRAW}:")):
-        return key, ""
-    stream, index, scale, source, align = key.removeprefix(prefix).rsplit(":", 4)
-    group = versioned_key(f"{LANE_GROUP}:{stream}:{int(index) // LANES}:{scale}:{source}:{align}")
-    return group, index
-
-
-def batch_end(keys: Sequence[DrawAddress], start: int, stop: int, nbytes: int) -> int:
-    """Return the end of the draws before `stop` that are read together from `start`: some 1 MB, whole lane groups.
-
-    Parameters
-    ----------
-    nbytes
-        Bytes of one draw.
-
-    """
-    end = min(start + max(1, PIECE // nbytes), stop)
-    while nbytes <= PIECE and end < stop and keys[end].group_key("") == keys[end - 1].group_key(""):
-        end += 1
-    return end
-
-
 def draws_bytes(n: int, p: int, count: int) -> int:
-    """Return the cache bytes of `count` draws of n points in p dimensions."""
-    return count * entry_bytes((n, p), (p,))
+    """Return the bytes of `count` draws of n points in p dimensions."""
+    return file_bytes((count, n, p), (count, p))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +96,7 @@ class DrawsSpec:
 
     @property
     def nbytes(self) -> int:
-        """Cache bytes of all draws."""
+        """Bytes of all draws."""
         return draws_bytes(self.n, self.p, self.total)
 
     @property
@@ -139,9 +106,13 @@ class DrawsSpec:
 
     @property
     def per_shard(self) -> int:
-        """Draws per shard, a multiple of `LANES`: `shard_seconds` of work, more if the shards would be many."""
+        """Draws per shard, a multiple of `LANES`: `shard_seconds` of work, more if the shards would be many.
+
+        Fewer if they have more than `MAX_SHARD_BYTES`.
+        """
         in_time = int(self.shard_seconds / self.draw_seconds)
-        most = min(self.total, max(in_time, math.ceil(self.total / MAX_SHARDS)))
+        in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
+        most = min(self.total, max(min(in_time, in_memory), math.ceil(self.total / MAX_SHARDS)))
         return LANES * max(1, math.ceil(most / LANES))
 
     @property
@@ -152,6 +123,10 @@ class DrawsSpec:
     def shard_size(self, shard: int) -> int:
         """Return the number of draws in a shard; the last has the rest."""
         return min(self.per_shard, self.total - shard * self.per_shard)
+
+    def result_key(self, posterior: str, shard: int) -> str:
+        """Return the key of a shard's result; the scales are numbers."""
+        return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
         """Return the draws of a shard."""

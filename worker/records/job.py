@@ -95,8 +95,6 @@ class Job:
         Specification of the result.
     error
         Problem of a failed job.
-    round
-        Number of times that an evicted result was computed again.
     touched
         Time of the record's last change, milliseconds since 1970.
     sequence
@@ -105,8 +103,6 @@ class Job:
         Start of the stage in milliseconds since 1970, and the value of `done` then.
     deadline, priority
         `Terms`.
-    numbers
-        Numerics version of the result.
     queue
         Queue of its tasks (`QUEUES`).
     is_inline
@@ -128,7 +124,6 @@ class Job:
     posterior: str | None = None
     spec: dict[str, Any]
     error: Problem | None = None
-    round: int
     touched: int
     sequence: int = 0
     since: int
@@ -136,7 +131,6 @@ class Job:
     deadline: int | None = None
     priority: Priority = "batch"
     tenant: str
-    numbers: str
     queue: str
     is_inline: bool = False
     parts: PartsSharding | None = None

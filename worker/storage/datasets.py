@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from worker.storage.free_space import QueueCapacity
     from worker.storage.object_store.files import ObjectFiles, Source
+    from worker.storage.results import ResultStore
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
@@ -42,7 +43,7 @@ KIND = RecordKind[Dataset](
 
 
 class DatasetStore(RecordStore[Dataset]):
-    """Data sets: records, and npy files that they name, whose bytes the quota limits.
+    """Data sets: records, and npy files that they name; the quota is of the files of all records of a tenant.
 
     Parameters
     ----------
@@ -52,13 +53,16 @@ class DatasetStore(RecordStore[Dataset]):
         Their files.
     room
         Of the queue's Redis; new data sets need it.
+    results
+        Results about them, which are deleted with them.
 
     """
 
-    def __init__(self, client: redis.Redis, files: ObjectFiles, room: QueueCapacity) -> None:
+    def __init__(self, client: redis.Redis, files: ObjectFiles, room: QueueCapacity, results: ResultStore) -> None:
         super().__init__(client, KIND)
         self.files = files
         self._room = room
+        self._results = results
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -138,10 +142,14 @@ class DatasetStore(RecordStore[Dataset]):
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> Dataset | None:
-        """Remove a data set, unless one of these keys exists; return it, or None. Mapped arrays stay readable."""
+        """Remove a data set with its files and results, unless one of these keys exists; return it, or None.
+
+        Mapped arrays stay readable.
+        """
         dataset = super().delete(id_, unless_existing=unless_existing)
         if dataset is not None:
             self.files.remove(dataset.files)
+            self._results.delete_of(id_, dataset.tenant)
         return dataset
 
     def require_room(self, nbytes: int) -> None:

@@ -1,7 +1,7 @@
 """Free space on the data folder's disk and on the queue server.
 
-Of R bytes, the `disk_reserve`, an upload leaves all free. New jobs are refused below R/2 if the queue's log is on this
-disk, because its server ends when it cannot write.
+Of R bytes, the `disk_reserve`, uploads and results leave all free, so new jobs are refused below R. Below R/2 the
+service is not ready if the queue's log is on this disk, because its server ends when it cannot write.
 
 A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
 above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
@@ -57,11 +57,13 @@ def disk_reserve(folder: Path) -> int:
     return min(MAX_RESERVE, shutil.disk_usage(nearest_existing(folder)).total // 8)
 
 
-def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if an upload would leave less than the reserve."""
+def require_room(folder: Path, nbytes: int, what: str = "The upload") -> None:
+    """Raise ``storage-full`` if a new file would leave less than the reserve; `what` names it in the detail."""
     if (free := free_bytes(folder)) - nbytes < (reserve := disk_reserve(folder)):
-        detail = f"{free:,} bytes are free on the disk of the data folder; {nbytes:,} more would leave less than "
-        detail += f"the reserve of {reserve:,}."
+        detail = (
+            f"{what} takes {nbytes:,} bytes; {free:,} are free on the disk of the data folder, of which {reserve:,} "
+        )
+        detail += "are a reserve."
         raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 
@@ -72,6 +74,16 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
         return None
     detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
     return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=least)
+
+
+def _files_refusal(settings: Settings) -> ProblemError | None:
+    """Return the refusal of a new job if the disk of its result has less free than the reserve, otherwise None."""
+    try:
+        if not settings.store_url:
+            require_room(Path(settings.data_dir), 0, "The result of a new job")
+    except ProblemError as refusal:
+        return refusal
+    return None
 
 
 def memory_share(info: dict[str, Any]) -> float | None:
@@ -106,14 +118,14 @@ class QueueCapacity:
         """Whether new jobs are refused, as of a look that may be a second old."""
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
-            refusal = disk_refusal(self._settings)
+            refusal = disk_refusal(self._settings) or _files_refusal(self._settings)
             self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory
                 self._share = memory_share(self._client.info("memory"))
         return self._disk is not None or (self._share or 0.0) > HIGH_WATER
 
     def require(self) -> None:
-        """Raise ``redis-full`` if new jobs are refused."""
+        """Raise ``redis-full`` or ``storage-full`` if new jobs are refused."""
         if self.is_full:
             raise self.refusal()
 

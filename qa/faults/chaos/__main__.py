@@ -30,7 +30,10 @@ from qa.faults.chaos.killer import RESIDENTS, Killer, parents_by_mark, recoverie
 from qa.frame import Row, align, say, write_report
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
-from tests.system.conftest import Up, glle, running
+from service.cli.data_folder import connect_stores
+from tests.system.conftest import Up, running
+from worker.base.settings import Settings
+from worker.execution.sweep import sweep
 
 
 def main() -> int:
@@ -69,8 +72,8 @@ def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
     if set(killer.kinds) & set(RESIDENTS.values()):
         rows.append(checks.residents(up.process.pid))
     folder = up.log.parent / "data"
-    sweep = glle("store", "sweep", "--orphans", "--age-hours", "0", "--data-dir", str(folder))  # of killed uploads
-    assert sweep.returncode == 0, sweep.stderr
+    with connect_stores(Settings(data_dir=str(folder))) as stores:
+        sweep(stores, age=0)  # the files of killed uploads and tasks
     rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _check_stop(up, mark)]
     rows.append(Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")

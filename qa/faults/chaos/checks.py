@@ -27,13 +27,15 @@ from qa.frame import Row
 from qa.load.content import METHODS, Artifact, Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import ENDED, digest_of
 from qa.load.user import JSON, NPY, NPZ
+from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.base.versions import versioned_key
 from worker.jobs.draw_stream import STREAMS
-from worker.records.draws import DRAW, LANE_GROUP
 from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.storage.datasets import KIND as DATASET
-from worker.storage.records import RecordStore
+from worker.storage.posteriors import KIND as POSTERIOR
+from worker.storage.records import RecordKind, RecordStore
+from worker.storage.results import KIND as RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -143,10 +145,15 @@ QUEUE = (
     Owner("jobs: claim", r"glle:claim:.+", "always"),
     Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
+    Owner("sweep: time of the next", r"glle:sweep", "never"),
+    Owner("results: record", r"glle:result:res_[0-9a-f]+", "never"),
+    Owner("results: list", r"glle:results", "never"),
+    Owner("results: by owner", rf"glle:results:of:{_SUBJECT}", "never", "subject"),
+    Owner("results: by embedding or job", r"glle:results:of:(emb|job)_[0-9a-f]+", "never"),
     Owner("data sets: record", rf"glle:dataset:{_SUBJECT}", "never", "dataset"),
     Owner("data sets: lists", r"glle:datasets(:(tag|name):.+)?", "never"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
-    Owner("posteriors: lists", r"glle:posteriors(:(tag|name):.+|:used)?", "never"),
+    Owner("posteriors: lists", r"glle:posteriors(:(tag|name):.+)?", "never"),
     Owner("posteriors: by data set", r"glle:posteriors:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
     Owner("embeddings: record", r"glle:embedding:emb_[0-9a-f]+", "never"),
     Owner("embeddings: list", r"glle:embeddings", "never"),
@@ -156,9 +163,9 @@ QUEUE = (
     Owner("usage", r"glle:usage(:all)?", "never"),
     Owner("metrics", r"glle:counts", "never"),
     Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
-    Owner("RQ: task", r"rq:job:job_[^:]+", "when ended"),
+    Owner("RQ: task", r"rq:job:[^:]+", "when ended"),
     Owner("RQ: dependencies", r"rq:job:job_[^:]+:(dependents|dependencies)", "always"),
-    Owner("RQ: result", r"rq:results:job_.+", "always"),
+    Owner("RQ: result", r"rq:results:.+", "always"),
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
     Owner("RQ: lists", rf"rq:(queues|workers|workers:{_NAMES}|queue:{_NAMES}(:intermediate)?)", "never"),
@@ -172,10 +179,8 @@ QUEUE = (
     Owner("workers: list", r"glle:workers", "never"),
 )
 CACHE = (
-    Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
-    Owner("cache: posterior", rf"{_PREFIX}posterior:{_SUBJECT}", "always", "posterior"),
-    Owner("cache: draw", rf"{_PREFIX}({DRAW}|{LANE_GROUP}):{_SUBJECT}:.+", "always", "posterior"),
-    Owner("cache: result", rf"{_PREFIX}result:{_SUBJECT}:.+", "always", "subject"),
+    Owner("cache: draws", rf"{_PREFIX}lanes:[^:]+:{_SUBJECT}:.+", "always"),  # of a deleted posterior, too
+    Owner("cache: statements of running audits", rf"{_PREFIX}partial:.+", "always"),
     Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
 )
 
@@ -283,7 +288,7 @@ def results(user: User, jobs: list[Accepted]) -> Row:
     row = Row("jobs and results, as reported at the end", len(jobs))
     before = len(user.ledger.faults)
     for job in jobs:
-        for _ in range(60):  # a result that was lost with the cache is computed again
+        for _ in range(60):  # until it has ended
             answer = user.requester.ask("GET job", f"/v1/jobs/{job.id}?wait=20")
             if answer is None or answer.status_code != 200:
                 row.violations.append(f"{job.id}: {answer}")
@@ -388,11 +393,13 @@ def files(folder: Path, client: redis.Redis) -> Row:
     """Look for files that no record names, such as those of killed processes, after a sweep."""
     stored = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
     named: set[Path] = set()
-    for id_, raw in RecordStore(client, DATASET).all():
-        named.update(folder / "objects" / path for path in DATASET.load(id_, raw).files)
+    kinds: tuple[RecordKind[Any], ...] = (DATASET, POSTERIOR, EMBEDDING, RESULT)
+    for kind in kinds:
+        for id_, raw in RecordStore(client, kind).all():
+            named.update(folder / "objects" / path for path in kind.load(id_, raw).files)
     remaining = [str(path) for path in stored if path not in named]
     missing = [f"{path} is missing" for path in named.difference(stored)]
-    return Row("files without a data set in the data folder", len(stored), remaining + missing)
+    return Row("files without a record, and records without a file", len(stored), remaining + missing)
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:

@@ -1,28 +1,17 @@
-"""Commands on stored data: backup and restore, keys, the store."""
+"""Commands on stored data: keys, and the check of the stored files."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-from service.cli.data_folder import connect_stores, publish_addresses
 from service.cli.main import _check_access, main
-from tests.conftest import stored_files
-from worker.base.clock import now_iso
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
-from worker.operations.backup import LATEST_BACKUP
-from worker.storage.datasets import Table
-from worker.storage.posteriors import USED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-
     from worker.storage.api_keys import KeyStore
     from worker.stores import Stores
 
@@ -32,130 +21,6 @@ def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the app's servers and folder in the environment of the commands."""
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
-
-
-def answers(client: httpx.Client, posterior: str) -> dict[str, tuple[int, bytes, str | None]]:
-    """Return status, body and ETag of each path."""
-    dataset = client.get(posterior).json()["dataset"]
-    paths = ["/v1/datasets", f"/v1/datasets/{dataset}/data", "/v1/posteriors", posterior, f"{posterior}/arrays"]
-    paths += [f"{posterior}/draws/{i}" for i in range(4)]
-    responses = {path: client.get(path, headers={"Accept": "*/*"}) for path in paths}
-    return {
-        path: (response.status_code, response.content, response.headers.get("ETag"))
-        for path, response in responses.items()
-    }
-
-
-@pytest.mark.usefixtures("_environment")
-def test_restored_responses_are_equal(
-    client: httpx.Client, drawn_posterior: str, stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Bodies and ETags are equal to the last byte; a dry run and --verify list the contents."""
-    client.patch(drawn_posterior, json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"})
-    before = answers(client, drawn_posterior)
-    assert main(["backup", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("glle-*.tar")
-    assert path.stat().st_mode & 0o077 == 0
-    assert "glle_backup_timestamp_seconds 1." in client.get("/metrics").text
-    stores.client.flushall()  # the cache's server still has the arrays
-    for file in stored_files(stores):
-        file.unlink()
-    assert client.get(drawn_posterior).status_code == 404
-    capsys.readouterr()
-    assert main(["backup", "--verify", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["data sets"] == {"in the backup": 1}
-    assert main(["restore", str(path), "--dry-run", "--json"]) == 0
-    planned = json.loads(capsys.readouterr().out)
-    assert client.get(drawn_posterior).status_code == 404
-    assert main(["restore", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == planned
-    assert planned["posteriors"]["restored"] == 1
-    assert answers(client, drawn_posterior) == before
-    assert main(["restore", str(path)]) == 0
-    assert "there already" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("_environment")
-def test_a_backup_without_its_files_is_reported(
-    stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the data folder of another deployment the exit code is 1, and the time of the latest backup stays.
-
-    An existing file is replaced on request alone.
-    """
-    stores.datasets.add(Table(values=np.ones((2, 2)), source={}))
-    (tmp_path / "other").mkdir()
-    backup = ["backup", str(tmp_path / "backup.tar")]
-    assert main([*backup, "--data-dir", str(tmp_path / "other")]) == 1
-    assert "without their files left out: run `glle scrub`" in capsys.readouterr().err
-    assert not stores.client.exists(LATEST_BACKUP)
-    assert main(backup) == 2
-    assert "backup.tar exists. Name another file" in capsys.readouterr().err
-    assert main([*backup, "--overwrite"]) == 0
-    assert stores.client.exists(LATEST_BACKUP)
-
-
-@pytest.mark.usefixtures("_environment")
-def test_scrub_names_damaged_data_sets(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
-    """A flipped bit of one data set is found, and the exit code is 1."""
-    damaged, intact = (stores.datasets.add(Table(values=np.full((2, 2), value), source={}))[0] for value in (1.0, 2.0))
-    assert main(["scrub"]) == 0
-    assert "2 data sets read; 0 damaged." in capsys.readouterr().out
-    file = stores.datasets.files.bucket.local_path(damaged.stored["values"].path)
-    raw = bytearray(file.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    file.write_bytes(raw)
-    assert main(["scrub"]) == 1
-    printed = capsys.readouterr().out
-    assert [f"{dataset.id} is damaged" in printed for dataset in (damaged, intact)] == [True, False]
-
-
-@pytest.mark.usefixtures("_environment")
-def test_refused_backups_and_restores_change_nothing(
-    stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An invalid backup file ends with exit code 1, a missing or unwritable one with 2."""
-    (tmp_path / "foreign").write_bytes(b"no backup" * 1000)
-    assert main(["restore", str(tmp_path / "foreign")]) == 1
-    assert main(["backup", "--verify", str(tmp_path / "foreign")]) == 1
-    assert main(["restore", str(tmp_path / "absent")]) == 2
-    assert main(["backup", str(tmp_path / "absent" / "backup.tar")]) == 2
-    assert main(["backup", f"{tmp_path / 'absent'}/"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("is no backup of glle") == 2
-    assert "cannot be read: No such file" in said
-    assert "cannot be written: No such file" in said
-    assert "absent/ does not exist. Create it" in said
-    assert stores.client.dbsize() == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign"]
-
-
-def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command starts stopped servers for its run, and finds running ones by the file written for the owner."""
-    stopped = Settings(data_dir=str(tmp_path))
-    with connect_stores(stopped) as stores:
-        stores.client.set("glle:one", now_iso())
-        stores.datasets.add(Table(values=np.ones((2, 2)), source={}))
-        running = stores.settings
-        with publish_addresses(tmp_path, running):
-            assert (tmp_path / "servers.json").stat().st_mode & 0o077 == 0
-            with connect_stores(stopped) as running_stores:
-                assert running_stores.settings.redis_url == running.redis_url
-                assert running_stores.client.get("glle:one") == stores.client.get("glle:one")
-            backup = ["backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path)]
-            assert main(backup) == 0
-        assert not (tmp_path / "servers.json").exists()
-        assert main([*backup, "--overwrite"]) == 2
-    assert "the addresses of its servers cannot be read" in capsys.readouterr().err
-    with connect_stores(stopped) as again:
-        assert again.client.get("glle:one")
-
-
-def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The backup of a misspelled folder is refused."""
-    assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
-    assert "does not exist" in capsys.readouterr().err
-    assert not (tmp_path / "misspelled").exists()
 
 
 @pytest.fixture
@@ -252,32 +117,16 @@ def test_a_reachable_service_logs_how_to_create_a_key(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_unused_posteriors_are_swept(
-    stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.usefixtures("_environment")
+def test_scrub_names_each_damaged_record(
+    stores: Stores, drawn_posterior: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One without a name that is unused for 30 days goes with its draws; an unknown use is one of today."""
+    """It reads the files of every kind of record, and ends with 1 if one is damaged."""
+    assert main(["scrub"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["1 data sets read.", "1 posteriors read."]
     id_ = drawn_posterior.rpartition("/")[2]
-    for name, value in stores.settings.to_env().items():
-        monkeypatch.setenv(name, value)
-
-    def sweep() -> str:
-        assert main(["store", "sweep", "--unused-days", "30"]) == 0
-        return capsys.readouterr().out.splitlines()[0]
-
-    stores.client.delete(USED)
-    assert sweep().startswith("0 unused posteriors")
-    today = stores.client.zscore(USED, id_)
-    assert today is not None
-    stores.client.zadd(USED, {id_: today - 30})
-    stores.posteriors._used.clear()
-    assert stores.posteriors.get(id_) is not None
-    assert stores.client.zscore(USED, id_) == today
-    stores.client.zadd(USED, {id_: today - 30})
-    stores.posteriors.rename(id_, {"name": "kept"})
-    assert sweep().startswith("0 unused posteriors")
-    stores.posteriors.rename(id_, {"name": None})
-    stores.client.zadd(USED, {id_: today - 30})
-    assert sweep().startswith("1 unused posteriors removed")
-    assert not stores.posteriors.exists(id_)
-    assert not list(stores.cache.client.scan_iter(match=f"*{id_}*"))
-    assert not stores.client.exists(USED)
+    record = stores.posteriors.fetch(id_)
+    file = stores.files.bucket.local_path(record.file.path)
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    assert main(["scrub"]) == 1
+    assert f"{id_} is damaged" in capsys.readouterr().out

@@ -144,7 +144,7 @@ def test_the_address_of_the_socket_decides_about_keys(monkeypatch: pytest.Monkey
         ({"GLLE_REDIS_URL": "ftp://x", "GLLE_CACHE_URL": "redis://x"}, ["api"], "not a Redis URL"),
         ({}, ["up", "--host", "198.51.100.1"], "Set GLLE_HOST to an address of this machine."),
         (AWAY, ["keys", "list"], "The server of GLLE_REDIS_URL and GLLE_CACHE_URL does not answer as it should: Error"),
-        (AWAY, ["backup", "."], "connecting to 127.0.0.1:1. Connection refused. `glle doctor` checks it."),
+        (AWAY, ["scrub"], "connecting to 127.0.0.1:1. Connection refused. `glle doctor` checks it."),
         ({"GLLE_WORKERS": "none"}, ["settings"], "GLLE_WORKERS='none' must be an integer"),
         ({}, ["up", "--workers", "0"], "--workers 0 must be an integer of at least 1."),
         ({"GLLE_LOG_FORMAT": "xml"}, ["settings"], "GLLE_LOG_FORMAT='xml' must be one of text, json."),

@@ -58,7 +58,7 @@ def result(client: httpx.Client, stores: Stores, drawn_posterior: str) -> str:
     answer = client.post(f"{drawn_posterior}/draws", json={"count": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, job.round, shard)
+        tasks.draw(job.id, shard)
     return f"/v1/jobs/{job.id}/result"
 
 
@@ -142,7 +142,7 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
     job = client.get(f"{drawn_posterior}/summary?count=4&resamples=4&wait=0").json()
-    tasks.analyse(job["id"], 0)
+    tasks.analyse(job["id"])
     path = f"{drawn_posterior}/summary?count=4&resamples=4&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
@@ -151,7 +151,7 @@ def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stor
     assert table["covariance_1_2"] == [matrix[0][1] for matrix in arrays["covariance"]["data"]]
     assert get(client, path, CSV).text.splitlines()[0].startswith("point,consensus_1,consensus_2,covariance_1_1")
     job = client.post(f"{drawn_posterior}/reconstructions", json={"count": 3, "first": 1}).json()
-    tasks.analyse(job["id"], 0)
+    tasks.analyse(job["id"])
     path = f"/v1/jobs/{job['id']}/result"
     data = npy_of(client, path)
     response = arrow_of(get(client, path + "?draws=1:3&points=0,149", ARROW)).to_pylist()

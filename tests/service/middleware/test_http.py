@@ -16,10 +16,9 @@ from service.encoding.arrays import NPY
 from service.encoding.representations import accepts_gzip
 from service.middleware.answer_cache import AnswerCache
 from service.routes import draws
-from tests.conftest import evict
 from tests.service.conftest import check_problem, upload
 from worker.execution import tasks
-from worker.records.draws import LANE_GROUP, DrawAddress, DrawsSpec
+from worker.records.draws import DrawAddress, DrawsSpec
 
 if TYPE_CHECKING:
     import httpx
@@ -37,7 +36,7 @@ def paths(client: httpx.Client, stores: Stores, drawn_posterior: str) -> dict[st
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
     job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, job.round, shard)
+        tasks.draw(job.id, shard)
     return {
         "data set": f"/v1/datasets/{upload(client, X)}/data",
         "draw": f"{drawn_posterior}/draws/1",
@@ -191,20 +190,20 @@ def test_ranges_put_together_are_the_array(client: httpx.Client, paths: dict[str
 def test_the_second_answer_is_the_first_without_the_cache(
     client: httpx.Client, stores: Stores, drawn_posterior: str
 ) -> None:
-    """A hit has the same status, bytes and headers after the array cache lost the draw."""
+    """A hit has the same status, bytes and headers after the cache lost the draw."""
     for accept in ("application/x-npy", "application/json", "application/zip"):
         first = client.get(f"{drawn_posterior}/draws/1", headers={"Accept": accept}).raise_for_status()
         halved = client.get(f"{drawn_posterior}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
         assert halved.content != first.content
-        path = stores.posteriors.arrays_id(drawn_posterior.rpartition("/")[2])
+        id_ = drawn_posterior.rpartition("/")[2]
         key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
-        kept = stores.draws.get(path, key)
+        kept = stores.cache.find_draw(id_, key)
         assert kept is not None
-        evict(stores, f"{LANE_GROUP}:")
+        stores.cache.client.flushall()
         again = client.get(f"{drawn_posterior}/draws/1", headers={"Accept": accept}).raise_for_status()
         assert again.content == first.content
         assert lasting(again) == lasting(first)
-        stores.draws.put(path, {key: kept})
+        stores.cache.put_draws(id_, {key: kept})
 
 
 def test_without_the_queue_server_a_cached_draw_is_503(

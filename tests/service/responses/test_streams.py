@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from service.responses import streaming
 from tests.conftest import until
-from tests.service.conftest import check_problem
+from tests.service.conftest import check_problem, posterior_record, upload
 from tests.service.responses.events import Event, parse_events
 from worker.base.problems import refuse
 from worker.records.cache_entry import Entry
@@ -195,22 +194,21 @@ SPEC = DrawsSpec(
 
 
 @pytest.fixture
-def job(stores: Stores) -> Job:
+def job(client: httpx.Client, stores: Stores) -> Job:
     """A running draws job, in shards of one lane group."""
+    stores.posteriors.create(posterior_record(dataset=upload(client), n=N))
     created, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
     return stores.jobs.start(created.id)
 
 
-def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None:
-    """Complete a shard or its first draws as a worker does: cached before it is counted."""
-    count = SPEC.shard_size(shard) if count is None else count
-    start = shard * SPEC.per_shard
-    for position in range(start, start + count):
-        entry = Entry(
-            {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
-        )
-        stores.draws.put(job.subject, {SPEC.key(position): entry})
-    stores.jobs.advance(job.id, job.round, shard, count)
+def make(stores: Stores, job: Job, spec: DrawsSpec, shard: int) -> None:
+    """Complete a shard as a worker does: stored before it is counted."""
+    start, count = shard * spec.per_shard, spec.shard_size(shard)
+    meta = [{"index": start + i, "scale": 1.0, "diagnostics": {}, "sha256": f"{start + i}"} for i in range(count)]
+    arrays = {"embeddings": DRAWS[start : start + count], "eigenvalues": np.zeros((count, 2))}
+    key = spec.result_key(job.subject, shard)
+    assert stores.results.put(key, Entry({"draws": meta}, arrays), owners=[job.subject], job=job.id, tenant="default")
+    stores.jobs.advance(job.id, shard, count)
 
 
 @contextmanager
@@ -235,13 +233,11 @@ def test_draws_are_sent_in_order_as_they_are_computed(client: httpx.Client, stor
         length = int(answer.headers["content-length"])
         head = take(raw, length - COUNT * each)
         assert answer.headers["glle-scale"] == "1.0"
-        make(stores, job, 1)  # out of order: nothing can be sent yet
-        make(stores, job, 0, count=2)
-        assert take(raw, 2 * each) == DRAWS[:2].tobytes()
-        make(stores, job, 0)
-        assert take(raw, 6 * each) == DRAWS[2:8].tobytes()
+        make(stores, job, SPEC, 1)  # out of order: nothing can be sent yet
+        make(stores, job, SPEC, 0)
+        assert take(raw, 8 * each) == DRAWS[:8].tobytes()
         for shard in range(2, SPEC.shards):
-            make(stores, job, shard)
+            make(stores, job, SPEC, shard)
         rest = b"".join(raw)
     body = head + DRAWS[:8].tobytes() + rest
     assert len(body) == length
@@ -250,40 +246,36 @@ def test_draws_are_sent_in_order_as_they_are_computed(client: httpx.Client, stor
     assert client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY).content == body
 
 
+@pytest.mark.usefixtures("job")
 def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     """The shape has the axis of the scales, the numbers the requested dtype."""
     spec = DrawsSpec(**{**SPEC.to_dict(), "count": COUNT // 2, "scales": (0.5, 2.0), "grid": True})
     job, _ = stores.jobs.create(kind="draws", claim="g", posterior="post_1", spec=spec.to_dict(), total=spec.total)
     stores.jobs.start(job.id)
     with reading(client, job, dtype="float32") as (answer, raw):
-        for position in range(spec.total):
-            arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
-            stores.draws.put(job.subject, {spec.key(position): Entry({"sha256": f"{position}"}, arrays)})
         for shard in range(spec.shards):
-            stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
+            make(stores, job, spec, shard)
         array = np.load(io.BytesIO(b"".join(raw)))
         assert answer.headers["glle-scale"] == "0.5, 2.0"
     assert (array.shape, array.dtype) == ((2, COUNT // 2, N, 2), np.float32)
     assert array.tobytes() == DRAWS.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("end", ["failed", "cancelled", "stopped", "evicted"])
+@pytest.mark.parametrize("end", ["failed", "cancelled", "stopped", "deleted"])
 def test_a_failed_job_aborts_the_response(
     client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
     """A client sees that an aborted result is incomplete."""
-    make(stores, job, 0)
+    make(stores, job, SPEC, 0)
     with reading(client, job) as (_, raw):
         take(raw, 4 * DRAWS[0].nbytes)
         if end == "cancelled":
             client.delete(f"/v1/jobs/{job.id}")
         elif end == "failed":
             stores.jobs._move(job.id, {"running": "failed"})
-        elif end == "evicted":
-            stores.jobs.advance(job.id, job.round, 1, SPEC.shard_size(1))  # counted, and not there
-            time.sleep(0.2)
-            assert app.state.stream_limiter.open == 1, "a repeated request could not have the draw before the job ends"
-            stores.jobs.succeed(job.id)
+        elif end == "deleted":
+            for shard in range(1, SPEC.shards):
+                stores.jobs.advance(job.id, shard, SPEC.shard_size(shard))  # counted, and not there
         else:
             app.state.stream_limiter.stop(stores.changes)
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):

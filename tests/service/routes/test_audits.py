@@ -69,7 +69,7 @@ def test_a_method_is_the_embedding(client: httpx.Client, stores: Stores, dataset
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
     assert client.delete(f"/v1/embeddings/{embedding}").status_code == 204
     check_problem(client.post("/v1/audits", json={"embedding": embedding}), 404, "embedding-not-found")
-    assert not any(stores.cache.contains([*stores.cache.keys_of(dataset)]))
+    assert stores.results.usage()["results"] == 0
 
 
 def test_a_posterior(client: httpx.Client, stores: Stores) -> None:

@@ -24,7 +24,7 @@ def get_picture(client: httpx.Client, path: str, **query: Any) -> httpx.Response
     parameters = {"wait": 0, **query}
     answer = client.get(path, params=parameters)
     if answer.status_code == 202:
-        tasks.analyse(answer.json()["id"], 0)
+        tasks.analyse(answer.json()["id"])
         answer = client.get(path, params=parameters)
     return answer
 
@@ -96,7 +96,7 @@ def test_pictures_of_embeddings_and_comparisons(client: httpx.Client) -> None:
     job = client.post("/v1/comparisons", json={"dataset": dataset, "methods": methods}).json()
     early = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
     assert early.status_code == 202
-    tasks.analyse(job["id"], 0)
+    tasks.analyse(job["id"])
     comparison = get_picture(client, f"/v1/jobs/{job['id']}/result.svg")
     assert comparison.content.startswith(SVG)
     rows = client.get(f"/v1/jobs/{job['id']}/result").json()["rows"]

@@ -22,11 +22,11 @@ from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
 from service.submission.planning import Plan
-from tests.conftest import in_turn
+from tests.conftest import stored_files
 from tests.service.conftest import X, check_problem, serving, upload
 from tests.service.schemas.bodies import OPERATIONS
 from worker.base.problems import Problem
-from worker.base.versions import versioned_key
+from worker.execution import tasks
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -93,13 +93,17 @@ def test_failed_fit_is_reported_everywhere(client: httpx.Client, stores: Stores)
         assert (answer.status_code, answer.json()) == (422, problem.to_dict())
 
 
-def test_delete_posterior_cancels_its_fit(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
-    """A deletion cancels the second fit of an evicted posterior."""
-    stores.cache.delete(versioned_key(f"posterior:{drawn_posterior.rpartition('/')[2]}"))
-    job = client.get(f"{drawn_posterior}/arrays").json()["id"]
+def test_a_deletion_cancels_the_fit_of_a_new_posterior(
+    client: httpx.Client, stores: Stores, drawn_posterior: str
+) -> None:
+    """A second request for a posterior that was deleted meanwhile fits it again, and a deletion cancels that."""
+    record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
     assert client.delete(drawn_posterior).status_code == 204
-    assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
-    assert in_turn(stores) == []
+    job = client.post("/v1/posteriors", json={"dataset": record.dataset, "n_neighbors": 10}).json()
+    assert client.delete(f"/v1/datasets/{record.dataset}").status_code == 204
+    tasks.fit(job["id"])
+    assert client.get(job["links"]["self"]).json()["error"]["type"] == "urn:glle:problem:dataset-not-found"
+    assert stored_files(stores) == []
 
 
 def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from service.app import create_app
-from service.cli import doctor, main
+from service.cli import doctor
 from tests.conftest import stored_files
 from tests.service.conftest import check_problem, register_worker, serving
 from tests.service.routes.posteriors.conftest import NPY, fit_posterior, result_of
@@ -22,7 +20,6 @@ from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.operations import health
 from worker.storage import free_space
-from worker.storage.datasets import Table
 from worker.storage.free_space import ADDRESSES
 from worker.stores import Stores
 
@@ -33,19 +30,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def tiered_stores(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
-    """Stores with an object store and a small cache, of which half is 64 kB."""
-    store_stores = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
-    monkeypatch.setattr(tasks, "process_stores", lambda: store_stores)
-    yield store_stores
-    store_stores.close()
+def remote_stores(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
+    """Stores whose files are behind a URL, as those of a bucket."""
+    connected = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects"))
+    monkeypatch.setattr(connected.files.bucket, "is_local", False)
+    monkeypatch.setattr(tasks, "process_stores", lambda: connected)
+    yield connected
+    connected.close()
 
 
 @pytest.fixture
-def store_client(tiered_stores: Stores) -> Iterator[httpx.Client]:
+def remote_client(remote_stores: Stores) -> Iterator[httpx.Client]:
     """A client of an app on these stores."""
-    with serving(create_app(tiered_stores)) as store_stores:
-        yield store_stores
+    with serving(create_app(remote_stores)) as connected:
+        yield connected
 
 
 def make_unreachable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,108 +52,40 @@ def make_unreachable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> Any:
         raise OSError(5, "geheim")
 
-    assert stores.cache.objects is not None
-    monkeypatch.setattr(stores.cache.objects.bucket, "_connect", fail)
+    monkeypatch.setattr(stores.files.bucket, "_connect", fail)
 
 
 def test_an_unreachable_store_is_503_until_it_returns(
-    store_client: httpx.Client, tiered_stores: Stores, monkeypatch: pytest.MonkeyPatch
+    remote_client: httpx.Client, remote_stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests for its draws and results get 503; other requests are answered."""
-    posterior = fit_posterior(store_client)
-    draws = result_of(tiered_stores, store_client.post(posterior + "/draws", json={"count": 24}))
-    generated = result_of(tiered_stores, store_client.post(posterior + "/reconstructions", json={"count": 60}))
-    before = [store_client.get(path, headers=NPY).content for path in (draws, generated)]
+    """Results without a copy get 503; other requests are answered, and no job is started for them."""
+    posterior = fit_posterior(remote_client)
+    draws = result_of(remote_stores, remote_client.post(posterior + "/draws", json={"count": 24}))
+    generated = result_of(remote_stores, remote_client.post(posterior + "/reconstructions", json={"count": 60}))
+    before = [remote_client.get(path, headers=NPY).content for path in (draws, generated)]
+    jobs = len(remote_client.get("/v1/jobs").json()["items"])
     with monkeypatch.context() as broken:
-        make_unreachable(tiered_stores, broken)
-        for path in (draws, generated, posterior + "/draws/23"):
-            answer = store_client.get(path, headers=NPY)
+        make_unreachable(remote_stores, broken)
+        assert [remote_client.get(path, headers=NPY).content for path in (draws, generated)] == before  # from the cache
+        remote_stores.cache.client.flushall()
+        for path in (draws, generated, posterior + "/arrays?name=embedding"):
+            answer = remote_client.get(path, headers=NPY)
             assert "geheim" not in str(check_problem(answer, 503, "store-unavailable"))
             assert answer.headers["retry-after"] == "5"
-        assert store_client.get(posterior).status_code == 200
-        register_worker(tiered_stores)
-        (body,) = [check for check in store_client.get("/readyz").json()["checks"] if check["name"] == "object store"]
+        assert remote_client.get(posterior).status_code == 200
+        register_worker(remote_stores)
+        (body,) = [check for check in remote_client.get("/readyz").json()["checks"] if check["name"] == "object store"]
         assert body["state"] == "warning"
-    assert [store_client.get(path, headers=NPY).content for path in (draws, generated)] == before
+    assert [remote_client.get(path, headers=NPY).content for path in (draws, generated)] == before
+    assert len(remote_client.get("/v1/jobs").json()["items"]) == jobs
 
 
-def test_draws_beyond_the_cache_are_refused_only_beyond_the_store(
-    store_client: httpx.Client, tiered_stores: Stores
-) -> None:
-    """The refusal names the setting of the limit."""
-    posterior = fit_posterior(store_client)
-    assert tiered_stores.cache.objects is not None
-    tiered_stores.cache.objects._max_bytes = 2**20
-    answer = store_client.post(posterior + "/draws", json={"count": 1000})
-    assert "GLLE_STORE_BYTES" in check_problem(answer, 422, "store-too-small")["remedy"]
-
-
-def test_a_posterior_of_an_unreachable_store_is_fitted_again(
-    store_client: httpx.Client, tiered_stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the cache has room, the request does not wait for the store."""
-    assert tiered_stores.cache.objects is not None
-    for name, value in {"READ_SECONDS": 0.0, "READ_BYTES_PER_SECOND": float("inf")}.items():
-        monkeypatch.setattr(f"worker.storage.object_store.results.{name}", value)  # each fit takes longer than a read
-    posterior = fit_posterior(store_client)
-    assert tiered_stores.cache.objects.index.sums()[0] == 1
-    draw = result_of(tiered_stores, store_client.get(posterior + "/draws/0?wait=0"))
-    before = store_client.get(draw, headers=NPY).content
-    tiered_stores.cache.client.flushall()
-    make_unreachable(tiered_stores, monkeypatch)
-    draw = result_of(tiered_stores, store_client.get(posterior + "/draws/0?wait=0"))
-    assert store_client.get(draw, headers=NPY).content == before
-
-
-def test_doctor_writes_reads_and_removes(tiered_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The doctor also names a failing or unswept store."""
-    tiered_stores.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    checks = {check.name: check.state for check in doctor._servers(tiered_stores)}
-    assert (checks["object store"], checks["object store's sweep"]) == ("ok", "ok")
-    later = SimpleNamespace(time=lambda: time.time() + tiered_stores.settings.cache_ttl + 1)
-    assert tiered_stores.cache.objects is not None
-    with monkeypatch.context() as old:
-        old.setattr("worker.storage.object_store.results.time", later)
-        checks = {check.name: check.state for check in doctor._object_store(tiered_stores.cache.objects)}
-        assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
-    make_unreachable(tiered_stores, monkeypatch)
-    assert [check.state for check in doctor._object_store(tiered_stores.cache.objects)] == ["problem"]
-
-
-def test_glle_store_shows_and_sweeps(
-    tiered_stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command uses the deployment's settings; without a store of results it shows the data sets."""
-    for name, value in replace(tiered_stores.settings, cache_bytes=2**20).to_env().items():
-        monkeypatch.setenv(name, value)
-    tiered_stores.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    assert main.main(["store", "show"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "0 data sets, 0 bytes."
-    assert shown[1].startswith("1 objects of results, 1,04")
-    assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
-    assert "0 expired and 1 unreferenced objects removed." in capsys.readouterr().out
-    tiered_stores.datasets.files.bucket.write("data/ab/values.npy", [b"killed"], 6)
-    tiered_stores.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    assert main.main(["store", "sweep", "--age-hours", "0"]) == 1
-    assert "Nothing was removed." in capsys.readouterr().err
-    assert tiered_stores.cache.objects is not None
-    assert list(tiered_stores.cache.objects.index.subjects()) == ["post_a"]
-    with pytest.raises(SystemExit):
-        main.main(["store", "sweep", "--unused-days", "0"])
-    tiered_stores.datasets.add(Table(values=np.eye(2), source={}))
-    assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
-    assert "1 files without a record: kept; --orphans removes them." in capsys.readouterr().out
-    assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 0
-    assert "1 files without a record: removed." in capsys.readouterr().out
-    assert len(stored_files(tiered_stores)) == 1
-    tiered_stores.client.flushall()
-    assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 1
-    assert "no record names any" in capsys.readouterr().err
-    assert len(stored_files(tiered_stores)) == 1
-    monkeypatch.setenv("GLLE_STORE_URL", "")
-    assert main.main(["store", "show"]) == 0
-    assert capsys.readouterr().out == "0 data sets, 0 bytes.\n"
+def test_doctor_writes_reads_and_removes(remote_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor also names a failing store."""
+    checks = {check.name: check.state for check in doctor._servers(remote_stores)}
+    assert checks["object store"] == "ok"
+    make_unreachable(remote_stores, monkeypatch)
+    assert doctor._object_store(remote_stores).state == "problem"
 
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -200,7 +130,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores, mo
             assert problem["details"]["reserve"] == ALL
             assert "GLLE_DATA_DIR" in problem["remedy"]
         assert full.get(f"/v1/datasets/{dataset}/data").status_code == 200
-        assert full.post("/v1/posteriors", json={"dataset": dataset}).status_code == 202
+        check_problem(full.post("/v1/posteriors", json={"dataset": dataset}), 507, "storage-full")
         ready = full.get("/readyz")
         (space,) = [check for check in ready.json()["checks"] if check["name"] == "disk space"]
         assert (ready.status_code, space["state"]) == (200, "warning")
@@ -243,15 +173,42 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
     assert client.get("/readyz").status_code == 200
 
 
-def test_a_torn_object_is_recomputed(store_client: httpx.Client, tiered_stores: Stores, tmp_path: Path) -> None:
-    """Changed bits on the disk are detected, and the result has the same bits as before."""
-    posterior = fit_posterior(store_client)
-    generated = result_of(tiered_stores, store_client.post(posterior + "/reconstructions", json={"count": 60}))
-    before = store_client.get(generated, headers=NPY).content
-    for path in set((tmp_path / "objects").rglob("*")).difference(stored_files(tiered_stores)):
-        if path.is_file():
-            raw = bytearray(path.read_bytes())
-            raw[len(raw) // 2 :: 7] = bytes(len(raw[len(raw) // 2 :: 7]))
-            path.write_bytes(raw)
-    again = store_client.get(generated, headers=NPY)
-    assert store_client.get(result_of(tiered_stores, again), headers=NPY).content == before
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_damaged_result_is_a_problem_with_its_remedy(client: httpx.Client, stores: Stores, *, is_lost: bool) -> None:
+    """Nothing is computed again in silence; the remedy in the problem brings the same bits back."""
+    posterior = fit_posterior(client)
+    known = set(stored_files(stores))
+    generated = result_of(stores, client.post(posterior + "/reconstructions", json={"count": 60}))
+    before = client.get(generated, headers=NPY).content
+    (file,) = set(stored_files(stores)) - known
+    if is_lost:
+        file.unlink()
+    else:
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2 :: 7] = bytes(len(raw[len(raw) // 2 :: 7]))
+        file.write_bytes(raw)
+    problem = check_problem(client.get(generated, headers=NPY), 500, "result-damaged")
+    job = generated.removesuffix("/result")
+    assert f"DELETE {job}?record=true" in problem["remedy"]
+    assert client.delete(job, params={"record": True}).status_code == 200
+    again = result_of(stores, client.post(posterior + "/reconstructions", json={"count": 60}))
+    assert client.get(again, headers=NPY).content == before
+
+
+def test_a_flushed_cache_costs_time_alone(client: httpx.Client, stores: Stores) -> None:
+    """Posterior, embedding and results are 200 with the same bytes, and no job is created."""
+    posterior = fit_posterior(client)
+    dataset = client.get(posterior).json()["dataset"]
+    draws = result_of(stores, client.post(posterior + "/draws", json={"count": 24}))
+    summary = posterior + "/summary?count=5&scale=1"
+    result_of(stores, client.get(summary + "&wait=0"))
+    embedding = client.post("/v1/embeddings", json={"dataset": dataset, "method": "pca"})
+    result_of(stores, embedding)
+    paths = [posterior, posterior + "/arrays", draws, summary, embedding.json()["links"]["embedding"] + "/coordinates"]
+    before = [client.get(path) for path in paths]
+    assert [answer.status_code for answer in before] == [200] * len(paths)
+    jobs = client.get("/v1/jobs").json()
+    stores.cache.client.flushall()
+    after = [client.get(path) for path in paths]
+    assert [answer.content for answer in after] == [answer.content for answer in before]
+    assert client.get("/v1/jobs").json() == jobs

@@ -29,5 +29,5 @@ CREATING: dict[str, tuple[str, dict[str, Any]]] = {
 def posterior(client: httpx.Client, stores: Stores) -> str:
     """The path of a posterior as a worker stores it."""
     members: dict[str, Any] = {"dataset": upload(client), "n": 40, "arrays": {"prior_factor": {}}, "created": now_iso()}
-    stores.posteriors.record(posterior_record(**members))
+    stores.posteriors.create(posterior_record(**members))
     return POST_1

@@ -102,7 +102,7 @@ def test_a_draw_of_a_dense_posterior_is_a_job_at_once(
     """Dense factors take longer than samplers may: a task of the process for long work makes the draw."""
     record = stores.posteriors.fetch("post_1")
     stores.posteriors.delete("post_1")
-    stores.posteriors.record(replace(record, draw_cost={**record.draw_cost, "seconds": QUICK_SECONDS + 0.1}))
+    stores.posteriors.create(replace(record, draw_cost={**record.draw_cost, "seconds": QUICK_SECONDS + 0.1}))
     monkeypatch.setattr(DrawRequests, "send", lambda *_, **__: pytest.fail("no sampler should draw it"))
     answer = client.get(f"{posterior}/draws/0", params={"wait": 1})
     assert answer.status_code == 202

@@ -85,7 +85,7 @@ def test_a_list_of_posteriors_is_read_in_few_round_trips(
     """A list reads a hundred records per round trip, and only those with a tag."""
     record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
     for number in range(150):
-        stores.posteriors.record(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
+        stores.posteriors.create(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
     calls = commands_of(client, stores, "/v1/posteriors?tag=unknown")
     assert calls.keys().isdisjoint({"get", "mget"}), "the tag is indexed"
     calls = commands_of(client, stores, "/v1/posteriors?limit=100")
@@ -131,7 +131,7 @@ def test_a_record_without_json_is_reported_and_can_be_deleted(
     """A list has the other records, and the id of the one whose text is no UTF-8."""
     record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
     other = replace(record, id=f"post_{0:032x}", diagnostics={"figures": {}, "notes": [{"message": "\ud800"}]})
-    stores.posteriors.record(other)
+    stores.posteriors.create(other)
     page = client.get("/v1/posteriors").json()
     assert ([item["id"] for item in page["items"]], page["unreadable"]) == ([record.id], [other.id])
     assert other.id in caplog.text

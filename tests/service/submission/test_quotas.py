@@ -125,7 +125,8 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
             check_exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
             body = {"dataset": created.json()["id"]}
             assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
-            check_exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
+            other = {**body, "n_neighbors": [5]}
+            check_exceeded(client.post("/v1/advice", json=other, headers=headers), "jobs")
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
                 assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
             check_exceeded(answer, "requests")
@@ -223,7 +224,7 @@ def test_bytes_of_posterior_records_count_in_the_quota(stores: Stores) -> None:
     fits = {"dataset": resources_of("default", stores).dataset, "reg": 0.5}
     long = {"figures": {}, "notes": [{"code": "a-code", "message": "x" * 2 * RECORD_BYTES}]}
     for number in range(3):
-        stores.posteriors.record(posterior_record(id=f"post_{number}", dataset=fits["dataset"], n=9, diagnostics=long))
+        stores.posteriors.create(posterior_record(id=f"post_{number}", dataset=fits["dataset"], n=9, diagnostics=long))
     with serve_stores(stores, auth="off", quotas="*=posteriors:6") as client:
         details = check_problem(client.post("/v1/posteriors", json=fits), 429, "quota-exceeded")["details"]
         assert (details["quota"], details["allowed"]) == ("posteriors", 6 * RECORD_BYTES)

@@ -11,6 +11,7 @@ from service.middleware.access_policy import OPEN_PATHS
 from tests.service.schemas.bodies import CONTRACT, OPERATIONS
 from tests.service.tenants import BODIES, TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
+from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     import httpx
@@ -79,14 +80,21 @@ def test_deletions_do_not_affect_other_tenants(
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))
-        stores.cache.put(spec.cache_key(had.posterior), {"scale": 2.0}, {"draw_spread": np.ones(60)})
+        result = Entry({"scale": 2.0}, {"draw_spread": np.ones(60)})
+        stores.results.put(
+            spec.key(had.posterior),
+            result,
+            owners=[had.posterior],
+            job=had.job,
+            tenant=stores.jobs.fetch(had.job).tenant,
+        )
     answer = guarded_client.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
     assert answer.status_code == 204
     assert [guarded_client.get(path, headers=alice.headers).json()["items"] for path in LISTS[:2]] == [[], []]
     assert guarded_client.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
     assert stores.posteriors.calibration(alice.posterior) is None
     assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
-    assert stores.cache.contains([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
+    assert stores.results.contains([spec.key(had.posterior) for had in (alice, bob)]) == [False, True]
 
 
 def test_a_body_does_not_reach_another_tenants_data(

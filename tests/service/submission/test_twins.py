@@ -1,4 +1,4 @@
-"""Equal checks of equal work: every route refuses draws that cannot be computed or cached."""
+"""Equal checks of equal work: every route refuses draws that cannot be computed or stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-N, CACHE = 600, 2**20
+N, FREE = 600, 2**19  # points, and bytes of the disk
 WHOLE = 2**64 - 1
 
 # Request of each route for draws first, ..., first + count - 1: method, path below the posterior, name of the count.
@@ -47,12 +47,13 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
     monkeypatch.setattr("service.submission.validation.MAX_DRAWS", 900)
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset = stores.datasets.add(Table(values=X, source={"kind": "test"}))[0].id
-    stores.posteriors.record(posterior_record(dataset=dataset, n=N))
-    with serve_stores(stores, cache_bytes=CACHE) as client:
+    stores.posteriors.create(posterior_record(dataset=dataset, n=N))
+    monkeypatch.setattr("service.submission.validation.free_bytes", lambda _: FREE)
+    with serve_stores(stores) as client:
         for route in ROUTES:
             is_sheet = route == "draws.png"
             many = request_draws(client, dataset, route, MAX_SHEET if is_sheet else 100)
-            check_problem(many, 422, "cache-too-small")
+            check_problem(many, 507, "storage-full")
             check_problem(request_draws(client, dataset, route, 3, first=WHOLE - 1), 422, "over-the-limit")
             if not is_sheet:
                 check_problem(request_draws(client, dataset, route, 950), 422, "over-the-limit")

@@ -12,7 +12,7 @@ import pytest
 
 from service.submission import waiting
 from service.submission.waiting import OF_TENANT, wait_for_outcome
-from tests.conftest import evict, in_turn, until
+from tests.conftest import in_turn, until
 from tests.service.conftest import check_problem, upload
 from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import serve_stores
@@ -147,8 +147,8 @@ def test_a_timeout_returns_the_current_job(
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
 
 
-def test_a_posterior_and_its_arrays_wait_for_their_fit(client: httpx.Client, stores: Stores) -> None:
-    """Without `wait` they answer with the job, and draws are refused; with it, once the fit has ended."""
+def test_a_posterior_waits_for_its_fit(client: httpx.Client, stores: Stores) -> None:
+    """Without `wait` it answers with the job, and draws are refused; with it, once the fit has ended."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]
@@ -156,13 +156,11 @@ def test_a_posterior_and_its_arrays_wait_for_their_fit(client: httpx.Client, sto
     refused = client.post(path + "/draws", json={"count": 1})
     assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
     with ThreadPoolExecutor() as threads:
-        for what in ("", "/arrays"):
-            waiting_request = threads.submit(client.get, f"{path}{what}", params={"wait": 60})
-            until(lambda: OF_TENANT)
-            tasks.fit(stores.jobs.claim_holder(path.rpartition("/")[2]).id)  # type: ignore[union-attr] # it exists
-            assert waiting_request.result().status_code == 200
-            evict(stores, "posterior:")
-            assert client.get(f"{path}/arrays").status_code == 202
+        waiting_request = threads.submit(client.get, path, params={"wait": 60})
+        until(lambda: OF_TENANT)
+        tasks.fit(job["id"])
+        assert waiting_request.result().status_code == 200
+    assert client.get(f"{path}/arrays").status_code == 200
 
 
 def test_every_job_may_have_a_deadline(client: httpx.Client, stores: Stores, posterior: str) -> None:

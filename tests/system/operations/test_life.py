@@ -16,7 +16,7 @@ from glle import Client
 from service.cli import main
 from tests.conftest import until
 from tests.processes import command_line
-from tests.system.conftest import ONE_EACH, fit_posterior, glle, running, synthetic, wait_for_end
+from tests.system.conftest import ONE_EACH, fit_posterior, running, synthetic, wait_for_end
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
@@ -137,13 +137,3 @@ def close_with_a_key(client: httpx.Client, folder: Path, capsys: pytest.CaptureF
     until(lambda: client.get("/v1/info").status_code == 401, seconds=5)
     client.headers["Authorization"] = f"Bearer {capsys.readouterr().out.strip()}"
     until(lambda: client.get("/v1/info").status_code == 200, seconds=5)
-
-
-@pytest.mark.slow
-def test_a_service_whose_workers_cannot_start_ends_with_the_reason(tmp_path: Path) -> None:
-    """`glle up` on a machine with other bits than the deployment's names the remedy, and does not wait."""
-    settings = {**ONE_EACH, "GLLE_ALLOW_OTHER_BITS": "0123456789abcdef"}
-    up = glle("up", "--port", "0", "--data-dir", str(tmp_path / "data"), **settings)
-    assert up.returncode == 2
-    assert "The worker does not start, because its results would differ in bits" in up.stderr
-    assert "A process cannot start. See the message above." in up.stderr

@@ -1,41 +1,19 @@
-"""`glle up` with a small cache and an object store: the same bits, and complete deletion."""
+"""A service whose cache loses everything while it runs, and the deletion of all files of a data set."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import pytest
-
 from tests.conftest import until
-from tests.system.conftest import fit_posterior, running, synthetic, wait_for_end
+from tests.system.conftest import fit_posterior, synthetic, wait_for_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    import httpx
 
-pytestmark = [pytest.mark.storage, pytest.mark.timeout(600)]
+    from tests.system.conftest import Up
 
-N = 3000
-SMALL = str(5 * 2**20)
+N = 1500
 NPY = {"accept": "application/x-npy"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the object store."""
-    return tmp_path_factory.mktemp("objects")
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[httpx.Client]:
-    """Return a client of a service with a cache of 5 MB and an object store."""
-    settings = {"GLLE_CACHE_BYTES": SMALL, "GLLE_STORE_URL": f"file://{folder}"}
-    with (
-        running(tmp_path_factory.mktemp("small"), **settings) as up,
-        httpx.Client(base_url=up.url, timeout=60) as http_client,
-    ):
-        yield http_client
 
 
 def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
@@ -63,12 +41,12 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
         ("draw", posterior + "/draws/7", NPY),
         ("draws", draws, NPY),
         ("some draws", draws + "?draws=3:9&points=10:20", NPY),
-        ("a range of draws", draws, {**NPY, "range": "bytes=2000000-2000999"}),
-        ("draws as a table", draws + "?draws=0:2&points=0,2999", {"accept": "text/csv"}),
+        ("a range of draws", draws, {**NPY, "range": "bytes=1000000-1000999"}),
+        ("draws as a table", draws + "?draws=0:2&points=0,1499", {"accept": "text/csv"}),
         ("summary", posterior + "/summary?count=60&scale=1&wait=60", {"accept": "application/zip"}),
         ("generated", generated, NPY),
         ("some of it", generated + "?draws=5,7&points=100:110", NPY),
-        ("a range of it", generated, {**NPY, "range": "bytes=2800000-2800999"}),
+        ("a range of it", generated, {**NPY, "range": "bytes=1400000-1400999"}),
         ("generated as a table", generated + "?draws=1:2&points=0:50", {"accept": "text/csv"}),
     ):
         answer = client.get(path, headers=headers)
@@ -78,19 +56,18 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
     return bodies
 
 
-def test_large_results_have_the_same_bits_and_are_deleted_completely(
-    small: httpx.Client, client: httpx.Client, folder: Path
-) -> None:
-    """Results larger than the cache equal those of a large cache; a deletion leaves no object."""
-    dataset = synthetic(small, N)
-    bodies = everything(small, dataset)
-    assert synthetic(client, N) == dataset
-    expected = everything(client, dataset)
-    assert {name: body == expected[name] for name, body in bodies.items()} == dict.fromkeys(expected, True)
-    objects = [path for path in folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in objects) > int(SMALL)
-    assert all(path.stat().st_mode & 0o077 == 0 for path in objects), "readable only by the owner"
-    assert "glle_stored_object_bytes" in small.get("/metrics").text
-    assert "object store" in [check["name"] for check in small.get("/readyz").json()["checks"]]
-    assert small.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
-    until(lambda: not [path for path in folder.rglob("*") if path.is_file()])
+def test_a_lost_cache_costs_time_alone(up: Up, client: httpx.Client) -> None:
+    """Posterior, results and draws have the same bytes, no job runs again, and a deletion leaves no file."""
+    folder = up.log.parent / "data" / "objects"
+    before = {path for path in folder.rglob("*") if path.is_file()}
+    dataset = synthetic(client, N, seed=11)
+    bodies = everything(client, dataset)
+    files = {path for path in folder.rglob("*") if path.is_file()} - before
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files), "readable only by the owner"
+    jobs = client.get("/v1/jobs?limit=5").json()["items"]
+    up.redis("GLLE_CACHE_URL").flushall()
+    again = everything(client, dataset)
+    assert {name: body == again[name] for name, body in bodies.items()} == dict.fromkeys(bodies, True)
+    assert client.get("/v1/jobs?limit=5").json()["items"] == jobs
+    assert client.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
+    until(lambda: not any(path.exists() for path in files))

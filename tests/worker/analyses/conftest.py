@@ -71,7 +71,7 @@ def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> J
 def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Entry:
     """Run an analysis and return its result."""
     job = analysis_job(stores, spec, posterior)
-    tasks.analyse(job.id, job.round)
+    tasks.analyse(job.id)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "succeeded", ended.error
     assert ended.done == ended.total

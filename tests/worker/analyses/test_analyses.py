@@ -133,7 +133,7 @@ def test_draws_are_shared_with_draws_jobs(stores: Stores, posterior_id: str, mon
     """Draws jobs and summaries share cached draws with the same bits."""
     job, spec = draws_job(stores, posterior_id, count=4, first=2, seed=5, scales=(0.5,))
     for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     indices = record_draws(monkeypatch)
     shared = run_analysis(stores, SUMMARY, posterior_id)
     assert indices == [6, 7]
@@ -192,7 +192,7 @@ def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypa
         return draws
 
     monkeypatch.setattr(context, "draw_and_cache", draw_and_cancel)
-    tasks.analyse(job.id, 0)
+    tasks.analyse(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.cache.contains([SUMMARY.cache_key(posterior_id)]) == [False]
     assert indices == [2, 3, 4, 5]

@@ -152,7 +152,7 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
 
     arrays_id = stores.posteriors.fetch(posterior_id).arrays_id
     monkeypatch.setattr(stores.jobs, "advance", record)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     assert {1, 3} < set(counts)
     assert counts[-1] == PART
 
@@ -176,7 +176,7 @@ def test_a_killed_task_loses_no_part(
     with monkeypatch.context() as patched:
         patched.setattr(resamples, "resample", killing)
         with pytest.raises(KilledError):
-            tasks.draw(job.id, 0, 0)
+            tasks.draw(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "running"
     names = run_all(stores, job)
     assert (names[0], names[-1]) == ("-r0-s0", "-r0")
@@ -208,7 +208,7 @@ def test_lost_tasks_are_enqueued_again(stores: Stores, posterior_id: str, blocks
     for _ in range(2):
         silent(stores, job)
         assert in_turn(stores) == [f"{job.id}-r0"]
-    tasks.draw(job.id, 0, 3)  # repeated late: it neither makes a part nor ends the job
+    tasks.draw(job.id, 3)  # repeated late: it neither makes a part nor ends the job
     run_all(stores, job)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert len(blocks) == len(set(blocks))
@@ -271,7 +271,7 @@ def test_a_spread_in_parts_is_the_engines(stores: Stores) -> None:
     spread = SpreadSpec(
         dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), half_samples=PART + 2, refits=seeds
     )
-    stores.embeddings.note(of.recipe, "")
+    stores.embeddings.request(of.recipe, "")
     job = shared_job(stores, spread, None, "refits")
     assert job.parts is not None
     assert job.parts.sizes == (PART, 2, seeds)
@@ -321,7 +321,7 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:
     one_task, _ = stores.jobs.create(
         kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
     )
-    tasks.analyse(one_task.id, 0)
+    tasks.analyse(one_task.id)
     alone = result(stores, one_task)
     for one, other in zip(shared.meta["rows"], alone.meta["rows"], strict=True):
         assert {**one, "seconds": None} == {**other, "seconds": None}

@@ -193,7 +193,7 @@ def test_a_posterior_of_other_numbers_is_not_drawn_from(
     job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
     if subject == "job":
         stores.client.hset(job_key(job.id), "numbers", "9.9.9")
-    tasks.analyse(job.id, 0)
+    tasks.analyse(job.id)
     ended = stores.jobs.fetch(job.id)
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.status) == ("failed", "other-numbers", 409)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,82 +18,60 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine.base.errors import OutOfRangeError
-from tests.conftest import error_of, in_turn
+from tests.conftest import error_of, in_turn, stored_files
 from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
 from worker.execution import context, draws, tasks
 from worker.records.job import INTERACTIVE
+from worker.records.quotas import Quotas
+from worker.storage.object_store.files import STORED_BYTES
 from worker.storage.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
     from worker.jobs.store import Job
     from worker.records.draws import DrawAddress
+    from worker.records.stored_file import StoredFile
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 pytestmark = pytest.mark.usefixtures("here")
 
 
+def results(stores: Stores) -> int:
+    """Return the number of all results."""
+    return stores.results.usage()["results"]
+
+
 def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str) -> None:
     """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics.
 
-    The other shards wait until the first has cached the posterior; a repeated first shard enqueues nothing twice.
+    Each shard is one result; a repeated one draws nothing, and the first enqueues the others once.
     """
     job, spec = draws_job(stores, posterior_id, count=22, first=729)
-    names = [f"{job.id}-r0-s{shard}" for shard in range(spec.shards)]
+    names = [f"{job.id}-s{shard}" for shard in range(spec.shards)]
     stores.queue.enqueue(job)
     assert in_turn(stores) == names[:1]
     for _ in range(2):
-        tasks.draw(job.id, 0, 0)
+        tasks.draw(job.id, 0)
         assert in_turn(stores) == names
     for shard in range(1, spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     ended = stores.jobs.fetch(job.id)
     assert (spec.shards, ended.status, ended.done) == (6, "succeeded", 22)
     direct = glle_engine.fit(SHEET.X)
-    for key in spec.draws():
-        entry = stores.draws.get(stores.posteriors.arrays_id(posterior_id), key)
-        assert entry is not None
-        draw = direct.draw(key.index)
-        np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
-        np.testing.assert_array_equal(entry.arrays["eigenvalues"], draw.eigenvalues)
-        assert entry.meta["diagnostics"] == draw.diagnostics
-
-
-@pytest.mark.parametrize("is_flushed", [False, True])
-def test_a_further_round_draws_what_is_missing(
-    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, *, is_flushed: bool
-) -> None:
-    """Cached draws are not computed again; evicted ones get the same bits, also if the posterior is fitted again.
-
-    A task of an earlier round does nothing.
-    """
-    job, spec = draws_job(stores, posterior_id, count=4)
-    tasks.draw(job.id, 0, 0)
-    arrays_id, keys = stores.posteriors.arrays_id(posterior_id), spec.shard_keys(0)
-    before = stores.draws.get(arrays_id, keys[1])
-    if is_flushed:
-        stores.cache.client.flushall()
-    stores.cache.delete(keys[1].cache_key(arrays_id))
-    indices: list[int] = []
-
-    def draw_and_record(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-        indices.extend(key.index for key in keys)
-        return draws.make_draws(posterior, keys)
-
-    monkeypatch.setattr(tasks, "make_draws", draw_and_record)
-    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
-    tasks.draw(job.id, 0, 0)
-    assert (stores.jobs.fetch(job.id).done, indices) == (0, [])
-    tasks.draw(job.id, 1, 0)
-    after = stores.draws.get(arrays_id, keys[1])
-    assert before is not None
-    assert after is not None
-    np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
-    assert indices == ([0, 1, 2, 3] if is_flushed else [1])
-    assert stores.posteriors.load(posterior_id) is not None
+    for shard in range(spec.shards):
+        entry = stores.results.fetch_entry(spec.result_key(posterior_id, shard))
+        for number, key in enumerate(spec.shard_keys(shard)):
+            draw = direct.draw(key.index)
+            np.testing.assert_array_equal(entry.arrays["embeddings"][number], draw.embedding)
+            np.testing.assert_array_equal(entry.arrays["eigenvalues"][number], draw.eigenvalues)
+            assert entry.meta["draws"][number]["diagnostics"] == draw.diagnostics
+            assert entry.meta["draws"][number]["index"] == key.index
+    (result,) = {record.job for _, record in stores.results.newest() if record is not None}
+    assert (result, stores.results.usage()["results"]) == (job.id, spec.shards)
 
 
 def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,16 +138,16 @@ def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch)
     """The task reports that it waits, starts again, and succeeds without a retry of RQ's."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
-    write, ids = stores.posteriors.cache, []
+    record, ids = stores.posteriors.record, list[str]()
 
-    def refused_twice(id_: str, posterior: Posterior, seconds: float) -> str:
-        ids.append(id_)
+    def refused_twice(new: PosteriorRecord, **options: Any) -> bool:
+        ids.append(new.id)
         if len(ids) <= 2:
             raise redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
-        return write(id_, posterior, seconds)
+        return record(new, **options)
 
     stages: list[str] = []
-    monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
+    monkeypatch.setattr(stores.posteriors, "record", refused_twice)
     waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: stages.append(stores.jobs.fetch(job.id).stage))
     monkeypatch.setattr("worker.execution.tasks.time", waits)
     tasks.fit(job.id)
@@ -212,7 +192,7 @@ def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytes
 def test_cancel_stops_a_shard_between_groups(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stops within a few groups; counted draws stay cached, and no shard follows."""
+    """It stops within a few groups; nothing of an unfinished shard is stored, and no shard follows."""
     job, spec = draws_job(stores, posterior_id, count=400, shard_seconds=9.0)
     indices: list[int] = []
 
@@ -225,13 +205,11 @@ def test_cancel_stops_a_shard_between_groups(
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0)  # each lane group is written
     monkeypatch.setattr(tasks, "make_draws", draw_and_cancel)
     assert spec.shards == 1
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(indices) <= 8 + 4 * 2
-    present = stores.draws.contains(stores.posteriors.arrays_id(posterior_id), spec.shard_keys(0))
-    assert all(present[: ended.done])
-    assert sum(present) <= len(indices)
+    assert results(stores) == 0
     assert in_turn(stores) == []
 
 
@@ -239,18 +217,18 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id:
     """Draws of a deleted posterior fail with a 404 and restore nothing."""
     job, _ = draws_job(stores, posterior_id, count=1)
     stores.posteriors.delete(posterior_id)
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert stores.posteriors.get(posterior_id) is None
     assert list(stores.posteriors.newest()) == []
-    assert list(stores.cache.client.scan_iter("*")) == []
+    assert results(stores) == 0
 
 
-def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
+def test_draws_of_a_posterior_deleted_meanwhile_are_not_stored(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Results cached after the deletion are removed at the end of the task."""
+    """The job fails with a 404, and only the file of the data set is left."""
     job, _ = draws_job(stores, posterior_id, count=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -259,8 +237,9 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_removed(
         return draws.make_draws(posterior, keys)
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
-    tasks.draw(job.id, 0, 0)
-    assert list(stores.cache.client.scan_iter("*")) == []
+    tasks.draw(job.id, 0)
+    assert error_of(stores, job.id).code == "posterior-not-found"
+    assert (results(stores), len(stored_files(stores))) == (0, 1)
     assert stores.posteriors.calibration(posterior_id) is None
 
 
@@ -270,26 +249,26 @@ def test_a_fit_ended_at_the_last_moment_leaves_nothing(
 ) -> None:
     """A data set deleted during its first fit takes the posterior along; a job cancelled meanwhile records none.
 
-    Both happen when the fit caches its arrays, after its last check of the job.
+    Both happen between the file and the record of the fit, after its last check of the job.
     """
-    job, real = fit_job(stores), PosteriorStore.cache
+    job, real = fit_job(stores), PosteriorStore.write
 
-    def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> str:
-        sha256 = real(store, id_, posterior, seconds)
+    def write(store: PosteriorStore, posterior: Posterior) -> tuple[StoredFile, str]:
+        written = real(store, posterior)
         if event == "deleted":
             stores.datasets.delete(str(job.dataset))
         else:
             stores.jobs.cancel(job.id)
-        return sha256
+        return written
 
-    monkeypatch.setattr(PosteriorStore, "cache", cache)
+    monkeypatch.setattr(PosteriorStore, "write", write)
     tasks.fit(job.id)
     ended = stores.jobs.fetch(job.id)
     found = (ended.status, ended.error and ended.error.code)
     assert found == (("failed", "dataset-not-found") if event == "deleted" else ("cancelled", None))
     assert list(stores.posteriors.newest()) == []
     assert stores.posteriors.of_dataset(str(job.dataset)) == []
-    assert list(stores.cache.client.scan_iter("*")) == []
+    assert len(stored_files(stores)) == (event == "cancelled"), "the file of the data set"
 
 
 class KilledError(BaseException):
@@ -311,54 +290,122 @@ def test_a_killed_task_is_repeated_completely(
 
     monkeypatch.setattr(tasks, "make_draws", make)
     with pytest.raises(KilledError):
-        tasks.draw(job.id, 0, 0)
+        tasks.draw(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "running"
-    tasks.draw(job.id, 0, 0)
+    tasks.draw(job.id, 0)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done) == ("succeeded", 42)
-    assert all(stores.draws.contains(stores.posteriors.arrays_id(posterior_id), list(spec.draws())))
+    entry = stores.results.fetch_entry(spec.result_key(posterior_id, 0))
+    assert [draw["index"] for draw in entry.meta["draws"]] == [key.index for key in spec.draws()]
 
 
 @pytest.mark.parametrize("progress_seconds", [0.0, 60.0])
-def test_counted_draws_are_cached(
+def test_a_shard_is_stored_before_it_is_counted(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
 ) -> None:
-    """No report precedes the draws that it counts, although they are written meanwhile."""
+    """Reports before that leave out a draw, so that no job ends without its draws."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", progress_seconds)
     job, spec = draws_job(stores, posterior_id, count=64, shard_seconds=16e-6 * N)
-    arrays_id = stores.posteriors.arrays_id(posterior_id)
-    store, reported = draws.store_draws, []
+    reported = list[int]()
 
-    def store_slowly(*arguments: Any, **options: Any) -> Any:
-        time.sleep(0.01)
-        return store(*arguments, **options)
-
-    def check(id_: str, round_: int, shard: int, count: int) -> Job | None:
-        assert all(stores.draws.contains(arrays_id, spec.shard_keys(shard)[:count]))
+    def check(id_: str, shard: int, count: int) -> Job | None:
+        assert count < spec.per_shard or stores.results.contains([spec.result_key(posterior_id, shard)]) == [True]
         reported.append(count)
-        return advance(id_, round_, shard, count)
+        return advance(id_, shard, count)
 
     advance = stores.jobs.advance
-    monkeypatch.setattr(tasks, "store_draws", store_slowly)
     monkeypatch.setattr(stores.jobs, "advance", check)
     for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
+        tasks.draw(job.id, shard)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert reported.count(spec.per_shard) == spec.shards
     assert (len(reported) > spec.shards) == (progress_seconds == 0)
 
 
-def test_a_job_of_one_draw_caches_its_lane_group(stores: Stores, posterior_id: str) -> None:
-    """Its draws are those of the engine; a job of five caches five."""
-    for number, first, present in ((1, 6, range(4, 8)), (5, 10, range(10, 15))):
-        job, spec = draws_job(stores, posterior_id, count=number, first=first)
-        for shard in range(spec.shards):
-            tasks.draw(job.id, 0, shard)
-        assert stores.jobs.fetch(job.id).status == "succeeded"
-        keys = [replace(spec.key(0), index=index) for index in range(4 * (first // 4), 4 * (first // 4) + 8)]
-        cached = stores.draws.contains(stores.posteriors.arrays_id(posterior_id), keys)
-        assert [key.index for key, is_cached in zip(keys, cached, strict=True) if is_cached] == list(present)
-    posterior = stores.posteriors.load(posterior_id)
-    assert posterior is not None
-    assert [key.index for key in draws.lane_group(spec.key(0), draws.group_size(posterior))] == [10, 8, 9, 11]
-    assert draws.lane_group(spec.key(0), 1) == [spec.key(0)], "without lanes there is no group"
+def test_a_repeated_task_finds_what_a_killed_one_has_recorded(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit and a shard whose jobs do not know of their records end without a second file, and compute nothing."""
+    job, spec = draws_job(stores, posterior_id, count=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.jobs, "advance", raiser(KilledError()))
+        with pytest.raises(KilledError):
+            tasks.draw(job.id, 0)
+    again, before = fit_job(stores), stored_files(stores)
+    monkeypatch.setattr(glle_engine, "fit", raiser(AssertionError("a second fit")))
+    monkeypatch.setattr(tasks, "make_draws", raiser(AssertionError("a second draw")))
+    tasks.fit(again.id)
+    tasks.draw(job.id, 0)
+    ended = [stores.jobs.fetch(id_) for id_ in (again.id, job.id)]
+    assert [(found.status, found.done) for found in ended] == [("succeeded", 1), ("succeeded", spec.total)]
+    assert stored_files(stores) == before
+
+
+def test_the_cache_holds_nothing_that_a_job_has_made(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, and without a data set, posterior and draws have the same bits, and no task computes anything."""
+    record = stores.posteriors.fetch(posterior_id)
+    before = stores.posteriors.load(record).embedding.tobytes()
+    job, spec = draws_job(stores, posterior_id, count=4)
+    tasks.draw(job.id, 0)
+    key = spec.result_key(posterior_id, 0)
+    drawn = stores.results.fetch_entry(key).arrays["embeddings"].tobytes()
+    assert stores.cache.client.dbsize() == 0
+    stores.cache.client.flushall()
+    monkeypatch.setattr(glle_engine, "fit", raiser(AssertionError("a second fit")))
+    assert stores.posteriors.load(record).embedding.tobytes() == before
+    assert stores.results.fetch_entry(key).arrays["embeddings"].tobytes() == drawn
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")])
+def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+) -> None:
+    """Neither by a draw nor by an equal fit; the remedy is its deletion, after which it is fitted again."""
+    record = stores.posteriors.fetch(posterior_id)
+    damage(stores.files.bucket.local_path(record.file.path))
+    with monkeypatch.context() as patch:
+        patch.setattr(glle_engine, "fit", raiser(AssertionError("a second fit")))
+        job, _ = draws_job(stores, posterior_id, count=1)
+        tasks.draw(job.id, 0)
+        error = error_of(stores, job.id)
+        assert (error.code, error.status) == ("posterior-damaged", 500)
+        assert f"DELETE /v1/posteriors/{posterior_id}" in error.remedy
+        tasks.fit(fit_job(stores).id)
+    stores.posteriors.delete(posterior_id)
+    assert len(stored_files(stores)) == 1
+    tasks.fit(fit_job(stores).id)
+    assert stores.posteriors.load(stores.posteriors.fetch(posterior_id)).n_points == N
+
+
+@pytest.mark.parametrize("kind", ["fit", "draws"])
+def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: str, kind: str) -> None:
+    """It leaves no file; the quota counts the bytes of data sets, posteriors and results together."""
+    used = stores.datasets.of("default").usage()[STORED_BYTES]
+    assert used == sum(path.stat().st_size for path in stored_files(stores))
+    limited = replace(stores, quotas=Quotas(replace(stores.settings, quotas=f"*=bytes:{used + 500}")))
+    before = stored_files(stores)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "process_stores", lambda: limited)
+        if kind == "fit":
+            job = fit_job(stores, n_neighbors=11)
+            tasks.fit(job.id)
+        else:
+            job, _ = draws_job(stores, posterior_id, count=1)
+            tasks.draw(job.id, 0)
+    error = error_of(stores, job.id)
+    assert (error.code, error.details["used"]) == ("quota-exceeded", used)
+    assert stored_files(stores) == before
+
+
+def test_an_hourly_task_sweeps(stores: Stores, posterior_id: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A failure is logged, and does not reach RQ, which would count it; the next hour's task goes on."""
+    del posterior_id
+    with caplog.at_level(logging.INFO, "worker.execution.tasks"):
+        tasks.sweep_files()
+        stores.client.set("glle:result:res_1", "{")
+        tasks.sweep_files()
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0] == "Swept: 0 expired results, 0 files without a record"
+    assert messages[1].startswith("The stored files were not swept: ")

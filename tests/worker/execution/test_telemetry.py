@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """Each stage of the fit and the caching is observed once, the job from its request to its end, by its status.
+    """Each stage of the fit and the storing is observed once, the job from its request to its end, by its status.
 
     Two log lines state the kind of the job, its start and its status.
     """
@@ -31,7 +31,7 @@ def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixt
     assert len(lines) == 2
     _, spreads = stores.counts.read()
     stages = {series[2]: spread for series, spread in spreads.items() if series[:2] == ("task_seconds", "fit")}
-    assert set(stages) == {"neighbors", "weights", "embedding", "posterior", "diagnostics", "caching"}
+    assert set(stages) == {"neighbors", "weights", "embedding", "posterior", "diagnostics", "storing"}
     assert all(sum(spread.counts) == 1 for spread in stages.values())
     recorded = stores.posteriors.fetch(job.subject).stages
     assert stages["weights"].seconds == pytest.approx(recorded["weights"], abs=1e-5)
@@ -41,27 +41,22 @@ def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixt
 
 
 def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
-    """Every new draw counts for its accepted solver; cached draws do not count."""
+    """Every new draw counts for its accepted solver; stored draws do not count."""
     job, spec = draws_job(stores, posterior_id, count=9)
-    for shard in range(spec.shards):
-        tasks.draw(job.id, 0, shard)
+    for shard in (*range(spec.shards - 1), 0, spec.shards - 1):
+        tasks.draw(job.id, shard)
     counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(counts.values()) == 9
-    arrays_id = stores.posteriors.arrays_id(posterior_id)
-    solvers = {
-        str(head["diagnostics"]["solver"])  # type: ignore[index] # the draw is cached
-        for head in stores.draws.heads(arrays_id, list(spec.draws()))
-    }
-    assert set(counts) == solvers
+    entries = [stores.results.fetch_entry(spec.result_key(posterior_id, shard)) for shard in range(spec.shards)]
+    assert set(counts) == {draw["diagnostics"]["solver"] for entry in entries for draw in entry.meta["draws"]}
     _, spreads = stores.counts.read()
-    assert {series[2] for series in spreads if series[:2] == ("task_seconds", "draws")} >= {"drawing", "caching"}
+    assert {series[2] for series in spreads if series[:2] == ("task_seconds", "draws")} >= {"drawing", "storing"}
     assert sum(spreads["job_seconds", "draws", "succeeded"].counts) == 1, "once, however many shards"
 
 
 def test_rejected_solvers_are_counted(stores: Stores, posterior_id: str) -> None:
     """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
-    posterior = stores.posteriors.load(posterior_id)
-    assert posterior is not None
+    posterior = stores.posteriors.load(stores.posteriors.fetch(posterior_id))
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
     with observe_task(stores, "job_1"):

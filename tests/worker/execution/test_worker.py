@@ -50,8 +50,7 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
     spreads = stores.counts.read()[1]
     assert sum(spreads["job_seconds", "fit", "succeeded"].counts) == 1
     assert spreads["task_seconds", "fit", "queued"].seconds > 0
-    posterior = stores.posteriors.load(job.subject)
-    assert posterior is not None
+    posterior = stores.posteriors.load(stores.posteriors.fetch(job.subject))
     assert np.isfinite(posterior.embedding).all()
 
 

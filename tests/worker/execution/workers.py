@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from tests.processes import children, command_line
@@ -39,7 +38,7 @@ def fit_job(stores: Stores, values: Any = SHEET.X, *, short: bool = False, **par
     """Create the job that fits a posterior of these values."""
     dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
     spec = FitSpec(**{"n_neighbors": 10, **parameters}).to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    id_ = posterior_id(dataset.id, spec)
     request = {"dataset": dataset.id, "spec": spec}
     return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1, short=short)[0]
 
@@ -69,7 +68,7 @@ def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSp
     return job, spec
 
 
-def raiser(error: Exception) -> Callable[..., None]:
+def raiser(error: BaseException) -> Callable[..., None]:
     """Return a function that raises."""
 
     def fail(*_: object, **__: object) -> None:

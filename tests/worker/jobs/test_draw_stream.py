@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import islice
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,11 +41,6 @@ def client(stores: Stores) -> redis.Redis:
     """Return the cache's Redis."""
     client: redis.Redis = stores.cache.client
     return client
-
-
-def record(id_: str) -> Any:
-    """Return what a request needs of a posterior's record."""
-    return SimpleNamespace(id=id_, arrays_id=f"{id_}:digest")
 
 
 def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> DrawAddress:
@@ -106,9 +100,9 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     requests = requests_of(client)
     wanted = [key(3), key(90, seed=7), key(3), key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)]
     for request in (*wanted, key(3, align="procrustes")):
-        send(requests, waited_name(record("a"), request))
+        send(requests, waited_name("a", request))
     first, second = read(client)
-    assert (first.posterior, first.arrays_id) == ("a", "a:digest")
+    assert first.posterior == "a"
     assert (first.keys, second.keys) == ([wanted[0], wanted[1], wanted[3]], [key(3, align="procrustes")])
     assert len(first.of([key(3)]).requests) == 2
     assert read(client) == []
@@ -119,22 +113,22 @@ def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Red
     busy, other = requests_of(client, tenant="busy"), requests_of(client, tenant="other")
     assert busy._stream != other._stream
     for index in range(20):
-        send(busy, waited_name(record("a"), key(index)))
-    send(other, waited_name(record("z"), key(0)))
+        send(busy, waited_name("a", key(index)))
+    send(other, waited_name("z", key(0)))
     assert sorted((batch.posterior, len(batch.keys)) for batch in read(client)) == [("a", 8), ("z", 1)]
 
 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     """They leave the stream, and a message names the draws, with the problem of a refusal."""
     requests, stream, channel = requests_of(client), DrawStream(client, "one"), messages(client)
-    entries = [send(requests, waited_name(record("a"), key(index))) for index in range(2)]
+    entries = [send(requests, waited_name("a", key(index))) for index in range(2)]
     (batch,) = batches(stream)
     assert all(is_pending(requests, entry) for entry in entries)
     assert stream_state(client).drawing == stream_state(client).length == 2
     stream.finish(batch.of([key(0)]), "drawn")
     assert [is_pending(requests, entry) for entry in entries] == [False, True]
     outcomes = outcome_of(channel)
-    assert set(outcomes) == {waited_name(record("a"), key(0))}
+    assert set(outcomes) == {waited_name("a", key(0))}
     assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
     stream.finish(batch.of([key(1)]), "job")
     assert stream_state(client).length == 0
@@ -151,28 +145,28 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
                for each, n in sizes.items()}  # fmt: skip
     monkeypatch.setattr(draw_stream, "MAX_SENT_BYTES", entries[wanted[2]].nbytes)
     for each in wanted:
-        send(requests_of(client), waited_name(record("a"), each))
-    send(requests_of(client, "other"), waited_name(record("a"), key(2)))
-    send(requests_of(client, "other"), waited_name(record("a"), key(3)))
+        send(requests_of(client), waited_name("a", each))
+    send(requests_of(client, "other"), waited_name("a", key(2)))
+    send(requests_of(client, "other"), waited_name("a", key(3)))
     (batch,) = batches(stream)
     stream.finish(batch, "drawn", entries=entries)
     answers = outcome_of(channel)
-    assert list(answers) == [waited_name(record("a"), each) for each in wanted]
+    assert list(answers) == [waited_name("a", each) for each in wanted]
     for each in (wanted[0], wanted[2]):
-        found = answers[waited_name(record("a"), each)].entry
+        found = answers[waited_name("a", each)].entry
         assert found.meta == entries[each].meta
         assert found.arrays["embedding"].tobytes() == entries[each].arrays["embedding"].tobytes()
-    assert answers[waited_name(record("a"), wanted[1])].entry is None
+    assert answers[waited_name("a", wanted[1])].entry is None
     channel.close()
 
 
 def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis.Redis) -> None:
     """The oldest request is in the first of the former; the latter has most draws, each once; all are drawn."""
-    requests = [DrawRequest("s", str(i), f"{name} x p a", key(i), {}) for i, name in enumerate("abbcbbb")]
-    requests.append(DrawRequest("s", "8", "b x p a", key(1), {}))
+    requests = [DrawRequest("s", str(i), f"{name} p a", key(i), {}) for i, name in enumerate("abbcbbb")]
+    requests.append(DrawRequest("s", "8", "b p a", key(1), {}))
     waiting = list(requests)
-    assert next_name(waiting, is_oldest=True) == ("a x p a", 1)
-    assert next_name(waiting, is_oldest=False) == ("b x p a", 6)
+    assert next_name(waiting, is_oldest=True) == ("a p a", 1)
+    assert next_name(waiting, is_oldest=False) == ("b p a", 6)
     fullest = next_batch(waiting, 4, is_oldest=False)
     assert ([k.index for k in fullest.keys], len(fullest.requests)) == ([1, 2, 4, 5], 5)
     left = [next_batch(waiting, 4, is_oldest=True) for _ in range(3)]
@@ -183,7 +177,7 @@ def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis
 
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request of a machine that is gone is claimed by another sampler, by one only."""
-    send(requests_of(client), waited_name(record("a"), key(1)))
+    send(requests_of(client), waited_name("a", key(1)))
     assert read(client, "one")
     for own in (False, True):
         assert not list(DrawStream(client, "two").claim_abandoned(own=own)), "before the end of the lease"
@@ -197,12 +191,12 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:
     """A server that was emptied loses requests, which their clients see; later ones are delivered."""
     requests, stream = requests_of(client), DrawStream(client, "one")
-    entry = send(requests, waited_name(record("a"), key(1)))
+    entry = send(requests, waited_name("a", key(1)))
     assert batches(stream)
     client.flushall()
     assert not is_pending(requests, entry)
     assert batches(stream) == []
-    send(requests, waited_name(record("a"), key(2)))
+    send(requests, waited_name("a", key(2)))
     assert [batch.keys for batch in batches(stream)] == [[key(2)]]
 
 
@@ -212,7 +206,7 @@ def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.Monkey
     requests = requests_of(client)
 
     async def send_all() -> list[str]:
-        return [await requests.send(waited_name(record("a"), key(index)), {}) for index in range(500)]
+        return [await requests.send(waited_name("a", key(index)), {}) for index in range(500)]
 
     entries = asyncio.run(send_all())
     assert stream_state(client).length < 400

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,7 @@ from worker.jobs.queue import (
     FIT,
     REPLICATION_MARK,
     SERIALIZER,
+    SWEEP,
     SafeJob,
     TaskQueue,
     fetch_tasks,
@@ -176,7 +179,7 @@ def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) ->
 
     handlers = {DRAWS: make, ANALYSIS: lambda *arguments: called.append((ANALYSIS, *arguments))}
     work(stores, type("FailingJob", (SafeJob,), {"handlers": handlers}))
-    assert called[-1] == (ANALYSIS, job.id, 0)
+    assert called[-1] == (ANALYSIS, job.id)
     assert {arguments[-1] for arguments in called[:-1]} == {1, 2}
 
 
@@ -238,19 +241,13 @@ def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores
         assert called == [(FIT, job.id)]
 
 
-def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
-    """Its task is named by job and round, so an ended task does not block the next round."""
+def test_an_analysis_is_enqueued_once(stores: Stores) -> None:
+    """Its task is named by the job."""
     job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
     stores.queue.repair(silent(job))
     (task,) = open_queue(BATCH, stores.client).get_jobs()
-    assert (task.id, task.func_name, task.args) == (f"{job.id}-r0", ANALYSIS, [job.id, 0])
-    task.cancel()
-    stores.jobs.start(job.id)
-    stores.jobs.succeed(job.id)
-    stores.jobs.reopen(stores.jobs.fetch(job.id))
-    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
-    assert waiting(stores) == [f"{job.id}-r1"]
+    assert (task.id, task.func_name, task.args) == (job.id, ANALYSIS, [job.id])
 
 
 def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
@@ -263,7 +260,7 @@ def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
     fetch(stores, task_id(job, 0)).delete()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
-        stores.jobs.advance(job.id, 0, shard, 4)
+        stores.jobs.advance(job.id, shard, 4)
     stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
 
@@ -274,7 +271,7 @@ def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     stores.queue.enqueue(job)
     work(stores, recorder([]))
     stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, 0, 3)
+    stores.jobs.advance(job.id, 0, 3)
     assert fetch(stores, task_id(job, 0)).get_status() == JobStatus.FINISHED
     for _ in range(2):
         stores.queue.repair(silent(stores.jobs.fetch(job.id)))
@@ -430,3 +427,20 @@ def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pyte
     stores.client.delete(f"glle:job:{job.id}")
     with pytest.raises(ProblemError, match="changed its master"):
         replicating(stores, 2).require_replicated(job.id)
+
+
+def test_the_stored_files_are_swept_once_an_hour(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workers look: the first hour ends before the first sweep, which is a task without a job."""
+    assert SWEEP in TaskJob.handlers
+    now = time.time()
+    monkeypatch.setattr(queue, "time", SimpleNamespace(time=lambda: now))
+    called: list[tuple[object, ...]] = []
+    for _ in range(2):
+        stores.queue.sweep()
+    assert in_turn(stores) == []
+    for hours in (1, 2):
+        now += queue.SWEEP_SECONDS
+        for _ in range(3):
+            stores.queue.sweep()
+        work(stores, recorder(called))
+        assert called == [(SWEEP,)] * hours

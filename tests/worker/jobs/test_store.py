@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SERIES = "job_seconds"
 PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.", details={"k": 3})
-MOVES = ("start", "succeed", "fail", "cancel", "finish_cancel", "reopen", "forget")
+MOVES = ("start", "succeed", "fail", "cancel", "finish_cancel", "forget")
 
 
 def create(stores: Stores, claim: str = "claim", **more: Any) -> tuple[Job, bool]:
@@ -147,17 +147,17 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
     job, _ = create(stores, total=5)
     stores.jobs.start(job.id)
     for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
-        stores.jobs.advance(job.id, 0, shard, count)
+        stores.jobs.advance(job.id, shard, count)
         assert stores.jobs.fetch(job.id).done == done
     divided = replace(job, kind="summary", parts=PartsSharding("resamples", (2, 2, 1), 1))
     assert stores.jobs.shard_counts(divided) == [2, 2, 0]
     assert stores.jobs.unfinished_shards(divided) == [2]
-    stores.jobs.advance(job.id, 0, 2, 1)
+    stores.jobs.advance(job.id, 2, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
 
-def test_the_end_of_the_first_round_is_counted_once(stores: Stores) -> None:
-    """The change that ends a job counts it; a later round and the end of a queued job are not counted."""
+def test_the_end_of_a_job_is_counted_once(stores: Stores) -> None:
+    """The change that ends a job counts it; the end of a queued job is not counted."""
 
     def ends() -> int:
         return sum(sum(histogram.counts) for (name, *_), histogram in stores.counts.read()[1].items() if name == SERIES)
@@ -167,37 +167,12 @@ def test_the_end_of_the_first_round_is_counted_once(stores: Stores) -> None:
     assert ends() == 0
     for _ in range(2):
         with suppress(Cancelled):  # it has ended
-            stores.jobs.advance(job.id, 0, 0, 1)
+            stores.jobs.advance(job.id, 0, 1)
         assert ends() == 1
-    stores.jobs.reopen(stores.jobs.fetch(job.id))
-    stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 1, 0, 1)
     other, _ = create(stores, claim="other", total=1)
     stores.jobs.cancel(other.id)
     assert ends() == 1
     assert stores.counts.read()[1][SERIES, "draws", "succeeded"].seconds < 60
-
-
-def test_reopened_once_for_a_new_round(stores: Stores) -> None:
-    """Of two requests for evicted draws one reopens the job; shards of the old round do not count."""
-    job, _ = create(stores, total=1)
-    stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, 0, 1)
-    ended = stores.jobs.fetch(job.id)
-    assert [stores.jobs.reopen(ended), stores.jobs.reopen(ended)] == [True, False]
-    again = stores.jobs.fetch(job.id)
-    assert (again.status, again.done, again.round, again.finished) == ("queued", 0, 1, None)
-    assert stores.client.ttl(f"glle:job:{job.id}") == -1
-    with pytest.raises(Cancelled):
-        stores.jobs.advance(job.id, 0, 0, 1)
-    stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 1, 0, 1)
-    assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert stores.jobs.reopen(ended), "a long response may refer to the first round"
-    again = stores.jobs.fetch(job.id)
-    assert again.round == 2
-    divided = replace(again, kind="summary", parts=PartsSharding("resamples", (1,), 1))
-    assert stores.jobs.shard_counts(divided) == [0]
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
@@ -228,8 +203,6 @@ def move_job(jobs: JobStore, id_: str, move: str) -> None:
         return
     if move == "fail":
         jobs.fail(id_, PROBLEM)
-    elif move == "reopen":
-        jobs.reopen(job)
     elif move == "forget" and not job.is_open:
         jobs.delete(id_)
     elif move == "start" and job.status in {"queued", "running"}:
@@ -322,11 +295,11 @@ def ago(job: Job, seconds: float) -> Job:
 def test_eta_follows_from_the_rate_of_the_stage(stores: Stores) -> None:
     """40 of 100 in 4 s leave 6 s; work of earlier stages does not count."""
     job = running(stores)
-    stores.jobs.advance(job.id, 0, 0, 20)
+    stores.jobs.advance(job.id, 0, 20)
     stores.jobs.stage(job.id, "drawing")
-    stores.jobs.advance(job.id, 0, 1, 40)
+    stores.jobs.advance(job.id, 1, 40)
     assert ago(stores.jobs.fetch(job.id), 4.0).eta == pytest.approx(4.0, abs=0.1)
-    stores.jobs.advance(job.id, 0, 1, 60)
+    stores.jobs.advance(job.id, 1, 60)
     assert ago(stores.jobs.fetch(job.id), 6.0).eta == pytest.approx(2.0, abs=0.1)
 
 
@@ -367,7 +340,7 @@ def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None
         assert channel.get_message(timeout=5) is None, "the confirmation of the subscription is ignored"
         started = time.monotonic()
         for count in range(1, 101):
-            stores.jobs.advance(job.id, 0, 0, count)
+            stores.jobs.advance(job.id, 0, count)
         most = 1 + (time.monotonic() - started) * 1000 / PROGRESS_MS
         stores.jobs.cancel(job.id)
         stores.jobs.finish_cancel(job.id)

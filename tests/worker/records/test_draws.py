@@ -11,13 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine.linalg import LANES
-from worker.records.cache_entry import PIECE
-from worker.records.draws import (
-    DrawAddress,
-    DrawsSpec,
-    batch_end,
-    place_of,
-)
+from worker.records.draws import MAX_SHARD_BYTES, DrawAddress, DrawsSpec, draws_bytes
 from worker.records.sharding import MAX_SHARDS
 
 
@@ -60,53 +54,29 @@ def test_a_shard_has_the_requested_duration() -> None:
     assert (spec(count=18).per_shard, spec(count=1).per_shard) == (20, 4)
 
 
+def test_a_shard_fits_into_the_memory_of_a_worker() -> None:
+    """Many draws of many points are in more shards than their duration asks for."""
+    job = spec(n=500_000, count=64, seconds=1e6)
+    assert (job.per_shard, job.shards) == (8, 8)
+    assert draws_bytes(job.n, job.p, job.per_shard) <= MAX_SHARD_BYTES < draws_bytes(job.n, job.p, 2 * job.per_shard)
+
+
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
-def test_the_cache_key_covers_every_field(change: str) -> None:
-    """Equal draws of two jobs have one key, and draws of one lane group one group key."""
+def test_the_draws_of_a_lane_group_have_one_key(change: str) -> None:
+    """They differ in the number only; equal draws of two jobs are one."""
     key = DrawAddress(seed=1, index=2, scale=0.1, source="posterior", align="none")
     other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
-    assert key.cache_key("post_a") != DrawAddress(**{**vars(key), change: other}).cache_key("post_a")
-    assert key.cache_key("post_a") != key.cache_key("post_b")
-    assert spec(count=3).key(1).cache_key("p") == spec(count=9, scales=(1.0, 2.0)).key(1).cache_key("p")
     is_same_group = key.group_key("post_a") == DrawAddress(**{**vars(key), change: other}).group_key("post_a")
     assert is_same_group == (change == "index")
     assert key.group_key("post_a") != key.group_key("post_b")
+    assert key.group_key("post_a") != replace(key, index=LANES).group_key("post_a")
+    assert spec(count=3).key(1) == spec(count=9, scales=(1.0, 2.0)).key(1)
 
 
-DRAW_KEYS = st.builds(
-    DrawAddress,
-    seed=st.integers(0, 2**64 - 1),
-    index=st.integers(0, 2**64 - 1),
-    scale=st.floats(min_value=1e-300, allow_infinity=False),
-    source=st.sampled_from(["posterior", "prior"]),
-    align=st.sampled_from(["none", "procrustes"]),
-)
-
-
-@settings(max_examples=30)
-@given(DRAW_KEYS, st.sampled_from(["post_1", "post_1:0123"]))
-def test_draws_of_a_lane_group_have_one_place(key: DrawAddress, arrays_id: str) -> None:
-    """The place of a draw is its lane group, which is that of the other draws of the group."""
-    assert place_of(key.cache_key(arrays_id)) == (key.group_key(arrays_id), str(key.index))
-    first = key.index - key.index % LANES
-    group = [replace(key, index=index).cache_key(arrays_id) for index in range(first, first + LANES)]
-    assert {place_of(other)[0] for other in group} == {key.group_key(arrays_id)}
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 9), st.integers(1, 60), st.sampled_from([100, PIECE // 6, PIECE // 2, PIECE, PIECE + 1]))
-def test_batches_are_whole_lane_groups(first: int, count: int, nbytes: int) -> None:
-    """Batches cover all draws in order; no lane group of small draws is split, and large draws are read one by one."""
-    keys = [DrawAddress(0, first + i, 1.0, "posterior", "none") for i in range(count)]
-    batches, start = [], 0
-    while start < count:
-        end = batch_end(keys, start, count, nbytes)
-        batches.append(keys[start:end])
-        assert (end - start) * nbytes <= PIECE + LANES * nbytes
-        start = end
-    assert list(chain(*batches)) == keys
-    if nbytes > PIECE:
-        assert {len(batch) for batch in batches} == {1}
-    else:
-        groups = [{key.group_key("") for key in batch} for batch in batches]
-        assert sum(map(len, groups)) == len(set().union(*groups))
+def test_the_key_of_a_shard_covers_posterior_request_and_number() -> None:
+    """A repeated task finds the draws of the first, and no other draws."""
+    job = spec(count=40, seconds=0.0)
+    keys = {job.result_key(posterior, shard) for posterior in ("post_a", "post_b") for shard in range(job.shards)}
+    others = [replace(job, seed=4), replace(job, first=6), replace(job, count=41)]
+    assert len(keys | {other.result_key("post_a", 0) for other in others}) == 2 * job.shards + 3
+    assert DrawsSpec.from_dict(job.to_dict()).result_key("post_a", 0) == job.result_key("post_a", 0)

@@ -79,20 +79,6 @@ def test_an_ended_or_cancelled_job_is_not_late(stores: Stores) -> None:
     assert stores.jobs.expire(job.id).status == "cancelled"
 
 
-def test_a_reopened_job_has_new_terms(stores: Stores) -> None:
-    """A job with an evicted result gets the deadline of the new request."""
-    job = create(stores, Terms.within(60))
-    stores.jobs.start(job.id)
-    stores.jobs.succeed(job.id)
-    ended = stores.jobs.fetch(job.id)
-    hurry, more = Terms.within(1, "interactive"), Terms.within(100)
-    assert stores.jobs.reopen(ended, hurry)
-    again = stores.jobs.fetch(job.id)
-    assert (again.deadline, again.priority) == (hurry.deadline, "interactive")
-    assert not stores.jobs.reopen(ended, more), "the second request shares the job"
-    assert stores.jobs.fetch(job.id).deadline == more.deadline
-
-
 def test_late_work_is_stopped(stores: Stores, settings: Settings) -> None:
     """A running fit fails at its deadline without a request, and its worker takes the next task."""
     with worker(settings, "timely"):

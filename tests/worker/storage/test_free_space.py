@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.conftest import refusal
 from tests.service.conftest import register_worker
 from tests.worker.storage.conftest import fill_memory
-from worker.base.problems import ProblemError
 from worker.storage import free_space
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ def fit_job(stores: Stores, claim: str) -> Job:
 
 
 def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Stores) -> None:
-    """Workers register, and accepted jobs end, but are not opened again."""
+    """Workers register, and accepted jobs end."""
     done = fit_job(stores, "done")
     stores.queue.enqueue(done)
     with fill_memory(stores, 0.9):
@@ -32,8 +29,6 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
         assert stores.queue.live_workers() == 1
         stores.jobs.start(done.id)
         stores.jobs.succeed(done.id)
-        with pytest.raises(ProblemError):
-            stores.jobs.reopen(stores.jobs.fetch(done.id))
 
 
 def test_memory_without_a_limit_is_never_full() -> None:

@@ -17,11 +17,11 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worker.operations.sweep import unnamed_files
 
 from tests.conftest import refusal
 from worker.base.files import Temporary
 from worker.base.problems import ProblemError
-from worker.operations.sweep import unnamed_files
 from worker.storage.datasets import DatasetStore, Table
 from worker.storage.object_store import backend, files
 from worker.storage.object_store.files import COPIES, FOLDER, ObjectFiles

@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from worker.operations.sweep import sweep
+from worker.storage.object_store.results import path_of
 
 from tests.conftest import refusal
 from worker.base.files import PREFIX, make_folder
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
-from worker.operations.sweep import sweep
 from worker.storage.object_store import backend
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.results import path_of
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from worker.records.cache_entry import Entry
     from worker.storage.object_store.results import ResultStore
+
+    from worker.records.cache_entry import Entry
 
 KEY = "result:post_a:summary:1"
 PATH = path_of("post_a", KEY)

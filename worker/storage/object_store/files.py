@@ -1,12 +1,14 @@
-"""Files of the object store: of data sets and large results, with local copies of a remote store.
+"""The files of all records, in a folder or behind a URL, with copies of remote ones.
 
-A file is an object that is written once, and named afterwards, with its SHA-256, by a record or by the index of
-results. So a reader finds all of it or none. The files of data sets have new paths,
-`data/<random>/<name>`, so that two writers of one record do not disturb each other. What a killed process leaves is
-named by nothing (`worker.operations.sweep`).
+A file is written once, synced, and then named by a record with its SHA-256. So a reader finds all of it or none. Each
+file has a new path, `data/<random>/<name>`, so that two writers of one record do not disturb each other. No record
+names the file that a killed process leaves (`worker.operations.sweep` removes it).
 
 A process compares a file with its digest before the first use, after a change of its status, and every
-`AGAIN_SECONDS`. So a flipped bit never becomes a wrong answer under a strong ETag, and hot reads cost microseconds.
+`VERIFY_SECONDS`. So a flipped bit never becomes a wrong answer under a strong ETag, and hot reads cost microseconds.
+
+Copies of remote files are of two kinds: the cache's Redis has the small ones, for all machines, and a folder of each
+machine has the others. Both may vanish at any time, which makes an answer slower and changes nothing else.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ import secrets
 import shutil
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+import redis
 
 from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
+from worker.base.versions import versioned_key
+from worker.records.cache_entry import file_parts, parse_file
 from worker.records.quotas import too_many_bytes
 from worker.records.stored_file import StoredFile
 from worker.storage.free_space import nearest_existing
@@ -32,9 +38,10 @@ from worker.storage.object_store.backend import PIECE, Bucket
 from worker.storage.records import LimitExceededError, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from worker.base.settings import Settings
+    from worker.records.cache_entry import Entry
     from worker.storage.records import RecordStore
 
     Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and their bytes
@@ -43,10 +50,11 @@ FOLDER = "data"  # of the store
 LOCAL = "objects"  # folder of the store within the data folder, without another store
 COPIES = "copies"  # folder within the data folder
 STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
-COPY_BYTES = 2**20
+ENTRY = "entry"  # name of the file of an entry
+COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
 MAX_COPIES = 2**32  # bytes, and a quarter of the disk at most
 RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
-AGAIN_SECONDS = 3600.0  # disks lose bits without a change of the file times
+VERIFY_SECONDS = 3600.0  # disks lose bits without a change of the file times
 MAX_REMEMBERED = 2**16  # verified files, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
@@ -164,21 +172,24 @@ class ObjectFiles:
         The store.
     copies
         Of this machine.
+    cache
+        The cache's Redis, for copies of small remote files; None: no such copies.
 
     """
 
-    def __init__(self, bucket: Bucket, copies: LocalCopies) -> None:
+    def __init__(self, bucket: Bucket, copies: LocalCopies, cache: redis.Redis | None = None) -> None:
         self.bucket = bucket
         self._copies = copies
+        self._cache = cache
         self._verified: dict[Path, tuple[str, tuple[int, ...], float]] = {}
 
     @classmethod
-    def of(cls, settings: Settings, bucket: Bucket | None) -> Self:
+    def of(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
         """Return the files of a store, by default of a folder in the data folder."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
-        return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)))
+        return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)), cache)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
         """Write or replace a file; raises ``store-unavailable``, ``storage-full``."""
@@ -201,6 +212,46 @@ class ObjectFiles:
         except BaseException:
             self.remove(paths.values())
             raise
+
+    def record(
+        self,
+        records: RecordStore[R],
+        new: R,
+        *,
+        max_bytes: int = 0,
+        while_running: str | None = None,
+        while_existing: Sequence[str] = (),
+    ) -> bool:
+        """Write the record of new files unless there is one; return whether it was written.
+
+        Files that no record names then are removed.
+
+        Parameters
+        ----------
+        max_bytes
+            Quota of the tenant's stored bytes; 0: none.
+        while_running, while_existing
+            As for `RecordStore.create`.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
+        """
+        try:
+            if records.create(
+                new, limits={STORED_BYTES: max_bytes}, while_running=while_running, while_existing=while_existing
+            ):
+                return True
+        except LimitExceededError as error:
+            self.remove(new.files)
+            raise over_quota(records, new.tenant, sum(file.size for file in new.files.values()), max_bytes) from error
+        existing = records.get(new.id)
+        if existing is not None and existing.files == new.files:  # the reply to the first command was lost
+            return True
+        self.remove(new.files)
+        return False
 
     def publish(
         self,
@@ -252,8 +303,7 @@ class ObjectFiles:
                     return changed, False
         except LimitExceededError as error:
             self.remove(new.files)
-            used = records.usage()[STORED_BYTES]
-            raise too_many_bytes(new.tenant, sum(file.size for file in new.files.values()), used, max_bytes) from error
+            raise over_quota(records, new.tenant, sum(file.size for file in new.files.values()), max_bytes) from error
         except ProblemError:
             self.remove(new.files)
             raise
@@ -280,7 +330,7 @@ class ObjectFiles:
             if _digest(path) == file.sha256:
                 if len(self._verified) >= MAX_REMEMBERED:
                     self._verified.clear()
-                self._verified[path] = file.sha256, found, time.monotonic() + AGAIN_SECONDS
+                self._verified[path] = file.sha256, found, time.monotonic() + VERIFY_SECONDS
                 return path
             self._copies.discard(file.sha256)  # it is read again
             if is_last:
@@ -288,16 +338,55 @@ class ObjectFiles:
         path.stat()  # raises FileNotFoundError after a deletion
         raise DamagedFileError(file.path)
 
-    def read(self, file: StoredFile) -> memoryview:
-        """Return the bytes of a file, mapped from it if they are many; raises as `path`."""
-        if file.size > PIECE:
+    def write_entry(self, entry: Entry) -> StoredFile:
+        """Write an entry to a new file; raises as `write`."""
+        parts = file_parts(entry)
+        return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
+
+    def read_entry(self, file: StoredFile) -> Entry:
+        """Return the entry of a file, whose arrays are read-only.
+
+        Raises
+        ------
+        FileNotFoundError
+            The file is missing.
+        DamagedFileError
+            It does not have its digest, or is not the file of an entry.
+
+        """
+        try:
+            return parse_file(self._read(file))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(file.path) from error
+
+    def _read(self, file: StoredFile) -> memoryview:
+        """Return the bytes of a file: mapped, or of a small remote one read; raises as `path`."""
+        if self.bucket.is_local or file.size > PIECE:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
-        if (data := self.bucket.read(file.path, 0, file.size)) is None:
-            raise FileNotFoundError(errno.ENOENT, "The stored object is missing", file.path)
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise DamagedFileError(file.path)
+        if (data := self._read_copy(file)) is None:
+            data = self.bucket.read(file.path, 0, file.size)
+            if data is None:
+                raise FileNotFoundError(errno.ENOENT, "The stored object is missing", file.path)
+            if hashlib.sha256(data).hexdigest() != file.sha256:
+                raise DamagedFileError(file.path)
+            self._keep_copy(file, data)
         return memoryview(data)
+
+    def _read_copy(self, file: StoredFile) -> bytes | None:
+        """Return the copy of a small remote file in the cache's Redis, or None."""
+        if self._cache is None:
+            return None
+        with contextlib.suppress(redis.RedisError):
+            data: Any = self._cache.get(_copy_key(file))
+            if data is not None and hashlib.sha256(data).hexdigest() == file.sha256:
+                return bytes(data)
+        return None
+
+    def _keep_copy(self, file: StoredFile, data: bytes) -> None:
+        if self._cache is not None:
+            with contextlib.suppress(redis.RedisError):  # the next read of the file is as slow as this one
+                self._cache.set(_copy_key(file), data, ex=COPY_SECONDS)
 
     def is_intact(self, files: Iterable[StoredFile]) -> bool:
         """Read files where they are stored; return whether they have their digests."""
@@ -310,12 +399,12 @@ class ObjectFiles:
             return False
         return True
 
-    def find_damaged(self, records: RecordStore[R]) -> Iterator[R]:
-        """Read the files of all tenants' records; yield the records with damaged ones."""
+    def verify(self, records: RecordStore[R]) -> Iterator[tuple[R, bool]]:
+        """Read the files of all tenants' records; yield each record, and whether its files have their digests."""
         for id_, _ in records.all():
             record = records.get(id_)
-            if record is not None and not self.is_intact(record.files.values()) and records.get(id_) == record:
-                yield record
+            if record is not None:
+                yield record, self.is_intact(record.files.values()) or records.get(id_) != record
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files that no record names; if the store fails, a sweep removes them later."""
@@ -342,10 +431,13 @@ class ObjectFiles:
         return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
 
 
-def pieces_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a file from its position on."""
-    while piece := file.read(COPY_BYTES):
-        yield piece
+def over_quota(records: RecordStore[R], tenant: str, nbytes: int, max_bytes: int) -> ProblemError:
+    """Return the refusal of a file that exceeds the quota of a tenant's stored bytes."""
+    return too_many_bytes(tenant, nbytes, records.of(tenant).usage()[STORED_BYTES], max_bytes)
+
+
+def _copy_key(file: StoredFile) -> str:
+    return versioned_key(f"file:{file.sha256}")
 
 
 def _digest(path: Path) -> str | None:

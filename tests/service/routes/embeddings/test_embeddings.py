@@ -17,6 +17,7 @@ from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, costing, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
+from worker.base.problems import Problem
 from worker.execution import context, tasks
 
 if TYPE_CHECKING:
@@ -107,16 +108,18 @@ def test_scores_do_not_embed_twice(
     assert len(runs) == 1
 
 
-def test_evicted_embedding_is_recomputed(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A GET of an evicted embedding is a job, and afterwards the same bits."""
-    answer = embed(client, sheet, scores=["trustworthiness"])
-    result_of(stores, answer)
+def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Its record exists before; afterwards it is 200, and a failed job is its problem."""
+    answer = embed(client, sheet, scores=[])
     path = answer.json()["links"]["embedding"] + "/coordinates?wait=0"
-    before = client.get(path, headers=NPY).content
-    stores.cache.client.flushall()
-    again = client.get(path, headers=NPY)
-    result_of(stores, again)
-    assert client.get(path, headers=NPY).content == before
+    assert client.get(path, headers=NPY).json()["id"] == answer.json()["id"]
+    result_of(stores, answer)
+    assert client.get(path, headers=NPY).status_code == 200
+    failing = embed(client, sheet, "lle", scores=[])
+    stores.jobs.fail(
+        failing.json()["id"], Problem(code="no-convergence", status=422, detail="It fails.", remedy="Retry.")
+    )
+    check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
     found = client.get("/v1/embeddings/job_0")
     assert "job_0 is a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
 
@@ -136,8 +139,8 @@ def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
     assert client.get(waiting).json()["status"] == "cancelled"
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
-    stores.embeddings.note(record.recipe, record.claim)  # written after the deletion looked for records
-    tasks.analyse(answer.json()["id"], 0)
+    stores.embeddings.request(record.recipe, record.claim)  # after the deletion has looked for records
+    tasks.analyse(answer.json()["id"])
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     check_problem(client.get(link), 404, "embedding-not-found")
 
@@ -348,7 +351,7 @@ def test_comparison_reports_the_running_method_and_can_be_cancelled(
     replace_method("endless", run=iterate)
     answer = compare(client, sheet, {"method": "pca"}, {"method": "endless"})
     path = answer.json()["links"]["self"]
-    tasks.analyse(answer.json()["id"], 0)
+    tasks.analyse(answer.json()["id"])
     assert client.get(path).json()["status"] == "cancelled"
     assert len(stages) == 1
     assert (stages[0]["done"], stages[0]["total"], stages[0]["stage"]) == (1, 2, "endless: iterations")
@@ -368,7 +371,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     compared = compare(client, sheet, {"method": "pca"}, {"method": "lle"}, scores=[])
     assert client.delete(path).status_code == 204  # during the comparison, which leaves no coordinates
     comparison = result_of(stores, compared)
-    assert not any(stores.cache.contains([key for key in stores.cache.keys_of(sheet) if path[-20:] in key]))
+    assert stores.results.ids_in(f"of:{path.rpartition('/')[2]}") == []
     for gone in (path, path + "/coordinates", path + ".png", result):
         check_problem(client.get(gone), 404, "embedding-not-found")
     check_problem(client.delete(path), 404, "embedding-not-found")

@@ -11,7 +11,7 @@ from glle_engine.methods import method as method_of
 from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import resample, stream_of
-from tests.conftest import in_turn
+from tests.conftest import in_turn, stored_files
 from tests.service.conftest import check_problem, register_worker
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
@@ -77,9 +77,9 @@ def test_refits_are_cached_in_parts(
     """A longer request makes, and its estimate counts, only the missing half-samples; samples of .632 are others."""
     link = embedding_link(client, stores, sheet, "pca")
     whole = spread_of(stores.embeddings.fetch(link.rpartition("/")[2]).recipe, half_samples=PART + 4)
-    assert whole.missing(stores.cache.contains) == {"half_samples": PART + 4, "refits": 0}
+    assert whole.missing(stores.results.contains) == {"half_samples": PART + 4, "refits": 0}
     spread(client, stores, link, half_samples=PART)
-    assert whole.missing(stores.cache.contains) == {"half_samples": 4, "refits": 0}
+    assert whole.missing(stores.results.contains) == {"half_samples": 4, "refits": 0}
     made: list[int] = []
 
     def resample_and_record(embed: Any, count: int, *, first: int, **options: Any) -> Any:
@@ -128,15 +128,16 @@ def test_labels_of_the_data_are_the_default(client: httpx.Client, stores: Stores
     check_problem(client.post(f"{link}/spread", json={"labels": answer.json()["id"]}), 422, "invalid-parameter")
 
 
-def test_an_evicted_embedding_and_a_deleted_one(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A spread computes an evicted embedding again; a deletion removes refits and spreads."""
+def test_refits_go_with_their_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """A deletion removes refits and spreads, and their files; the next spread is the same."""
     link = embedding_link(client, stores, sheet, "pca")
-    stores.cache.client.flushall()
+    before, files = stores.datasets.usage()["stored_bytes"], len(stored_files(stores)) - 1  # without the embedding's
     first = spread(client, stores, link)
-    id_ = link.rpartition("/")[2]
-    assert any(f"spread:{id_}:" in key for key in stores.cache.keys_of(sheet))
+    assert len(stores.results.ids_in(f"of:{link.rpartition('/')[2]}")) > 1
+    assert stores.datasets.usage()["stored_bytes"] > before
     assert client.delete(link).status_code == 204
-    assert not any(id_ in key for key in stores.cache.keys_of(sheet))
+    assert stores.results.usage()["results"] == 0
+    assert len(stored_files(stores)) == files
     check_problem(client.post(f"{link}/spread", json={}), 404, "embedding-not-found")
     assert spread(client, stores, embedding_link(client, stores, sheet, "pca"))["figures"] == first["figures"]
 
@@ -171,7 +172,7 @@ def test_long_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stor
     job = stores.jobs.fetch(answer.json()["id"])
     assert job.parts is not None
     assert (job.parts.stage, job.parts.total, set(job.parts.sizes)) == ("refits", 400, {PART})
-    assert f"{job.id}-r0-s0" in in_turn(stores)
+    assert f"{job.id}-s0" in in_turn(stores)
     row = {"method": "symmetric-sne", "parameters": {"perplexity": 10, "max_iter": 20}}
     compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "spread": 400}
     answer = client.post("/v1/comparisons?wait=0", json=compared)

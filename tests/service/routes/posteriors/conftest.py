@@ -54,9 +54,9 @@ def result_of(stores: Stores, answer: httpx.Response) -> str:
     assert answer.headers["location"] == job["links"]["self"]
     record = stores.jobs.fetch(job["id"])
     for shard in range(0 if record.sharding is None else record.sharding.shards):
-        tasks.draw(record.id, record.round, shard)
+        tasks.draw(record.id, shard)
     if record.kind != "draws":
-        tasks.analyse(record.id, record.round)
+        tasks.analyse(record.id)
     assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
     return str(job["links"]["self"]) + "/result"
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.conftest import evict, in_turn
+from tests.conftest import in_turn
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, npz, result_of
-from tests.service.tenants import serve_stores
-from worker.base.versions import versioned_key
 from worker.execution import tasks
-from worker.execution.draws import draw_and_cache
-from worker.records.draws import DrawAddress
+from worker.execution.draws import make_draws
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from worker.stores import Stores
 
@@ -51,20 +50,20 @@ def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: S
     assert "immutable" in cached.headers["cache-control"]
 
 
-def test_an_unknown_gap_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
+def test_an_unknown_gap_is_null(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without an estimate of the next eigenvalue the gap is null in the JSON and NaN in the npz."""
-    id_ = posterior.rpartition("/")[2]
-    arrays_id, key = stores.posteriors.arrays_id(id_), DrawAddress(0, 1, 1.0, "posterior", "procrustes")
+
+    def make(*arguments: Any) -> Any:
+        draws, seconds = make_draws(*arguments)
+        unknown = [{"next_eigenvalue": None} if draw.index == 1 else {} for draw in draws]
+        pairs = zip(draws, unknown, strict=True)
+        return [replace(draw, diagnostics=draw.diagnostics | more) for draw, more in pairs], seconds
+
+    monkeypatch.setattr("worker.execution.context.make_draws", make)
     path = posterior + "/summary?count=3&scale=1"
-    job = client.get(path + "&wait=0")
-    fit = stores.posteriors.load(id_)
-    assert fit is not None
-    draw_and_cache(stores.draws, arrays_id, fit, [key])
-    entry = stores.draws.get(arrays_id, key)
-    assert entry is not None
-    entry.meta["diagnostics"]["next_eigenvalue"] = None
-    stores.draws.put(arrays_id, {key: entry})
-    result_of(stores, job)
+    result_of(stores, client.get(path + "&wait=0"))
     answer = client.get(path)
     assert [gap is None for gap in answer.json()["spectrum"]["relative_gaps"]] == [False, True, False]
     assert answer.text.count("null") == 1
@@ -96,9 +95,6 @@ def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores,
     assert (np.linalg.eigvalsh(arrays["covariance"]) > 0).all()
     done = client.post(posterior + "/transform", json=body)
     assert (done.status_code, done.json()["status"]) == (200, "succeeded")
-    evict(stores, "result:")
-    recomputed = result_of(stores, client.get(job["links"]["self"] + "/result", headers=NPZ))
-    assert npz(client.get(recomputed, headers=NPZ))["covariance"].tobytes() == arrays["covariance"].tobytes()
 
 
 def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
@@ -166,44 +162,32 @@ def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: 
     assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
 
 
-def test_evicted_result_is_recomputed(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """The next request opens the job again, once, and the result has the same bits."""
+def test_a_result_goes_with_its_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Without its result a job is 410; the request that made it starts another one, with the same bits."""
     body = {"count": 2, "seed": 9}
-    job = client.post(posterior + "/reconstructions", json=body)
-    result = result_of(stores, job)
+    first = client.post(posterior + "/reconstructions", json=body)
+    result = result_of(stores, first)
     before = client.get(result, headers=NPY).content
-    stores.cache.client.flushall()
-    again = client.get(result, headers=NPY)
-    assert client.post(posterior + "/reconstructions", json=body).json()["id"] == job.json()["id"]
-    assert stores.jobs.fetch(job.json()["id"]).round == 1
-    assert result_of(stores, again) == result
-    assert client.get(result, headers=NPY).content == before
-    stores.cache.client.flushall()
-    posted = client.post(posterior + "/reconstructions", json=body)
-    assert stores.jobs.fetch(job.json()["id"]).round == 2
-    assert result_of(stores, posted) == result
-    assert client.get(result, headers=NPY).content == before
-
-
-def test_inline_points_count_towards_no_quota(stores: Stores, posterior: str) -> None:
-    """A tenant at its quota of bytes can place points."""
-    used = stores.datasets.usage()
-    with serve_stores(stores, quotas="*=bytes:1") as client:
-        csv = client.post("/v1/datasets", content=b"1,2,3\n", headers={"content-type": "text/csv"})
-        check_problem(csv, 429, "quota-exceeded")
-        assert client.post(posterior + "/transform", json={"data": [[1, 2, 3]]}).status_code == 202
-    assert stores.datasets.usage() == used
+    assert client.post(posterior + "/reconstructions", json=body).json()["id"] == first.json()["id"]
+    (record,) = [record for _, record in stores.results.newest() if record is not None]
+    stores.results.delete(record.id)  # as after its time
+    check_problem(client.get(result, headers=NPY), 410, "result-gone")
+    again = client.post(posterior + "/reconstructions", json=body)
+    assert again.json()["id"] != first.json()["id"]
+    assert client.get(result_of(stores, again), headers=NPY).content == before
+    client.delete(again.json()["links"]["self"], params={"record": True}).raise_for_status()
+    assert not any(stores.results.newest())
 
 
 def test_a_deleted_data_set_fails_its_analysis_and_deletes_results(client: httpx.Client, stores: Stores) -> None:
-    """The result of a failed job is the problem that ended it; no result stays in the cache."""
+    """The result of a failed job is the problem that ended it; no result stays."""
     dataset = upload(client, SHEET)
     result_of(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
-    assert len(list(stores.cache.client.scan_iter(versioned_key("result:*")))) == 1
+    assert stores.results.usage()["results"] == 1
     job = client.post("/v1/advice", json={"dataset": dataset}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
-    assert list(stores.cache.client.scan_iter("*")) == []
-    tasks.analyse(job["id"], 0)
+    assert stores.results.usage()["results"] == 0
+    tasks.analyse(job["id"])
     payload = client.get(job["links"]["self"]).json()
     assert (payload["status"], payload["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
     check_problem(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")

@@ -13,6 +13,7 @@ from glle_engine.graph.neighbors import EXPECTED_RECALL
 from glle_engine.posterior.cost import rates
 from glle_engine.posterior.cost.estimate import Search, estimate
 from service.app import create_app
+from service.submission import validation
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, serving, upload
 from tests.service.routes.posteriors.conftest import result_of
@@ -128,10 +129,10 @@ def test_fits_far_beyond_the_time_limit_are_refused(
 def test_posteriors_without_room_are_refused(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Covariance factors of more than half the cache cannot be stored, so that no fit is begun."""
-    monkeypatch.setattr(stores.cache, "budget", 8 * N * 12 * 12 * 2 - 1)
+    """Covariance factors that exceed the free disk cannot be stored, so that no fit is begun."""
     body = {"dataset": upload(client, DATA), "n_neighbors": 12}
-    problem = check_problem(client.post("/v1/posteriors", json=body), 422, "cache-too-small")
+    monkeypatch.setattr(validation, "free_bytes", lambda _: 8 * N * 12 * 12 - 1)
+    problem = check_problem(client.post("/v1/posteriors", json=body), 507, "storage-full")
     assert "900 points with n_neighbors=12" in problem["detail"]
     assert problem["remedy"].startswith("Fit fewer points, or use fewer neighbors;")
     payload = make_estimate(client, stores, body)

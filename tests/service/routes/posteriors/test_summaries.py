@@ -16,6 +16,7 @@ from tests.conftest import in_turn
 from tests.service.conftest import check_problem, register_worker
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
 from worker.analyses.resamples import PART, part_ranges, posterior_resamples
+from worker.records.cache_entry import Entry
 from worker.records.job import BATCH
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def test_the_default_is_the_ensemble(client: httpx.Client, stores: Stores, poste
     assert client.get(posterior + FEW + "&wait=0&scale=auto").json()["id"] == job.json()["id"]
     assert job.json()["priority"] == "batch"
     record = stores.jobs.fetch(job.json()["id"])
-    assert (record.total, record.parts, in_turn(stores)[-1]) == (8 + 3 * 4, None, f"{record.id}-r0"), "one quick task"
+    assert (record.total, record.parts, in_turn(stores)[-1]) == (8 + 3 * 4, None, record.id), "one quick task"
     result = result_of(stores, job)
     answer = client.get(posterior + FEW)
     summary = answer.json()
@@ -111,7 +112,7 @@ def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, p
 def test_an_ensemble_beyond_the_time_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of all live workers counts; the refusal has a number that is accepted; cached resamples cost nothing."""
+    """The time of all live workers counts; the refusal has a number that is accepted; stored resamples cost nothing."""
     path = posterior + "/summary?count=8&wait=0"
     allowed = stores.settings.job_timeout / COST_MARGIN
     slow(stores, posterior, allowed / 40, monkeypatch)
@@ -126,8 +127,9 @@ def test_an_ensemble_beyond_the_time_is_refused(
     record = stores.posteriors.fetch(posterior.rpartition("/")[2])
     for stream in STREAMS:
         for indices in part_ranges(40)[1:]:
-            key = posterior_resamples(record.arrays_id, stream, 0).key(indices)
-            stores.cache.put(key, {"problems": []}, {"places": np.zeros((4, N, 2))})
+            key = posterior_resamples(record.id, stream, 0).key(indices)
+            part = Entry({"problems": []}, {"places": np.zeros((4, N, 2))})
+            stores.results.put(key, part, owners=[record.id], job="job_1", tenant="default")
     assert client.get(path).status_code == 202, "all but three blocks exist"
     slow(stores, posterior, 10 * allowed, monkeypatch)
     path = posterior + "/summary?count=8&wait=0&seed=1"
@@ -141,7 +143,7 @@ def test_an_ensemble_beyond_the_time_is_refused(
     assert job.parts is not None
     assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
     assert job.queue == BATCH
-    assert f"{job.id}-r0-s0" in in_turn(stores)
+    assert f"{job.id}-s0" in in_turn(stores)
     record = slow(stores, posterior, allowed / 20, monkeypatch)
     path = path.replace("seed=1", "seed=2")
     details = check_problem(client.get(path), 422, "too-long")["details"]
@@ -154,18 +156,19 @@ def test_an_ensemble_beyond_the_time_is_refused(
 def test_an_ensemble_beyond_the_memory_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All embeddings are in memory to be aligned; the resamples must fit into the cache."""
+    """All embeddings are in memory to be aligned."""
     monkeypatch.setattr(Allowance, "of", lambda *_: Allowance(1e9, 2**16))
     problem = check_problem(client.get(posterior + "/summary?count=8"), 422, "too-much-memory")
     assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
-    monkeypatch.setattr(stores.cache, "budget", 2**20)
-    check_problem(client.get(posterior + "/summary?count=8&resamples=200"), 422, "cache-too-small")
 
 
 def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The first request calibrates; later ones are 200 with the scale in header and JSON, equal bits and ETag."""
     path = posterior + "/draws/2?seed=1&scale="
-    result_of(stores, client.get(path + "auto&wait=0"))
+    calibrating = client.get(path + "auto&wait=0")
+    assert calibrating.json()["kind"] == "calibration"
+    result_of(stores, calibrating)
+    result_of(stores, client.get(path + "auto&wait=0"))  # the draw itself, without a sampler
     auto = client.get(path + "auto&wait=0")
     assert auto.status_code == 200
     scale = auto.json()["scale"]
@@ -178,7 +181,9 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
     assert client.get(path + "auto", headers=NPY).headers["glle-scale"] == repr(scale)
     again = client.get(posterior + "/draws/3?scale=auto&wait=0").json()
     assert again["request"]["scales"] == [scale], "calibrated once: another draw is asked for by the number"
-    calibration = client.get(result_of(stores, client.post(posterior + "/calibration", json={}))).json()
+    calibrated = client.post(posterior + "/calibration", json={})
+    assert (calibrated.status_code, calibrated.json()["id"]) == (200, calibrating.json()["id"])
+    calibration = client.get(calibrated.json()["links"]["self"] + "/result").json()
     assert calibration["scale"] == scale
     assert [scale, calibration["ratio"]] in calibration["trace"]
     assert len(calibration["arrays"]["half_sample_spread"]["data"]) == len(calibration["arrays"]["draw_spread"]["data"])
@@ -201,10 +206,12 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     payload = client.get(result)
     assert [draw["scale"] for draw in payload.json()["draws"]] == [0.5, 0.5, scale, scale]
     assert payload.headers["glle-scale"] == client.get(result, headers=NPY).headers["glle-scale"] == f"0.5, {scale!r}"
-    single = np.load(io.BytesIO(client.get(f"{posterior}/draws/1?scale={scale!r}&wait=0", headers=NPY).content))
+    path = f"{posterior}/draws/1?scale={scale!r}&wait=0"
+    result_of(stores, client.get(path))
+    single = np.load(io.BytesIO(client.get(path, headers=NPY).content))
     assert single.tobytes() == arrays["embeddings"][1, 1].tobytes()
     stores.posteriors.delete(posterior.rpartition("/")[2])
-    assert client.get(result).status_code == 202, "deleted with its posterior: to be made again"
+    check_problem(client.get(result), 404, "posterior-not-found")
 
 
 def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, posterior: str) -> None:

@@ -1,0 +1,50 @@
+"""`glle scrub`: compare the stored files with their digests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from service.cli.options import add_flags, print_result
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from worker.base.settings import Settings
+    from worker.storage.records import RecordStore
+    from worker.stores import Stores
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Add the command."""
+    scrub = commands.add_parser("scrub", help="compare every stored file with its digest; 1 if one is damaged")
+    add_flags(scrub, settings, ["data_dir"])
+    scrub.set_defaults(run=with_stores(_scrub))
+
+
+def with_stores(run: Callable[[argparse.Namespace, Stores], int]) -> Callable[[argparse.Namespace, Settings], int]:
+    """Return the command that runs on the stores of the deployment, whether its servers run or not."""
+
+    def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:
+        from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
+
+        with connect_stores(settings) as stores:
+            return run(options, stores)
+
+    return connect_and_run
+
+
+def _scrub(options: argparse.Namespace, stores: Stores) -> int:
+    del options
+    damaged = 0
+    kinds: tuple[RecordStore[Any], ...] = (stores.datasets, stores.posteriors, stores.embeddings, stores.results)
+    for store in kinds:
+        records = 0
+        for record, is_intact in stores.files.verify(store):
+            records += 1
+            if not is_intact:
+                damaged += 1
+                print_result(f"{record.id} is damaged: restore its file from a backup, or delete it and make it again.")
+        print_result(f"{records:,} {store.kind.title}s read.")
+    print_result(f"{damaged:,} are damaged.")
+    return int(bool(damaged))

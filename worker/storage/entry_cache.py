@@ -1,0 +1,119 @@
+"""Cache of single draws, and of the latest statements of running audits, in the cache's Redis.
+
+A draw is a pure function of its address, so a lost one is drawn again. It is two fields of a Redis hash: `head:` is
+JSON, the metadata and the names, dtypes and shapes of the arrays; `data:` is the arrays' concatenated bytes. The draws
+of a lane group share one hash, and the number of a draw ends the names of its fields.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from worker.base.problems import refuse
+from worker.base.versions import versioned_key
+from worker.records.cache_entry import pack_entry, parse_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import redis
+
+    from worker.connections.loop_commands import LoopCommands
+    from worker.observability.counters import Counters
+    from worker.records.cache_entry import Entry
+    from worker.records.draws import DrawAddress
+
+TTL_SECONDS = 86_400  # lifetime of an entry, if space allows
+
+
+@dataclass(eq=False)
+class EntryCache:
+    """Cache of entries in one Redis.
+
+    Parameters
+    ----------
+    client
+        The cache's Redis, bytes in and out.
+    commands
+        Its commands of the event loop.
+    budget
+        Bytes of the server; it takes no entry of more than half, because that would evict all others.
+    counts
+        Counters of hits and misses.
+
+    """
+
+    client: redis.Redis
+    commands: LoopCommands
+    budget: int
+    counts: Counters
+
+    async def read_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
+        """Return a draw of a posterior, or None."""
+        head, data = await self.commands.call("HMGET", *_fields(posterior, key))
+        return self._counted(head, data)
+
+    def find_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
+        """Return a draw of a posterior, or None."""
+        place, *fields = _fields(posterior, key)
+        return self._counted(*self.client.hmget(place, fields))
+
+    def put_draws(self, posterior: str, draws: Mapping[DrawAddress, Entry]) -> None:
+        """Cache draws of a posterior; raises ``cache-too-small`` if one is larger than half of the server's memory."""
+        hashes: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+        for key, entry in draws.items():
+            if entry.nbytes > self.budget // 2:
+                raise refuse(
+                    "cache-too-small",
+                    422,
+                    f"A draw takes {entry.nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
+                    "Raise GLLE_CACHE_BYTES and the cache server's memory; or request draws as a job.",
+                    bytes=entry.nbytes,
+                    allowed=self.budget // 2,
+                )
+            place, *fields = _fields(posterior, key)
+            hashes[place] |= zip(fields, pack_entry(entry), strict=True)
+        with self.client.pipeline(transaction=False) as pipeline:
+            for name, values in hashes.items():
+                pipeline.hset(name, mapping=values)  # type: ignore[arg-type] # bytes
+                pipeline.expire(name, TTL_SECONDS)
+            pipeline.execute()
+
+    def find_partial(self, key: str) -> Entry | None:
+        """Return the latest partial result of an analysis, or None."""
+        head, data = self.client.hmget(_partial(key), "head", "data")
+        return parse_entry(head, data)  # type: ignore[arg-type] # bytes
+
+    def put_partial(self, key: str, entry: Entry) -> None:
+        """Replace the latest partial result of an analysis, unless it is larger than half of the server's memory."""
+        if entry.nbytes > self.budget // 2:
+            return
+        head, data = pack_entry(entry)
+        with self.client.pipeline(transaction=False) as pipeline:
+            pipeline.hset(_partial(key), mapping={"head": head, "data": data})
+            pipeline.expire(_partial(key), TTL_SECONDS)
+            pipeline.execute()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+    def info(self) -> dict[str, Any]:
+        """Return the server's INFO; raises `redis.RedisError`."""
+        return dict(self.client.info())
+
+    def _counted(self, head: Any, data: Any) -> Entry | None:
+        entry = parse_entry(head, data)
+        self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
+        return entry
+
+
+def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:
+    """Return the hash of a draw, and its two fields."""
+    return key.group_key(posterior), f"head:{key.index}", f"data:{key.index}"
+
+
+def _partial(key: str) -> str:
+    return versioned_key(f"partial:{key}")

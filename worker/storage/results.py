@@ -1,0 +1,190 @@
+"""Results: of analyses, the parts of analyses, and the shards of draws jobs. Each is one record and one file.
+
+A result is named by a key that covers all its inputs, so equal requests share it. It belongs to the data set, posterior
+or embedding that it is about (its owners), and is deleted with any of them; and it expires with the jobs of its time.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pydantic.dataclasses
+
+from worker.base.clock import now_iso
+from worker.base.problems import refuse
+from worker.records.ids import DEFAULT, digest
+from worker.records.stored_file import STORED, StoredFile
+from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
+from worker.storage.records import RecordKind, RecordStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+    from worker.base.problems import ProblemError
+    from worker.records.cache_entry import Entry
+    from worker.storage.object_store.files import ObjectFiles
+
+_OWNERS = {"ds": "dataset", "post": "posterior", "emb": "embedding"}  # kinds of records by the prefix of their ids
+_BATCH = 500  # records of a tenant that one look for expired ones reads
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
+class ResultRecord:
+    """Record of a result.
+
+    Parameters
+    ----------
+    key
+        Name of the result, which covers its inputs.
+    owners
+        Ids of the data set, posterior or embedding with which it is deleted.
+    job
+        Job that made it.
+
+    """
+
+    key: str
+    owners: list[str]
+    job: str
+    file: StoredFile
+    created: str
+    tenant: str = DEFAULT
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The id, a digest of the key."""
+        return result_id(self.key)
+
+    @property
+    def files(self) -> dict[str, StoredFile]:
+        """The file by its path."""
+        return {self.file.path: self.file}
+
+
+KIND = RecordKind[ResultRecord](
+    "result",
+    "result",
+    "It has expired, or was deleted: send the request that made it again.",
+    ResultRecord,
+    counts=lambda record: {"results": 1, STORED_BYTES: record.file.size},
+    sets=lambda record: [f"of:{owner}" for owner in (*record.owners, record.job)],
+)
+
+
+class ResultStore(RecordStore[ResultRecord]):
+    """Store of results.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis, for the records.
+    files
+        Their files.
+    ttl
+        Seconds that a result is kept.
+
+    """
+
+    def __init__(self, client: redis.Redis, files: ObjectFiles, ttl: int) -> None:
+        super().__init__(client, KIND)
+        self._files = files
+        self._ttl = ttl
+
+    def put(self, key: str, entry: Entry, *, owners: Sequence[str], job: str, tenant: str, max_bytes: int = 0) -> bool:
+        """Store a result; return whether it is stored, which it is not once one of its owners was deleted.
+
+        Parameters
+        ----------
+        owners
+            Ids of the records with which it is deleted.
+        job
+            Id of the job that made it.
+        max_bytes
+            Quota of the tenant's stored bytes; 0: none.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``, ``storage-full``, ``store-unavailable``.
+
+        """
+        file = self._files.write_entry(entry)
+        record = ResultRecord(key=key, owners=list(owners), job=job, file=file, created=now_iso(), tenant=tenant)
+        existing = [f"glle:{_OWNERS[owner.partition('_')[0]]}:{owner}" for owner in owners]
+        is_written = self._files.record(self, record, max_bytes=max_bytes, while_existing=existing)
+        return is_written or self.exists(record.id)
+
+    def find(self, key: str) -> Entry | None:
+        """Return a result, or None if there is none; raises ``result-damaged``, ``store-unavailable``."""
+        record = self.get(result_id(key))
+        if record is None:
+            return None
+        try:
+            return self._files.read_entry(record.file)
+        except (FileNotFoundError, DamagedFileError) as error:
+            if self.get(record.id) is None:  # deleted meanwhile
+                return None
+            raise _damaged(record, is_missing=isinstance(error, FileNotFoundError)) from error
+
+    def fetch_entry(self, key: str) -> Entry:
+        """Return a result; raises ``result-not-found``, and as `find`."""
+        if (entry := self.find(key)) is None:
+            raise self.kind.not_found(result_id(key))
+        return entry
+
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        """Return for each key whether there is a result."""
+        found = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
+        return [raw is not None for raw in found]
+
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> ResultRecord | None:
+        """Remove a result; return its record, or None."""
+        record = super().delete(id_, unless_existing=unless_existing)
+        if record is not None:
+            self._files.remove(record.files)
+        return record
+
+    def delete_of(self, owner: str, tenant: str) -> None:
+        """Remove all results of an owner, or of a job."""
+        for id_ in self.of(tenant).ids_in(f"of:{owner}"):
+            self.delete(id_)
+
+    def delete_expired(self, tenant: str) -> int:
+        """Remove the oldest results of a tenant that are older than `ttl`, some hundreds at most; return their number.
+
+        The list of a tenant's results is in the order of their creation.
+        """
+        removed = 0
+        store, oldest = self.of(tenant), time.time() - self._ttl
+        for id_ in store.ids_in("", _BATCH):
+            record = store.get(id_)
+            if record is not None and datetime.fromisoformat(record.created).timestamp() > oldest:
+                break
+            store.delete(id_)
+            removed += 1
+        return removed
+
+
+def result_id(key: str) -> str:
+    """Return the id of the result with a key."""
+    return "res_" + digest(key)
+
+
+def _damaged(record: ResultRecord, *, is_missing: bool) -> ProblemError:
+    return refuse(
+        "result-damaged",
+        500,
+        f"The stored file of a result of job {record.job} is missing."
+        if is_missing
+        else f"The stored file of a result of job {record.job} has changed: the disk has lost or changed bits.",
+        "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the job with its "
+        f"results (DELETE /v1/jobs/{record.job}?record=true), and send the request again; or restore a backup.",
+        job=record.job,
+    )
