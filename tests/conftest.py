@@ -58,8 +58,8 @@ def error_of(stores: Stores, job: str) -> Problem:
     return failed.error
 
 
-def evict(stores: Stores, prefix: str) -> None:
-    """Delete the keys of this version with a prefix from the cache server, like an eviction."""
+def evict(stores: Stores, prefix: str = "") -> None:
+    """Delete this version's keys from the cache's Redis, or those with a prefix, like an eviction."""
     from worker.base.versions import versioned_key  # noqa: PLC0415 # engine tests need no server
 
     client = stores.cache.client

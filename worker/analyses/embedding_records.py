@@ -98,9 +98,9 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
         self._results = results
 
     def request(self, recipe: Recipe, claim: str) -> None:
-        """Write the record of an embedding before the job with a claim."""
+        """Write the record of an embedding before the job with a claim, unless its data set was deleted."""
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
-        if not self.create(record):
+        if not self.create(record, while_existing=[f"glle:dataset:{recipe.dataset}"]):
             self.change(record.id, lambda old: replace(old, claim=claim))
 
     def find_entry(self, id_: str) -> Entry | None:

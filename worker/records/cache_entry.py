@@ -1,7 +1,7 @@
 """An entry: JSON metadata and named arrays; its bytes in a file, and the two fields of a cached draw.
 
-A file is the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. The head and
-each array begin at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file are used without a copy.
+A file is the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. Each array
+begins at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file are used without a copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storage of data sets, posteriors and API keys: records and an array cache in Redis, files, the object store.
+"""Storage of data sets, posteriors, results and API keys: records in Redis, and files in a folder or an object store.
 
-May import `base`, `records`, `observability` and `connections`. Start with `datasets` and `array_cache`.
+May import `base`, `records`, `observability` and `connections`. Start with `records` and `object_store.files`.
 """

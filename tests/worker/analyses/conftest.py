@@ -64,7 +64,7 @@ def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> J
     """Create the job of an analysis."""
     subject = posterior or spec.to_dict()["dataset"]
     return stores.jobs.create(
-        kind=spec.kind, claim=spec.cache_key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total
+        kind=spec.kind, claim=spec.key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total
     )[0]
 
 
@@ -75,7 +75,12 @@ def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> E
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "succeeded", ended.error
     assert ended.done == ended.total
-    entry = stores.cache.get(spec.cache_key(job.subject))
+    return found(stores, spec, job.subject)
+
+
+def found(stores: Stores, spec: AnalysisSpec, subject: str) -> Entry:
+    """Return the stored result of an analysis."""
+    entry = stores.find_result(spec, subject)
     assert entry is not None
     return entry
 

@@ -16,11 +16,11 @@ from glle_engine.posterior.selection import advise
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.resamples import STREAMS
 from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
-from tests.worker.execution.workers import SHEET, draws_job
-from worker.analyses import embedding_records, posterior_analyses, registry
+from tests.worker.execution.workers import SHEET
+from worker.analyses import posterior_analyses, registry
 from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import EmbeddingSpec, Recipe
+from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -36,9 +36,14 @@ from worker.execution import context, tasks
 from worker.execution import draws as drawing
 from worker.jobs.store import Kind
 from worker.records.cache_entry import Entry
+from worker.storage.results import result_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glle_engine import Draw, Posterior
     from worker.analyses.base import AnalysisSpec
+    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "posterior"}
@@ -62,13 +67,12 @@ OF_DATA = {"advice", "estimate", "embedding", "comparison", "audit"}  # the othe
 def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that collects the index of each new draw."""
     indices: list[int] = []
-    real = drawing.draw_and_cache
 
-    def draw_and_record(*arguments: Any) -> Any:
-        indices.extend(key.index for key in arguments[3])
-        return real(*arguments)
+    def draw_and_record(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
+        indices.extend(key.index for key in keys)
+        return drawing.make_draws(posterior, keys)
 
-    monkeypatch.setattr(context, "draw_and_cache", draw_and_record)
+    monkeypatch.setattr(context, "make_draws", draw_and_record)
     return indices
 
 
@@ -77,7 +81,7 @@ def test_a_specification_survives_json(stores: Stores, spec: AnalysisSpec) -> No
     """The job's record gives the same value and key."""
     job = analysis_job(stores, spec, None if spec.kind in OF_DATA else "post_1")
     assert analysis_of(job) == spec
-    assert analysis_of(job).cache_key(job.subject) == spec.cache_key(job.subject)
+    assert analysis_of(job).key(job.subject) == spec.key(job.subject)
     assert (job.total, job.subject) == (spec.total, "ds_1" if spec.kind in OF_DATA else "post_1")
 
 
@@ -87,7 +91,7 @@ def test_every_kind_of_job_has_a_task() -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
-def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
+def test_the_key_of_a_result_covers_every_field(spec: AnalysisSpec) -> None:
     """The key of a result also covers the engine's version and the subject."""
     other: dict[str, Any] = {
         "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
@@ -99,8 +103,8 @@ def test_the_cache_key_covers_every_field(spec: AnalysisSpec) -> None:
     }  # fmt: skip
     if spec.kind in {"embedding", "comparison"}:
         other["n_neighbors"] = 5
-    keys = {replace(spec, **{name: other[name]}).cache_key("a") for name in spec.to_dict()}
-    assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
+    keys = {replace(spec, **{name: other[name]}).key("a") for name in spec.to_dict()}
+    assert len(keys | {spec.key("a"), spec.key("b")}) == len(spec.to_dict()) + 2
 
 
 def test_the_first_calibration_stays(stores: Stores, posterior_id: str) -> None:
@@ -129,20 +133,21 @@ def test_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
     assert (entry.meta["count"], entry.meta["first"], entry.meta["scale"]) == (6, 2, 0.5)
 
 
-def test_draws_are_shared_with_draws_jobs(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws jobs and summaries share cached draws with the same bits."""
-    job, spec = draws_job(stores, posterior_id, count=4, first=2, seed=5, scales=(0.5,))
-    for shard in range(spec.shards):
-        tasks.draw(job.id, shard)
+def test_a_stored_result_is_not_computed_again(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A further job of an equal request makes no draw, also without the cache; after a deletion the bits are the same.
+
+    Its file has one record, which is about the posterior.
+    """
     indices = record_draws(monkeypatch)
-    shared = run_analysis(stores, SUMMARY, posterior_id)
-    assert indices == [6, 7]
-    run_analysis(stores, replace(TRANSFORM, dataset=store_dataset(stores, SHEET.X[:3])), posterior_id)
-    assert indices == [6, 7]
+    first = run_analysis(stores, SUMMARY, posterior_id)
     stores.cache.client.flushall()
-    alone = run_analysis(stores, SUMMARY, posterior_id)
-    assert indices == [6, 7, 2, 3, 4, 5, 6, 7]
-    assert alone.meta == shared.meta, "it contains the digest of all bits"
+    assert run_analysis(stores, SUMMARY, posterior_id).meta == first.meta
+    assert indices == [2, 3, 4, 5, 6, 7]
+    (id_,) = stores.results.ids_in(f"of:{posterior_id}")
+    stores.results.delete(id_)
+    assert run_analysis(stores, SUMMARY, posterior_id).meta == first.meta, "it contains the digest of all bits"
 
 
 def test_new_points_are_the_engines_in_any_blocks(
@@ -164,7 +169,7 @@ def test_new_points_are_the_engines_in_any_blocks(
     assert set(entry.arrays) == set(expected)
     for name, array in expected.items():
         np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
-    stores.cache.delete(spec.cache_key(posterior_id))
+    stores.results.delete(result_id(spec.key(posterior_id)))
     monkeypatch.setattr(posterior_analyses, "EXTENSION_WORK", 0)
     assert run_analysis(stores, spec, posterior_id).meta == entry.meta
 
@@ -180,24 +185,22 @@ def test_advice_is_the_engines(stores: Stores) -> None:
 
 
 def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished draws stay cached, the result does not, and the next summary continues with them."""
+    """Nothing is stored."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, posterior_id)
     indices = record_draws(monkeypatch)
-    recording_draw = context.draw_and_cache  # type: ignore[attr-defined] # replaced by `record_draws`
+    recording_draw = vars(context)["make_draws"]
 
     def draw_and_cancel(*arguments: Any) -> Any:
         draws = recording_draw(*arguments)
         stores.jobs.cancel(job.id)
         return draws
 
-    monkeypatch.setattr(context, "draw_and_cache", draw_and_cancel)
+    monkeypatch.setattr(context, "make_draws", draw_and_cancel)
     tasks.analyse(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
-    assert stores.cache.contains([SUMMARY.cache_key(posterior_id)]) == [False]
+    assert not stores.has_result(SUMMARY, posterior_id)
     assert indices == [2, 3, 4, 5]
-    run_analysis(stores, SUMMARY, posterior_id)
-    assert indices == [2, 3, 4, 5, 6, 7]
 
 
 def test_result_that_is_not_finite_is_refused() -> None:
@@ -230,7 +233,7 @@ def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
 
 
 def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
-    """Each block is made once: another number, other draws and the calibration take the cached ones."""
+    """Each block is made once: another number, other draws and the calibration take the stored ones."""
     run_analysis(stores, CalibrationSpec(half_samples=8, draws=8), posterior_id)
     assert blocks == [("half-samples", 0), ("half-samples", 4)]
     run_analysis(stores, replace(ENSEMBLE, resamples=8), posterior_id)
@@ -245,22 +248,3 @@ def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, 
     assert len(blocks) == before
     run_analysis(stores, replace(ENSEMBLE, seed=1), posterior_id)
     assert len(blocks) == before + len(STREAMS)
-
-
-def recipe(method: str, dataset: str = "ds_1") -> Recipe:
-    """Return the inputs of an embedding."""
-    return Recipe(dataset=dataset, method=method, parameters={})
-
-
-def test_the_oldest_embeddings_make_room(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant has a bounded number of records; those of others stay."""
-    monkeypatch.setattr(embedding_records, "MAX_EMBEDDINGS", 2)
-    times = iter(range(10))
-    monkeypatch.setattr(embedding_records, "now_iso", lambda: f"2026-01-01T00:00:{next(times):02}")
-    alice, bob = stores.embeddings.of("alice"), stores.embeddings.of("bob")
-    bob.note(recipe("lle", "ds_2"), "")
-    for method in ("pca", "lle", "isomap", "pca"):
-        alice.note(recipe(method), "")
-    assert alice.ids_in("") == [recipe("isomap").id, recipe("pca").id]
-    assert alice.ids_in("of:ds_1") == alice.ids_in("")
-    assert bob.exists(recipe("lle", "ds_2").id)

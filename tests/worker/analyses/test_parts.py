@@ -18,7 +18,7 @@ from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import SEEDS, STREAMS, resample
 from tests.conftest import in_turn, until
-from tests.worker.analyses.conftest import check_bits
+from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
 from worker.analyses import resamples
 from worker.analyses.comparison import ComparisonSpec
@@ -65,7 +65,7 @@ def shared_job(
     parts = PartsSharding(stage, tuple(part.size for part in spec.parts()), per_shard)
     subject = posterior or spec.to_dict()["dataset"]
     job, _ = stores.jobs.create(
-        kind=spec.kind, claim=spec.cache_key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total,
+        kind=spec.kind, claim=spec.key(subject), posterior=posterior, spec=spec.to_dict(), total=spec.total,
         parts=parts,
     )  # fmt: skip
     stores.queue.enqueue(job)
@@ -103,9 +103,7 @@ def result(stores: Stores, job: Job) -> Entry:
     """Return the result of an ended job."""
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "succeeded", ended.error
-    entry = stores.cache.get(analysis_of(job).cache_key(job.subject))
-    assert entry is not None
-    return entry
+    return found(stores, analysis_of(job), job.subject)
 
 
 @cache
@@ -124,8 +122,8 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
     while (now := stores.jobs.fetch(job.id)).is_open:
         seen.append((now.status, now.stage, now.done, now.total))
         names += run_all(stores, job, 1)
-    assert (names[0], names[-1]) == ("-r0-s0", "-r0")
-    assert sorted(names[:-1]) == [f"-r0-s{shard}" for shard in range(len(BLOCKS))]
+    assert (names[0], names[-1]) == ("-s0", "")
+    assert sorted(names[:-1]) == [f"-s{shard}" for shard in range(len(BLOCKS))]
     assert len(blocks) == len(set(blocks))
     assert {first for name, first in blocks if name == STREAMS[2].name} == {0, 4}
     check_bits(result(stores, job), expected_ensemble())
@@ -139,18 +137,17 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
 def test_resamples_of_a_part_are_reported_while_it_is_made(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All but the last one: a part that is not cached is not complete."""
+    """All but the last one: a part that is not stored is not complete."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
     job, counts = shared_job(stores, ENSEMBLE, posterior_id), list[int]()
     advance = stores.jobs.advance
 
-    def record(id_: str, round_: int, shard: int, count: int) -> Job | None:
+    def record(id_: str, shard: int, count: int) -> Job | None:
         counts.append(count)
-        missing = [found.missing(stores.cache.contains, 8) for found in ENSEMBLE.resamples_of(arrays_id)]
+        missing = [stream.missing(stores.results.contains, 8) for stream in ENSEMBLE.resamples_of(posterior_id)]
         assert count < PART or range(4 * (shard % 2), 4 * (shard % 2) + 4) not in missing[shard // 2]
-        return advance(id_, round_, shard, count)
+        return advance(id_, shard, count)
 
-    arrays_id = stores.posteriors.fetch(posterior_id).arrays_id
     monkeypatch.setattr(stores.jobs, "advance", record)
     tasks.draw(job.id, 0)
     assert {1, 3} < set(counts)
@@ -179,7 +176,7 @@ def test_a_killed_task_loses_no_part(
             tasks.draw(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "running"
     names = run_all(stores, job)
-    assert (names[0], names[-1]) == ("-r0-s0", "-r0")
+    assert (names[0], names[-1]) == ("-s0", "")
     assert len(blocks) == len(set(blocks))
     check_bits(result(stores, job), expected_ensemble())
 
@@ -193,21 +190,21 @@ def silent(stores: Stores, job: Job) -> Job:
 def test_lost_tasks_are_enqueued_again(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """A lost shard, and the lost last task, come back; no task is enqueued twice."""
     job = shared_job(stores, ENSEMBLE, posterior_id)
-    lose(stores, f"{job.id}-r0-s0")
+    lose(stores, f"{job.id}-s0")
     for _ in range(2):
         silent(stores, job)
-        assert in_turn(stores) == [f"{job.id}-r0-s0"]
+        assert in_turn(stores) == [f"{job.id}-s0"]
     run_all(stores, job, 1)
     waiting = in_turn(stores)
     lose(stores, waiting[0])
     silent(stores, job)
     assert sorted(in_turn(stores)) == sorted(waiting)
     run_all(stores, job, len(BLOCKS) - 1)
-    assert in_turn(stores) == [f"{job.id}-r0"]
-    lose(stores, f"{job.id}-r0")
+    assert in_turn(stores) == [job.id]
+    lose(stores, job.id)
     for _ in range(2):
         silent(stores, job)
-        assert in_turn(stores) == [f"{job.id}-r0"]
+        assert in_turn(stores) == [job.id]
     tasks.draw(job.id, 3)  # repeated late: it neither makes a part nor ends the job
     run_all(stores, job)
     assert stores.jobs.fetch(job.id).status == "succeeded"
@@ -312,12 +309,15 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:
     assert not replace(spec, spread=None).parts()
     job = shared_job(stores, spec, None, "refits")
     names = run_all(stores, job)
-    assert (names[0], names[-1], len(names)) == ("-r0-s0", "-r0", 7)
+    assert (names[0], names[-1], len(names)) == ("-s0", "", 7)
     shared = result(stores, job)
     problems = [row["problem"] and row["problem"]["detail"] for row in shared.meta["rows"]]
     assert problems[0] is problems[2] is None
     assert "n_neighbors" in problems[1]
-    stores.cache.client.flushall()
+    for id_ in stores.results.ids_in(""):
+        stores.results.delete(id_)
+    for id_ in stores.embeddings.ids_in(""):
+        stores.embeddings.delete(id_)
     one_task, _ = stores.jobs.create(
         kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
     )

@@ -13,23 +13,26 @@ from tests.conftest import refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
-from worker.base.versions import SCHEMA
+from worker.base.versions import SCHEMA, versioned_key
 from worker.execution import tasks
 from worker.jobs.store import job_key
+from worker.records import draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 from worker.records.ids import posterior_id
 from worker.records.job import BATCH
 from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS
+from worker.storage.results import result_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 DATA = "ds_0123456789abcdef0123456789abcdef"
+RESULT = result_id("post_1:summary:1")
 KEY = {
     "id": "abc", "tenant": "alice", "name": "", "scopes": ["read"], "created": "2025-01-01", "expires": None,
     "secrets": [],
@@ -41,6 +44,7 @@ RECORDS: dict[str, dict[str, Any]] = {
         "seconds": 0.1, "arrays": {}, "nbytes": 0,
         "draw_cost": {"seconds": 0.01, "each_seconds": 0.003, "bytes": 4e7},
         "provenance": {"numbers": NUMBERS, ARRAYS: "0" * 64}, "job": "job_1", "created": "now",
+        "file": {"path": "data/0/entry", "size": 1, "sha256": "0" * 64},
     },
     "embedding": {
         "recipe": {"dataset": DATA, "method": "isomap", "parameters": {}, "labels": None, "engine": "0.1.0"},
@@ -50,10 +54,13 @@ RECORDS: dict[str, dict[str, Any]] = {
         "id": DATA, "sha256": "", "n": 3, "d": 2, "dtype": "float64", "nbytes": 48, "names": None, "has_labels": False,
         "has_coordinates": False, "source": {}, "created": "now",
     },
+    "result": {
+        "key": "post_1:summary:1", "owners": ["post_1"], "job": "job_1", "created": "now", "tenant": "default",
+        "file": {"path": "data/0/entry", "size": 1, "sha256": "0" * 64},
+    },
     "job": {
         "id": "job_1", "kind": "fit", "status": "succeeded", "done": "1", "total": "1", "stage": "done",
-        "created": "now", "spec": "{}", "round": "0", "touched": "0", "tenant": "default", "numbers": NUMBERS,
-        "queue": BATCH,
+        "created": "now", "spec": "{}", "touched": "0", "tenant": "default", "queue": BATCH,
     },
     "key": KEY,
 }  # fmt: skip
@@ -73,6 +80,7 @@ NAMES = {
     "posterior": "glle:posterior:post_1",
     "key": "glle:key:abc",
     "embedding": "glle:embedding:emb_1",
+    "result": f"glle:result:{RESULT}",
 }
 
 
@@ -83,6 +91,10 @@ def stored_record(stores: Stores, kind: str) -> Any:
     return stores.client.get(NAMES[kind])
 
 
+def _never() -> Job:
+    raise AssertionError
+
+
 READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
     "posterior": (
         lambda stores: stores.posteriors.fetch("post_1").n,
@@ -90,7 +102,15 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
         lambda stores: stores.posteriors.calibration("post_1"),
         lambda stores: stores.posteriors.calibrate("post_1", {"scale": 9.0}),
     ),
-    "embedding": (lambda stores: stores.embeddings.fetch("emb_1").recipe.method,),
+    "embedding": (
+        lambda stores: stores.embeddings.fetch("emb_1").recipe.method,
+        lambda stores: stores.embeddings.delete("emb_1"),
+    ),
+    "result": (
+        lambda stores: stores.results.fetch(RESULT).file,
+        lambda stores: stores.results.find("post_1:summary:1"),
+        lambda stores: stores.results.delete(RESULT),
+    ),
     "dataset": (
         lambda stores: stores.datasets.get(DATA),
         lambda stores: stores.datasets.rename(DATA, {"name": "mine"}),
@@ -130,8 +150,8 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
     assert READERS[kind][0](stores) is not None, "the record is complete, so that the refusals have one reason"
 
 
-@pytest.mark.parametrize("raw", ["{", "[]", '{"format": true}', '{"a": 1}', '{"format": 2, "a": 1}'])
-@pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset", "key"])
+@pytest.mark.parametrize("raw", ["{", "[]", '{"format": true}', '{"a": 1}', f'{{"format": {SCHEMA}, "a": 1}}'])
+@pytest.mark.parametrize("kind", ["posterior", "embedding", "result", "dataset", "key"])
 def test_damaged_records_are_refused(stores: Stores, kind: str, raw: str) -> None:
     """A damaged record gives a problem, not an internal error."""
     put(stores, kind, raw)
@@ -149,18 +169,21 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
 def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are neither found nor overwritten."""
     key = DrawAddress(0, 0, 1.0, "posterior", "none")
-    stores.draws.put("post_1", {key: Entry({}, {"a": np.zeros(2)})})
-    monkeypatch.setattr(versions, "SCHEMA", SCHEMA + 1)
-    assert stores.draws.get("post_1", key) is None
-    assert CalibrationSpec().cache_key("post_1").startswith(f"v{SCHEMA + 1}:result:post_1:")
-    stores.draws.put("post_1", {key: Entry({}, {"a": np.ones(2)})})
-    monkeypatch.setattr(versions, "SCHEMA", SCHEMA)
-    entry = stores.draws.get("post_1", key)
-    assert entry is not None
-    np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
+    stores.cache.put_draws("post_1", {key: Entry({}, {"a": np.zeros(2)})})
+    stores.cache.put_partial("audit", Entry({}, {"a": np.zeros(2)}))
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "SCHEMA", SCHEMA + 1)
+        patch.setattr(draws, "_GROUPS", versioned_key("lanes:"))  # computed once, by a process of that schema
+        assert stores.cache.find_draw("post_1", key) is None
+        assert stores.cache.find_partial("audit") is None
+        stores.cache.put_draws("post_1", {key: Entry({}, {"a": np.ones(2)})})
+        stores.cache.put_partial("audit", Entry({}, {"a": np.ones(2)}))
+    for entry in (stores.cache.find_draw("post_1", key), stores.cache.find_partial("audit")):
+        assert entry is not None
+        np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
 
 
-def test_ids_are_stable(tmp_path: Path, stores: Stores) -> None:
+def test_ids_are_stable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Existing deployments find their records by these ids; a change needs a migration."""
     X = np.arange(12.0).reshape(4, 3)
     beside: dict[str, Any] = {"labels": np.array(["x", "y", "x", "z"]), "color": np.arange(4.0)}
@@ -168,40 +191,27 @@ def test_ids_are_stable(tmp_path: Path, stores: Stores) -> None:
     assert dataset.id == "ds_26831868551925ad32832b765d585aa9"
     alices, _ = stores.datasets.of("alice").add(Table(values=X, source={"kind": "test"}))
     assert alices.id == "ds_dda17b6d8f274f125e9017203b77453f"
-    posterior = posterior_id(DATA, FitSpec(n_neighbors=10).to_dict(), "0.1.0")
+    monkeypatch.setattr("worker.records.ids.NUMBERS", "0.1.0")
+    posterior = posterior_id(DATA, FitSpec(n_neighbors=10).to_dict())
     assert posterior == "post_56e7efce750a971f8f329fbe44e59c56"
     recipe = Recipe(dataset=DATA, method="isomap", parameters={"n_neighbors": 10}, engine="0.1.0")
     assert recipe.id == "emb_e926747954f9e26662c37c825e11ffc3"
-    assert recipe.cache_key == f"v{SCHEMA}:result:{DATA}:coordinates:{recipe.id}"
     draw = DrawAddress(7, 6, 0.5, "posterior", "none")
-    assert draw.cache_key(posterior) == f"v{SCHEMA}:draw:{posterior}:7:6:0.5:posterior:none"
-    assert draw.group_key(posterior) == f"v{SCHEMA}:lanes:{posterior}:7:1:0.5:posterior:none"
-    calibration = CalibrationSpec(engine="0.1.0").cache_key(posterior)
-    assert calibration == f"v{SCHEMA}:result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
+    assert draw.group_key("post_1") == f"v{SCHEMA}:lanes:{NUMBERS}:post_1:7:1:0.5:posterior:none"
+    calibration = CalibrationSpec(engine="0.1.0").key("post_1")
+    assert calibration == "post_1:calibration:c69b4c188ce36b3846f3735f3165c866"
+    assert result_id(calibration) == "res_6aa8355a9d53f3111820505f0a9b991c"
 
 
-@pytest.mark.parametrize("subject", ["job", "posterior", "analysis"])
-def test_a_posterior_of_other_numbers_is_not_drawn_from(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, subject: str
-) -> None:
-    """A worker refuses such a job, posterior or analysis after an upgrade, so that an id never has two results."""
+def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker refuses it after an upgrade, so that no draw or result of one id has two contents."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-    if subject == "posterior":
-        record = {**RECORDS["posterior"], "format": SCHEMA, "provenance": {"numbers": "9.9.9", ARRAYS: "0" * 64}}
-        put(stores, "posterior", json.dumps(record))
-    spec = CalibrationSpec(engine="9.9.9") if subject == "analysis" else CalibrationSpec()
-    job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
-    if subject == "job":
-        stores.client.hset(job_key(job.id), "numbers", "9.9.9")
+    record = {**RECORDS["posterior"], "format": SCHEMA, "provenance": {"numbers": "9.9.9", ARRAYS: "0" * 64}}
+    put(stores, "posterior", json.dumps(record))
+    spec = CalibrationSpec().to_dict()
+    job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec, total=1)
     tasks.analyse(job.id)
     ended = stores.jobs.fetch(job.id)
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.status) == ("failed", "other-numbers", 409)
     assert ended.error.details == {"numbers": "9.9.9", "own": NUMBERS}
-
-
-def test_a_result_of_other_numbers_is_not_recomputed(stores: Stores) -> None:
-    """A succeeded job with an evicted result stays unchanged if its bits are not available."""
-    put(stores, "job", json.dumps({**RECORDS["job"], "format": SCHEMA, "numbers": "9.9.9"}))
-    assert refusal(lambda: stores.jobs.reopen(stores.jobs.fetch("job_1"))).code == "other-numbers"
-    assert stores.jobs.fetch("job_1").status == "succeeded"

@@ -31,13 +31,11 @@ def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "_open", open_store)
 
 
-@pytest.fixture(params=["file", "memory"])
-def tiered_stores(
-    request: pytest.FixtureRequest, settings: Settings, tmp_path: Path, stores: Stores
-) -> Iterator[Stores]:
-    """Return stores with an object store and an empty cache whose half is 2 MB."""
-    url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
-    connected = Stores.connect(replace(settings, store_url=url, cache_bytes=4 * 2**20))
+@pytest.fixture
+def remote_stores(settings: Settings, tmp_path: Path, stores: Stores) -> Iterator[Stores]:
+    """Return empty stores with a remote object store."""
+    del stores  # it empties the servers
+    connected = Stores.connect(replace(settings, store_url=f"memory://{tmp_path.name}"))
     yield connected
     connected.close()
 

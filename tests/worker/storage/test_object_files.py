@@ -1,4 +1,4 @@
-"""Files of data sets: on two machines with one store and one queue server; a flipped bit is never a wrong result."""
+"""Files of records: on two machines with one store and one queue server; a flipped bit is never a wrong result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worker.operations.sweep import unnamed_files
 
 from tests.conftest import refusal
+from tests.worker.execution.workers import raiser
 from worker.base.files import Temporary
 from worker.base.problems import ProblemError
+from worker.records.cache_entry import Entry
 from worker.storage.datasets import DatasetStore, Table
 from worker.storage.object_store import backend, files
-from worker.storage.object_store.files import COPIES, FOLDER, ObjectFiles
+from worker.storage.object_store.files import COPIES, COPY_SECONDS, FOLDER, DamagedFileError, ObjectFiles
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def copies(stores: Stores) -> list[Path]:
 
 def find_damaged_ids(stores: Stores) -> list[str]:
     """Return the ids of the damaged data sets."""
-    return [dataset.id for dataset in stores.datasets.files.find_damaged(stores.datasets)]
+    return [dataset.id for dataset, is_intact in stores.files.verify(stores.datasets) if not is_intact]
 
 
 def ids(stores: Stores) -> set[str]:
@@ -308,28 +309,75 @@ def test_an_upload_whose_answer_is_lost_keeps_its_files(
     assert paths(one) == list(dataset.files)
 
 
-def test_files_of_killed_writers_are_found(one: Stores) -> None:
-    """Files of records and young ones stay; without any record all stay, because the server may be another one."""
-    kept, _ = one.datasets.add(table(labels=LABELS))
-    killed = f"{FOLDER}/ab/values.npy"
-    bucket_of(one).write(killed, [b"killed"], 6)
-    assert unnamed_files(one, 3600.0) == []
-    assert unnamed_files(one, -60.0) == [killed]
-    one.datasets.files.remove(unnamed_files(one, -60.0))
-    np.testing.assert_array_equal(one.datasets.values(kept.id), X)
-    one.client.flushall()
-    assert refusal(unnamed_files, one, -60.0).code == "records-lost"
+@pytest.fixture
+def small(remote_stores: Stores) -> StoredFile:
+    """Return a small file of a remote store, which was read once."""
+    file = remote_stores.files.write_entry(Entry({"a": 1}, {"x": X}))
+    remote_stores.files.read_entry(file)
+    return file
 
 
-def test_a_removal_that_fails_is_made_up_by_a_sweep(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deletion succeeds, and the file is one without a record."""
-    other, _ = one.datasets.add(table(X + 1))
-    dataset, _ = one.datasets.add(table())
-    with monkeypatch.context() as patch:
-        patch.setattr(backend.Bucket, "remove", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test")))
-        assert one.datasets.delete(dataset.id)
-    assert unnamed_files(one, -60.0) == list(dataset.files)
-    assert one.datasets.get(other.id) == other
+def test_small_remote_files_are_read_from_the_cache(remote_stores: Stores, small: StoredFile) -> None:
+    """Every machine reads them there; a lost or damaged copy is read from the store, and written again."""
+    cache, bucket = remote_stores.cache.client, remote_stores.files.bucket
+    (key,) = cache.scan_iter("*")
+    raw: Any = cache.get(key)
+    assert 0 < cache.ttl(key) <= COPY_SECONDS
+    assert copies(remote_stores) == []
+    for damage in (cache.flushall, lambda: cache.set(key, raw[:-1] + b"?"), lambda: cache.set(key, b"")):
+        damage()
+        entry = remote_stores.files.read_entry(small)
+        assert (entry.meta, entry.arrays["x"].tobytes()) == ({"a": 1}, X.tobytes())
+        assert cache.get(key) == raw
+    bucket.remove(small.path)
+    np.testing.assert_array_equal(remote_stores.files.read_entry(small).arrays["x"], X)
+    cache.set(key, raw[:-1] + b"?")
+    with pytest.raises(FileNotFoundError):
+        remote_stores.files.read_entry(small)
+
+
+def test_a_damaged_small_object_is_not_copied(remote_stores: Stores, small: StoredFile) -> None:
+    """It is reported, whatever was copied before."""
+    cache, bucket = remote_stores.cache.client, remote_stores.files.bucket
+    raw = bucket.read(small.path, 0, small.size)
+    assert raw is not None
+    bucket.write(small.path, [raw[:-1] + b"?"], len(raw))
+    cache.flushall()
+    with pytest.raises(DamagedFileError):
+        remote_stores.files.read_entry(small)
+    assert cache.dbsize() == 0
+
+
+def test_without_the_cache_reads_are_slower_only(
+    remote_stores: Stores, small: StoredFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server may be away for all of a read."""
+    for command in ("get", "set"):
+        monkeypatch.setattr(remote_stores.cache.client, command, raiser(redis.ConnectionError("gone")))
+    np.testing.assert_array_equal(remote_stores.files.read_entry(small).arrays["x"], X)
+
+
+def test_large_remote_entries_are_mapped_from_local_copies(
+    remote_stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stay out of the cache; a mapped array is readable after the deletion of its file and copy."""
+    monkeypatch.setattr(files, "PIECE", 100)
+    file = remote_stores.files.write_entry(Entry({"a": 1}, {"x": X}))
+    entry = remote_stores.files.read_entry(file)
+    assert (len(copies(remote_stores)), remote_stores.cache.client.dbsize()) == (1, 0)
+    remote_stores.files.remove([file.path])
+    copies(remote_stores)[0].unlink()
+    np.testing.assert_array_equal(entry.arrays["x"], X)
+    with pytest.raises(FileNotFoundError):
+        remote_stores.files.read_entry(file)
+
+
+def test_a_file_that_is_no_entry_is_damaged(stores: Stores) -> None:
+    """Although it has its digest: it is of another program."""
+    for content in (b"", b"no entry", (2).to_bytes(8, "little") + b"[]"):
+        stored = stores.files.write_new({"entry": ([content], len(content))})["entry"]
+        with pytest.raises(DamagedFileError):
+            stores.files.read_entry(stored)
 
 
 WORDS = np.array(["a", "b"] * 25)
@@ -346,7 +394,7 @@ def dataset(stores: Stores) -> Dataset:
 
 def fresh(stores: Stores) -> DatasetStore:
     """Return the data sets as another process reads them, which has verified none."""
-    return DatasetStore(stores.client, ObjectFiles.of(stores.settings, None), stores.room)
+    return DatasetStore(stores.client, ObjectFiles.of(stores.settings, None), stores.room, stores.results)
 
 
 def path_of(stores: Stores, dataset: Dataset, name: str = "values") -> Path:
@@ -411,7 +459,7 @@ def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: p
     os.utime(path)
     read(store, dataset)
     assert hashed == [path]
-    later = time.monotonic() + files.AGAIN_SECONDS + 1
+    later = time.monotonic() + files.VERIFY_SECONDS + 1
     monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: later))
     store.values(dataset.id)
     assert hashed == [path] * 2

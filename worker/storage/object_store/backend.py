@@ -163,7 +163,7 @@ class Bucket:
         reason = f", {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         log.error("The object store failed to %s: %s%s", name, type(error).__name__, reason)
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            remedy = "Delete posteriors that are no longer needed, run `glle store sweep`, or enlarge the store."
+            remedy = "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the store."
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
         return _unavailable(type(error).__name__)
 

@@ -1,0 +1,100 @@
+"""Sweep of the stored files."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.conftest import refusal, stored_files
+from tests.worker.execution.workers import SHEET, N, draws_job, raiser
+from worker.analyses.embedding import EmbeddingSpec
+from worker.execution import tasks
+from worker.execution.sweep import find_unnamed_files, sweep
+from worker.records.cache_entry import Entry
+from worker.records.stored_file import ORPHAN_SECONDS
+from worker.storage import results
+from worker.storage.object_store import backend
+from worker.storage.object_store.files import FOLDER
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+NOW = -60.0  # seconds: all files are older
+
+
+@pytest.fixture
+def stored(stores: Stores, posterior_id: str) -> list[str]:
+    """Store a data set, a posterior, an embedding and a result; return the paths of their files."""
+    job, _ = draws_job(stores, posterior_id, count=1)
+    tasks.draw(job.id, 0)
+    dataset = stores.posteriors.fetch(posterior_id).dataset
+    recipe = EmbeddingSpec(dataset=dataset, method="pca", parameters={}).recipe
+    stores.embeddings.request(recipe, "")
+    stores.embeddings.put(recipe.id, Entry({}, {"embedding": SHEET.X[:, :2]}))
+    return paths(stores)
+
+
+def paths(stores: Stores) -> list[str]:
+    """Return the paths of all files."""
+    return sorted(stores.files.bucket.modification_times(FOLDER))
+
+
+def test_files_without_a_record_are_removed_once_they_are_old(stores: Stores, stored: list[str]) -> None:
+    """A young one may wait for its record; files of records of any kind and tenant stay."""
+    assert len(stored) == 4
+    alices = stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
+    assert alices
+    before = paths(stores)
+    killed = stores.files.write_entry(Entry({}, {"x": np.zeros(3)})).path
+    assert sweep(stores) == (0, 0)
+    assert sweep(stores, NOW) == (0, 1)
+    assert paths(stores) == before
+    assert killed not in before
+    assert len(stored_files(stores)) == len(before), "no empty folder, and no temporary file"
+
+
+def test_without_any_record_no_file_is_removed(stores: Stores, stored: list[str]) -> None:
+    """The queue's Redis may be another one, or a restored one: the refusal says so."""
+    stores.client.flushall()
+    assert find_unnamed_files(stores, ORPHAN_SECONDS) == []
+    problem = refusal(sweep, stores, NOW)
+    assert (problem.code, problem.details) == ("records-lost", {"files": len(stored)})
+    assert "GLLE_REDIS_URL" in problem.remedy
+    assert paths(stores) == stored
+
+
+def test_an_unreadable_record_keeps_all_files(stores: Stores, stored: list[str]) -> None:
+    """It may name any of them."""
+    stores.client.set("glle:posterior:post_1", "{")
+    assert refusal(sweep, stores, NOW).code == "record-unreadable"
+    assert paths(stores) == stored
+
+
+def test_expired_results_are_removed(
+    stores: Stores, stored: list[str], posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of all tenants that have had jobs, with their files; posteriors, embeddings and data sets stay."""
+    stores.of("alice").jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    assert stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
+    later = SimpleNamespace(time=lambda: time.time() + stores.settings.job_ttl + 1)
+    monkeypatch.setattr(results, "time", later)
+    assert sweep(stores) == (2, 0)
+    assert stores.results.usage()["results"] == 0
+    assert len(paths(stores)) == len(stored) - 1
+    assert stores.posteriors.load(stores.posteriors.fetch(posterior_id)).n_points == N
+
+
+def test_a_removal_that_fails_is_made_up_by_a_sweep(
+    stores: Stores, stored: list[str], posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion of a posterior succeeds while the store is away; then its files have no record."""
+    with monkeypatch.context() as patch:
+        patch.setattr(backend.Bucket, "remove", raiser(backend._unavailable("a test")))
+        assert stores.posteriors.delete(posterior_id)
+    assert paths(stores) == stored
+    assert sweep(stores, NOW) == (0, 2)
+    assert len(paths(stores)) == 2

@@ -1,0 +1,102 @@
+"""Entries: in files, and as two fields of the cache."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+from worker.records.cache_entry import ALIGNMENT, Entry, file_parts, pack_entry, parse_entry, parse_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+ARRAYS: Arrays = {
+    "empty": np.empty((0, 3)),
+    "scalar": np.array(2.5),
+    "ints": np.arange(7, dtype=np.int32),
+    "strided": np.arange(20.0).reshape(4, 5)[:, ::2],
+    "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+    "big_endian": np.arange(3, dtype=">f8"),
+    "flags": np.array([True, False]),
+    "words": np.array(["a", "ü", "longer"]),
+    "large": np.random.default_rng(0).normal(size=70_001),
+    "none": np.empty(0, np.uint8),
+}
+DTYPES = st.one_of(
+    st_numpy.boolean_dtypes(),
+    st_numpy.integer_dtypes(),
+    st_numpy.unsigned_integer_dtypes(),
+    st_numpy.floating_dtypes(),
+    st_numpy.complex_number_dtypes(),
+    st_numpy.unicode_string_dtypes(min_len=1, max_len=5),
+)
+NAMED = st.dictionaries(
+    st.text(max_size=5), st_numpy.arrays(DTYPES, st_numpy.array_shapes(min_dims=0, min_side=0, max_side=5)), max_size=4
+)
+
+
+def written(meta: dict[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes of the file of an entry."""
+    return b"".join(file_parts(Entry(meta, arrays)))
+
+
+def require_equal(entry: Entry | None, meta: dict[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Compare names in their order, dtypes, shapes and bits."""
+    assert entry is not None
+    assert (entry.meta, list(entry.arrays)) == (meta, list(arrays))
+    for name, array in arrays.items():
+        found = entry.arrays[name]
+        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes()), name
+
+
+@settings(max_examples=60)
+@given(arrays=NAMED, word=st.text(max_size=100))
+def test_every_array_comes_back(arrays: Arrays, word: str) -> None:
+    """From a file, and from the two fields; the metadata have any length."""
+    meta = {"word": word, "more": [1, None, 0.1 + 0.2]}
+    require_equal(parse_file(memoryview(written(meta, arrays))), meta, arrays)
+    require_equal(parse_entry(*pack_entry(Entry(meta, arrays))), meta, arrays)
+
+
+def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
+    """Whatever their order in memory and sizes; no byte is copied."""
+    data = memoryview(written({"a": 1}, ARRAYS))
+    entry = parse_file(data)
+    require_equal(entry, {"a": 1}, ARRAYS)
+    whole = np.frombuffer(data, np.uint8)
+    for name, array in entry.arrays.items():
+        if array.size:
+            assert np.shares_memory(array, whole), name
+            offset = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+            assert offset % ALIGNMENT == 0, name
+            assert not array.flags.writeable, name
+    assert len(data) % ALIGNMENT == 0
+
+
+@pytest.mark.parametrize("write", [pack_entry, file_parts])
+def test_metadata_must_be_finite(write: Any) -> None:
+    """NaN is an error, never null."""
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write(Entry({"x": float("nan")}, {}))
+
+
+@pytest.mark.parametrize("size", [0, 4, 50, -1 - ALIGNMENT])
+def test_a_short_file_is_no_entry(size: int) -> None:
+    """Its head or an array ends too early."""
+    with pytest.raises(ValueError, match=r"."):
+        parse_file(memoryview(written({"a": 1}, {"x": np.arange(30.0)})[:size]))
+
+
+def test_incomplete_fields_are_no_entry() -> None:
+    """One of them is missing, or the data are of another length."""
+    head, data = pack_entry(Entry({}, {"x": np.arange(3.0)}))
+    assert json.loads(head)["arrays"] == [["x", "<f8", [3]]]
+    for fields in ((None, data), (head, None), (head, data[:-1]), (head, data + b"0"), (b"", data)):
+        assert parse_entry(*fields) is None
