@@ -58,15 +58,6 @@ def error_of(stores: Stores, job: str) -> Problem:
     return failed.error
 
 
-def evict(stores: Stores, prefix: str = "") -> None:
-    """Delete this version's keys from the cache's Redis, or those with a prefix, like an eviction."""
-    from worker.base.versions import versioned_key  # noqa: PLC0415 # engine tests need no server
-
-    client = stores.cache.client
-    for key in client.scan_iter(match=f"{versioned_key(prefix)}*", count=1000):
-        client.unlink(key)
-
-
 def in_turn(stores: Stores) -> list[str]:
     """Return the tasks that wait, interactive ones first; those behind their tenant's limit are last in a queue."""
     tasks, limits = [], RateLimitRegistry.all(stores.client)

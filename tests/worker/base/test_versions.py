@@ -28,7 +28,6 @@ from worker.storage.results import result_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.jobs.store import Job
     from worker.stores import Stores
 
 DATA = "ds_0123456789abcdef0123456789abcdef"
@@ -89,10 +88,6 @@ def stored_record(stores: Stores, kind: str) -> Any:
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
     return stores.client.get(NAMES[kind])
-
-
-def _never() -> Job:
-    raise AssertionError
 
 
 READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
