@@ -29,6 +29,7 @@ from worker.base.settings import SettingsError, shared_values, show_size, unknow
 from worker.observability.live_workers import live_workers
 from worker.operations import permissions
 from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
+from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.stores import Stores
 
@@ -46,7 +47,7 @@ FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # dying worker; the posterior has 25 MB.
 POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
-OLDEST_REDIS = (6, 2)  # the first with BLMOVE, by which a worker takes a task
+OLDEST_REDIS = (7, 0)  # the first with ACL DRYRUN, and the oldest that was tried
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
@@ -188,11 +189,37 @@ def _servers(stores: Stores) -> Iterator[Check]:
             "It keeps an append-only file." if has_log else "It reports no append-only file.",
             "Set appendonly yes, or a restart loses jobs and posteriors' records.",
         )
+        yield _replay(stores.client)
         yield from _workers(stores)
         if stores.cache.objects is not None:
             yield from _object_store(stores.cache.objects)
     if cache:
         yield from _cache_policies(cache, stores.settings)
+
+
+def _replay(client: redis.Redis) -> Check:
+    """Check that a restarted server may replay transactions and scripts from its append-only file.
+
+    It replays them as the user default, and Redis asks for the permissions of that user at each EXEC. Without them it
+    leaves out the transaction, and goes on (redis/redis#14541).
+    """
+    name = "queue replay"
+    try:
+        answers = [client.acl_dryrun("default", "SET", f"{prefix}doctor", "") for prefix in permissions.QUEUE.keys]
+    except redis.ResponseError as error:
+        detail = f"The server does not tell the permissions of the user default ({str(error).rstrip('.')})."
+        remedy = "Check that a restart of the server keeps the records (docs/how-to/redis.md)."
+        return Check(name, "warning", detail, remedy)
+    is_allowed = all(text(answer) == "OK" for answer in answers)
+    return _check(
+        name,
+        "ok" if is_allowed else "problem",
+        "The user default may replay the append-only file."
+        if is_allowed
+        else "The user default has too few permissions: a restart of the server loses all records and jobs.",
+        "Write `user default off ~* &* +@all` into the server's ACL: the user has these permissions and cannot log in. "
+        "Then send it ACL LOAD or restart it, before the file is rewritten (docs/how-to/redis.md).",
+    )
 
 
 def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
