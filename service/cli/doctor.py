@@ -29,6 +29,7 @@ from worker.base.settings import SettingsError, shared_values, show_size, unknow
 from worker.observability.live_workers import live_workers
 from worker.operations import permissions
 from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
+from worker.operations.sweep import ids_without_files
 from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.stores import Stores
@@ -55,6 +56,7 @@ LONG_WAIT_SECONDS = 60.0
 MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
+SHOWN_IDS = 5  # of records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
@@ -173,6 +175,18 @@ def deployment(settings: Settings) -> Iterator[Check]:
     yield from engine(settings)
 
 
+def accept_loss(stores: Stores) -> Iterator[str]:
+    """Let the service go on with the records and the files that are left; yield what was lost as text."""
+    if (loss := stores.mark.find_loss()) is None:
+        yield "Nothing is lost: the records and the mark beside their files belong together. Nothing was changed."
+        return
+    yield loss.problem.detail
+    stores.mark.accept_loss()
+    yield "Accepted. The service starts again with what is left."
+    if not stores.keys.is_guarded():
+        yield "No API key is left: create one with `glle keys create`, or requests on loopback need none."
+
+
 def _servers(stores: Stores) -> Iterator[Check]:
     queue = yield from _connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE)
     cache = yield from _connection("cache", stores.cache.client, "GLLE_CACHE_URL", permissions.CACHE)
@@ -190,6 +204,7 @@ def _servers(stores: Stores) -> Iterator[Check]:
             "Set appendonly yes, or a restart loses jobs and posteriors' records.",
         )
         yield _replay(stores.client)
+        yield _files(stores)
         yield from _workers(stores)
         if stores.cache.objects is not None:
             yield from _object_store(stores.cache.objects)
@@ -219,6 +234,23 @@ def _replay(client: redis.Redis) -> Check:
         else "The user default has too few permissions: a restart of the server loses all records and jobs.",
         "Write `user default off ~* &* +@all` into the server's ACL: the user has these permissions and cannot log in. "
         "Then send it ACL LOAD or restart it, before the file is rewritten (docs/how-to/redis.md).",
+    )
+
+
+def _files(stores: Stores) -> Check:
+    """Check that the store has the files of all records."""
+    name = "files"
+    try:
+        lost = ids_without_files(stores)
+    except ProblemError as error:
+        return Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+    shown = f"{', '.join(lost[:SHOWN_IDS])}{', ...' if len(lost) > SHOWN_IDS else ''}"
+    return _check(
+        name,
+        "problem" if lost else "ok",
+        f"{len(lost):,} records have no file: {shown}." if lost else "The files of all records are there.",
+        "Set GLLE_DATA_DIR and GLLE_STORE_URL as for the API, upload these data sets and import these posteriors "
+        "again, or restore a backup: `glle restore`.",
     )
 
 

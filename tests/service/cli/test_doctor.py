@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import redis
 from rq import Worker as RqWorker
@@ -26,6 +27,7 @@ from worker.jobs.queue import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +82,7 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     assert {
         "queue connection", "queue clock", "queue server", "queue persistence", "cache connection", "cache clock",
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
-        "backlog of glle-batch", "backlog of draws", "engine versions", "queue replay",
+        "backlog of glle-batch", "backlog of draws", "engine versions", "queue replay", "records", "files",
         "worker threads", "worker clocks", "worker memory", "shared settings",
         "takers of glle-interactive", "takers of glle-batch", "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
@@ -226,6 +228,41 @@ def test_a_service_with_keys(guarded_client: httpx.Client, stores: Stores) -> No
     key = stores.keys.create("default", ("write",), "doctor", None)[1]
     version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
     assert version.state == "ok"
+
+
+def test_records_without_files_are_named(stores: Stores) -> None:
+    """Also if some files are left; the mark alone would not tell."""
+    kept, lost = (stores.datasets.add(Table(values=np.eye(n), source={}))[0] for n in (3, 4))
+    stores.mark.renew()
+    check = checks_by_name(doctor.deployment(stores.settings))["files"]
+    assert (check.state, check.detail) == ("ok", "The files of all records are there.")
+    for path in lost.files:
+        stores.datasets.files.bucket.remove(path)
+    check = checks_by_name(doctor.deployment(stores.settings))["files"]
+    assert (check.state, check.detail) == ("problem", f"1 records have no file: {lost.id}.")
+    assert kept.id not in check.detail
+
+
+def test_a_loss_is_a_problem_until_it_is_accepted(
+    stores: Stores, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command says what is lost, that no key is left, and changes nothing if nothing is lost."""
+    for name, value in stores.settings.to_env().items():
+        monkeypatch.setenv(name, value)
+    stores.keys.create("alice", ("read",), "", None)
+    stores.mark.renew()
+    assert main.main(["doctor", "--accept-loss"]) == 0
+    assert "Nothing is lost" in capsys.readouterr().out
+    stores.client.flushall()
+    check = checks_by_name(doctor.deployment(stores.settings))["records"]
+    assert (check.state, check.code) == ("problem", "records-lost")
+    assert "had records (keys: 1)" in check.detail
+    assert main.main(["doctor", "--accept-loss"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith(check.detail)
+    assert "No API key is left" in output
+    stores.mark.__init__(stores.client, stores.datasets.files.bucket)  # type: ignore[misc] # as a new process
+    assert checks_by_name(doctor.deployment(stores.settings))["records"].state == "ok"
 
 
 def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None:
