@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.analyses.embedding_records import EmbeddingStore
@@ -26,6 +26,7 @@ from worker.storage.api_keys import KeyStore
 from worker.storage.array_cache import ArrayCache, DrawCache
 from worker.storage.datasets import DatasetStore
 from worker.storage.free_space import QueueCapacity
+from worker.storage.mark import RecordsMark
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.object_store.results import ObjectIndex, ResultStore
@@ -37,6 +38,8 @@ PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the co
 
 if TYPE_CHECKING:
     import redis
+
+    from worker.storage.records import RecordStore
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Stores:
     commands: LoopCommands
     counts: Counters
     keys: KeyStore
+    mark: RecordsMark
     quotas: Quotas
     room: QueueCapacity
     tenant: str | None = None
@@ -86,6 +90,7 @@ class Stores:
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
         files = ObjectFiles.of(settings, bucket)
+        mark = RecordsMark(client, files.bucket)
         objects = None
         if bucket is not None:
             objects = ResultStore(files, ObjectIndex(client), ttl=settings.cache_ttl, max_bytes=settings.store_bytes)
@@ -111,7 +116,8 @@ class Stores:
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
-            keys=KeyStore(client),
+            keys=KeyStore(client, mark),
+            mark=mark,
             quotas=quotas,
             room=room,
         )
@@ -120,6 +126,11 @@ class Stores:
     def numbers(self) -> str:
         """The numerics version of the deployment's results."""
         return numbers_of(self.settings)
+
+    @property
+    def with_files(self) -> tuple[RecordStore[Any], ...]:
+        """The stores of the kinds of records that name files."""
+        return self.datasets, self.posteriors
 
     def of(self, tenant: str) -> Self:
         """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""

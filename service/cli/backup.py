@@ -44,8 +44,6 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
 
     if options.verify:
         return _verify(options)
-    if not Path(settings.data_dir).is_dir() and not settings.redis_url:
-        raise StartError(f"The data folder {settings.data_dir} does not exist. Name it with --data-dir.")
     path = Path(options.to)
     if path.is_dir():
         path /= time.strftime("glle-%Y%m%dT%H%M%SZ.tar", time.gmtime())
@@ -86,7 +84,7 @@ def _restore(options: argparse.Namespace, settings: Settings) -> int:
 
     with _open(options.file) as file:
         archive = Archive(file)  # checked before a server starts or a folder is created
-        with connect_stores(settings) as stores:
+        with connect_stores(settings, is_new=not options.dry_run) as stores:
             report = restore(stores, archive, _selection(options), dry=options.dry_run)
     _print_table(options, report, COLUMNS)
     print_message("Nothing was changed: --dry-run." if options.dry_run else "Restored.")

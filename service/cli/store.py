@@ -46,13 +46,18 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     scrub.set_defaults(run=with_stores(_scrub))
 
 
-def with_stores(run: Callable[[argparse.Namespace, Stores], int]) -> Callable[[argparse.Namespace, Settings], int]:
-    """Return the command that runs on the stores of the deployment, whether its servers run or not."""
+def with_stores(
+    run: Callable[[argparse.Namespace, Stores], int], *, is_new: bool = False
+) -> Callable[[argparse.Namespace, Settings], int]:
+    """Return the command that runs on the stores of the deployment, whether its servers run or not.
+
+    With `is_new` it may make the data folder.
+    """
 
     def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:
         from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-        with connect_stores(settings) as stores:
+        with connect_stores(settings, is_new=is_new) as stores:
             return run(options, stores)
 
     return connect_and_run

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from worker.base.problems import refuse
 from worker.records.stored_file import ORPHAN_SECONDS
+from worker.storage.mark import MARK_FOLDER
 from worker.storage.object_store.files import FOLDER
 from worker.storage.object_store.results import FOLDER as RESULTS
 from worker.storage.object_store.results import path_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.storage.object_store.files import RecordWithFiles
     from worker.storage.object_store.results import ResultStore
+    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
 
@@ -51,30 +55,40 @@ def sweep(stores: Stores, objects: ResultStore, *, age: float = ORPHAN_SECONDS) 
 
 
 def unnamed_files(stores: Stores, age: float) -> list[str]:
-    """Return the paths of the files of data sets that no record names, written more than `age` seconds ago.
+    """Return the paths of the files that no record names, written more than `age` seconds ago.
 
     Killed uploads and deletions leave them. A younger one may still be in writing.
 
     Raises
     ------
     ProblemError
-        ``records-lost`` if there are files, and no record names any; ``store-unavailable``.
+        ``records-lost`` or ``files-lost``, as the mark beside the files shows; ``store-unavailable``.
 
     """
     old = _paths_before(stores, FOLDER, time.time() - age)  # listed before the records are read
-    named: set[str] = set()
-    for id_, raw in stores.datasets.all():
-        named.update(stores.datasets.kind.load(id_, raw).files)
-    if old and not named:
-        raise refuse(
-            "records-lost",
-            409,
-            f"The store has {len(old):,} files of data sets, and no record names any: the queue's Redis is another "
-            "one, or has lost its records.",
-            "Nothing was removed. Check GLLE_REDIS_URL, or restore a backup first: `glle restore`.",
-            files=len(old),
-        )
-    return [path for path in old if path not in named]
+    stores.mark.require_no_loss()
+    named = {path for _, record in _records_with_files(stores) for path in record.files}
+    return [path for path in old if path not in named and not path.startswith(MARK_FOLDER)]
+
+
+def ids_without_files(stores: Stores) -> list[str]:
+    """Return the ids of the records whose files are not in the store; raises ``store-unavailable``.
+
+    The store is listed and no file is read: `glle scrub` reads them.
+    """
+    records = list(_records_with_files(stores))
+    stored = stores.datasets.files.bucket.modification_times(FOLDER)  # listed after the records are read
+    return [
+        record.id
+        for store, record in records
+        if not stored.keys() >= set(record.files) and store.get(record.id) == record  # not deleted meanwhile
+    ]
+
+
+def _records_with_files(stores: Stores) -> Iterator[tuple[RecordStore[Any], RecordWithFiles]]:
+    for store in stores.with_files:
+        for id_, raw in store.all():
+            yield store, store.kind.load(id_, raw)
 
 
 def _paths_before(stores: Stores, folder: str, seconds: float) -> list[str]:

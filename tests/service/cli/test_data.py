@@ -14,7 +14,7 @@ from tests.conftest import stored_files
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
-from worker.operations.backup import LATEST_BACKUP
+from worker.operations.backup import LATEST_BACKUP, BackupScope, Writer, dump
 from worker.storage.datasets import Table
 from worker.storage.posteriors import USED
 
@@ -133,7 +133,7 @@ def test_refused_backups_and_restores_change_nothing(
 def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command starts stopped servers for its run, and finds running ones by the file written for the owner."""
     stopped = Settings(data_dir=str(tmp_path))
-    with connect_stores(stopped) as stores:
+    with connect_stores(stopped, is_new=True) as stores:
         stores.client.set("glle:one", now_iso())
         stores.datasets.add(Table(values=np.ones((2, 2)), source={}))
         running = stores.settings
@@ -151,11 +151,48 @@ def test_running_and_stopped_folders_are_backed_up(tmp_path: Path, capsys: pytes
         assert again.client.get("glle:one")
 
 
-def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The backup of a misspelled folder is refused."""
-    assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
-    assert "does not exist" in capsys.readouterr().err
-    assert not (tmp_path / "misspelled").exists()
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["keys", "list"], ["keys", "revoke", "0"], ["keys", "rotate", "0"], ["store", "show"], ["store", "sweep"],
+        ["scrub"], ["backup", "backup.tar"], ["doctor"], ["doctor", "--accept-loss"], ["settings", "--current"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_command_that_makes_no_data_creates_nothing(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder without a service its folder stays empty, and so does a misspelled folder."""
+    monkeypatch.chdir(tmp_path)
+    code = main(command)
+    assert list(tmp_path.iterdir()) == []
+    if command[0] not in {"doctor", "settings"} or "--accept-loss" in command:
+        assert code == 2
+        assert "has no data of a service, or does not exist" in capsys.readouterr().err
+
+
+def test_a_dry_restore_creates_nothing(tmp_path: Path, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that no service has used stays as it is; a restore makes it."""
+    with (tmp_path / "backup.tar").open("wb") as file:
+        dump(stores, Writer(file), BackupScope())
+    restore = ["restore", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path / "new")]
+    assert main([*restore, "--dry-run"]) == 2
+    assert not (tmp_path / "new").exists()
+    assert main(restore) == 0
+
+
+@pytest.mark.usefixtures("_environment")
+@pytest.mark.parametrize(
+    "command", [["keys", "list"], ["store", "show"], ["scrub"], ["store", "sweep"], ["doctor"]], ids=" ".join
+)
+def test_a_command_on_other_servers_creates_no_folder(
+    command: list[str], stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the URLs of the servers it reads Redis, and the missing folder of the files is an empty one."""
+    stores.keys.create("alice", ("read",), "", None)
+    monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path / "other"))
+    main(command)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

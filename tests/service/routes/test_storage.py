@@ -24,6 +24,7 @@ from worker.operations import health
 from worker.storage import free_space
 from worker.storage.datasets import Table
 from worker.storage.free_space import ADDRESSES
+from worker.storage.records import SERVICE
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -137,22 +138,25 @@ def test_glle_store_shows_and_sweeps(
     assert "0 expired and 1 unreferenced objects removed." in capsys.readouterr().out
     tiered_stores.datasets.files.bucket.write("data/ab/values.npy", [b"killed"], 6)
     tiered_stores.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
+    tiered_stores.datasets.add(Table(values=np.eye(2), source={}))
+    tiered_stores.mark.renew()
+    tiered_stores.client.rename(SERVICE, "elsewhere")  # as if the server were another one
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 1
-    assert "Nothing was removed." in capsys.readouterr().err
+    assert "It is another server" in capsys.readouterr().err
+    tiered_stores.client.rename("elsewhere", SERVICE)
     assert tiered_stores.cache.objects is not None
     assert list(tiered_stores.cache.objects.index.subjects()) == ["post_a"]
     with pytest.raises(SystemExit):
         main.main(["store", "sweep", "--unused-days", "0"])
-    tiered_stores.datasets.add(Table(values=np.eye(2), source={}))
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
     assert "1 files without a record: kept; --orphans removes them." in capsys.readouterr().out
     assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 0
     assert "1 files without a record: removed." in capsys.readouterr().out
-    assert len(stored_files(tiered_stores)) == 1
+    assert len(stored_files(tiered_stores)) == 2, "of the data set, and the mark"
     tiered_stores.client.flushall()
     assert main.main(["store", "sweep", "--orphans", "--age-hours", "0"]) == 1
-    assert "no record names any" in capsys.readouterr().err
-    assert len(stored_files(tiered_stores)) == 1
+    assert "datasets: 1" in capsys.readouterr().err
+    assert len(stored_files(tiered_stores)) == 2
     monkeypatch.setenv("GLLE_STORE_URL", "")
     assert main.main(["store", "show"]) == 0
     assert capsys.readouterr().out == "0 data sets, 0 bytes.\n"

@@ -309,7 +309,7 @@ def test_an_upload_whose_answer_is_lost_keeps_its_files(
 
 
 def test_files_of_killed_writers_are_found(one: Stores) -> None:
-    """Files of records and young ones stay; without any record all stay, because the server may be another one."""
+    """Files of records and young ones stay, and the mark; after a loss of records all stay."""
     kept, _ = one.datasets.add(table(labels=LABELS))
     killed = f"{FOLDER}/ab/values.npy"
     bucket_of(one).write(killed, [b"killed"], 6)
@@ -317,6 +317,8 @@ def test_files_of_killed_writers_are_found(one: Stores) -> None:
     assert unnamed_files(one, -60.0) == [killed]
     one.datasets.files.remove(unnamed_files(one, -60.0))
     np.testing.assert_array_equal(one.datasets.values(kept.id), X)
+    one.mark.renew()
+    assert unnamed_files(one, -60.0) == []
     one.client.flushall()
     assert refusal(unnamed_files, one, -60.0).code == "records-lost"
 
