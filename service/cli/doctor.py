@@ -184,7 +184,7 @@ def accept_loss(stores: Stores) -> Iterator[str]:
     stores.mark.accept_loss()
     yield "Accepted. The service starts again with what is left."
     if not stores.keys.is_guarded():
-        yield "No API key is left: create one with `glle keys create`, or requests on loopback need none."
+        yield "No API key is left. Create one with `glle keys create`; until then requests on loopback need none."
 
 
 def _servers(stores: Stores) -> Iterator[Check]:

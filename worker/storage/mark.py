@@ -12,8 +12,9 @@ If Redis has another id, or fewer changes than the mark, records are lost: the s
 returned to an earlier state. If Redis has records of a marked service and the store has no mark, the files are lost.
 A comparison takes one round trip to Redis, and the mark is read every `READ_SECONDS` at most. Nothing is listed.
 
-API processes write the mark. Its number of changes is always older than `SETTLED_SECONDS`, because a failover of Redis
-may lose the last moments, which docs/how-to/redis.md describes.
+API processes write the mark. Its number of changes is older than `SETTLED_SECONDS`, at first 1, because a failover of
+Redis may lose the last moments, which docs/how-to/redis.md describes. All kinds of records are compared; messages
+count the kinds of `KINDS`.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class RecordsMark:
                 self._client.hsetnx(SERVICE, "id", secrets.token_hex(16))
                 state = self._read_redis()
                 assert state.service is not None
-                self._write(_mark_of(state, state.service))
+                self._write(replace(_mark_of(state, state.service), changes=1))  # the others may not have settled
         elif (settled := self._find_settled(state)) is not None and settled.changes > mark.changes:
             self._write(replace(_mark_of(settled, mark.service), has_keys=mark.has_keys or state.has_keys))
         elif state.has_keys and not mark.has_keys:
@@ -221,14 +222,16 @@ def _compare(mark: Mark | None, state: _RedisState) -> ProblemError | None:
         )
     if state.service == mark.service and state.changes >= mark.changes and (state.has_keys or not mark.has_keys):
         return None
+    other = " of another service" if state.service not in {None, mark.service} else ""
     return refuse(
         "records-lost",
         503,
-        f"At {mark.at} the service of these files had records ({_list_records(mark.records)}); the queue's Redis now "
-        f"has {_list_records(state.records)}{'' if state.service == mark.service else ' of another service'}. It is "
-        "another server, was emptied, or has lost what it had written.",
-        "Set GLLE_REDIS_URL to the server of these files, or restart that server from its append-only file and check "
-        f"its line `user default` (docs/how-to/redis.md). {_ACCEPT} Then `glle restore` brings back a backup.",
+        f"At {mark.at} the service of these files had records ({_list_records(mark.records)}) after {mark.changes:,} "
+        f"changes; the queue's Redis now has records{other} ({_list_records(state.records)}) after {state.changes:,}. "
+        "It is another server, was emptied, or has lost what it had written.",
+        "Bring back the server of these files: set GLLE_REDIS_URL to it, or for `glle up` put back the folder queue of "
+        "the data folder. If the server is the right one, check its line `user default` and restart it from its "
+        f"append-only file (docs/how-to/redis.md). {_ACCEPT} Then `glle restore` brings back a backup.",
         marked=mark.records,
         marked_changes=mark.changes,
         at=mark.at,

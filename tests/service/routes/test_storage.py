@@ -142,7 +142,7 @@ def test_glle_store_shows_and_sweeps(
     tiered_stores.mark.renew()
     tiered_stores.client.rename(SERVICE, "elsewhere")  # as if the server were another one
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 1
-    assert "of another service" in capsys.readouterr().err
+    assert "It is another server" in capsys.readouterr().err
     tiered_stores.client.rename("elsewhere", SERVICE)
     assert tiered_stores.cache.objects is not None
     assert list(tiered_stores.cache.objects.index.subjects()) == ["post_a"]
