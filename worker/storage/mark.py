@@ -13,8 +13,8 @@ returned to an earlier state. If Redis has records of a marked service and the s
 A comparison takes one round trip to Redis, and the mark is read every `READ_SECONDS` at most. Nothing is listed.
 
 API processes write the mark. Its number of changes is older than `SETTLED_SECONDS`, at first 1, because a failover of
-Redis may lose the last moments, which docs/how-to/redis.md describes. A new kind of records needs its counter in
-`KINDS`, for the messages.
+Redis may lose the last moments, which docs/how-to/redis.md describes. All kinds of records are compared; messages
+count the kinds of `KINDS`.
 """
 
 from __future__ import annotations

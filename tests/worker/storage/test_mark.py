@@ -49,7 +49,7 @@ def code(found: ProblemError | None) -> str | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_records_of_any_kind_is_noticed(tiered_stores: Stores, kind: str) -> None:
-    """By all processes, until the loss is accepted; nobody marks the loss as the new state meanwhile."""
+    """By all processes, until the loss is accepted; no process marks the loss as the new state meanwhile."""
     process(tiered_stores).renew()
     assert not tiered_stores.datasets.files.bucket.modification_times(MARK_FOLDER), "without a record there is no mark"
     KINDS[kind](tiered_stores)
