@@ -14,13 +14,14 @@ try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.metaestimators import available_if
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
-from glle_engine.base.spec import FitSpec
+from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.base.validation import require_unmasked
+from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
 from glle_engine.methods.base import MAPPED
 from glle_engine.posterior.fit import fit as fit_posterior
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 DEFAULTS = FitSpec()
-_NEIGHBORS = 10  # of a method that has a word for their number
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -56,7 +56,15 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         require_unmasked(X, "the data")
         accepted = "csr" if is_sparse else False
         options = {"dtype": [np.float64, np.float32], **options}
-        return validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
+        data = validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
+        if self._takes_distances:
+            check_non_negative(data[0] if "y" in options else data, type(self).__name__)
+        return data
+
+    @property
+    def _takes_distances(self) -> bool:
+        """Whether the data are distances of pairs of points."""
+        return "precomputed" in {self.get_params().get(name) for name in ("metric", "dissimilarity")}
 
     @property
     def _n_features_out(self) -> int:
@@ -65,6 +73,7 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.pairwise = tags.input_tags.positive_only = self._takes_distances
         return tags
 
 
@@ -169,11 +178,8 @@ class GLLE(_Embedder):
 
         """
         data = self._check_data(X, reset=True, ensure_min_samples=4)
-        spec = self.get_params()
-        self.seed_ = _seed(spec.pop("random_state"))
-        if spec["n_neighbors"] is None:
-            spec["n_neighbors"] = DEFAULTS.n_neighbors
-        self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **spec)
+        self.seed_ = _seed(self.random_state)
+        self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **self._fit_parameters())
         for note in self.posterior_.notes:
             if note.code == "bridged":
                 warnings.warn(note.message, UserWarning, stacklevel=2)
@@ -246,17 +252,35 @@ class GLLE(_Embedder):
         draws = self.posterior_.draws(n_draws, first=first, seed=seed, scale=scale, source=source, align=align)
         if X is None:
             places = [draw.embedding for draw in draws]
+            n_points = len(self.embedding_)
         else:
             new = self._check_data(X, dtype=np.float64)
             extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]
-        return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
+            n_points = new.shape[0]
+        return np.stack(places) if places else np.empty((0, n_points, self._n_features_out))
+
+    def _fit_parameters(self) -> dict[str, Any]:
+        """Return the parameters of `FitSpec`."""
+        parameters: dict[str, Any] = self.get_params()
+        del parameters["random_state"]
+        if parameters["n_neighbors"] is None:
+            parameters["n_neighbors"] = DEFAULTS.n_neighbors
+        return parameters
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.input_tags.sparse = _takes_sparse(FitSpec, self._fit_parameters())
         return tags
+
+
+def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) -> bool:
+    """Return whether sparse data can be fitted with these parameters; False for parameters that `fit` refuses."""
+    try:
+        require_possible_if_sparse(specification.from_dict(parameters))
+    except GlleError:
+        return False
+    return True
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
@@ -269,15 +293,15 @@ class Embedding(_Embedder):
     """Embedding by a method of the registry.
 
     Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
-    points or features; the smallest number of neighbors that connects the graph replaces a smaller default, with a
-    UserWarning.
+    points or features; the smallest number of neighbors or bandwidth that connects the graph replaces a smaller
+    default, with a UserWarning.
 
     Parameters
     ----------
-    method : str
+    name : str
         Name of the method, such as "isomap" or "umap".
     parameters
-        Parameters of the method, as for `glle.embed`.
+        Parameters of the method, as for `glle.embed`; `method` is a parameter of "glle".
 
     Attributes
     ----------
@@ -300,17 +324,17 @@ class Embedding(_Embedder):
 
     """
 
-    def __init__(self, method: str = "isomap", **parameters: Any) -> None:
-        self.method = method
+    def __init__(self, name: str = "isomap", **parameters: Any) -> None:
+        self.name = name
         self._parameters = parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 # scikit-learn's signature
-        """Return the method and the given parameters."""
-        return {"method": self.method, **self._parameters}
+        """Return the name of the method and the given parameters."""
+        return {"name": self.name, **self._parameters}
 
     def set_params(self, **params: Any) -> Self:
         """Change the method or its parameters; `fit` refuses unknown ones."""
-        self.method = params.pop("method", self.method)
+        self.name = params.pop("name", self.name)
         self._parameters = {**self._parameters, **params}
         return self
 
@@ -323,26 +347,22 @@ class Embedding(_Embedder):
             A ValueError with a remedy.
 
         """
-        chosen = method_of(self.method)
+        chosen = method_of(self.name)
         given: Any = {"y": y} if chosen.labels else {}
         data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **given)
         data, classes = data if chosen.labels else (data, None)
         labels = None if classes is None else np.unique(classes, return_inverse=True)[1]
         spec = self._spec(*data.shape)
-        first = getattr(spec, "n_neighbors", 0)
+        first = spec
         while True:
             try:
                 result = chosen.embed(data, spec, labels=labels)
                 break
             except DisconnectedGraphError as error:
-                few = getattr(spec, "n_neighbors", data.shape[0])
-                few = _NEIGHBORS if isinstance(few, str) else few
-                enough = min(error.details.get("smallest_connecting_k") or 2 * few, data.shape[0] - 1)
-                if "n_neighbors" in self._parameters or enough <= few:
-                    raise
-                spec = replace(spec, n_neighbors=enough)
-        if getattr(spec, "n_neighbors", 0) != first:
-            message = f"The graph of n_neighbors={first} falls into components: n_neighbors={enough} connects it."
+                spec = replace(spec, n_neighbors=self._connecting_neighbors(spec, error, data.shape[0]))
+        if spec is not first:
+            few, enough = first.n_neighbors, spec.n_neighbors
+            message = f"The graph of n_neighbors={few} falls into components: n_neighbors={enough} connects it."
             warnings.warn(message, UserWarning, stacklevel=2)
         self.result_ = result
         self.embedding_ = result.Y.astype(data.dtype)
@@ -357,9 +377,23 @@ class Embedding(_Embedder):
         data = self._check_data(X, is_sparse=False)
         return self.result_.transform(data).astype(data.dtype)
 
+    def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
+        """Return how many neighbors connect the graph of n points; raise the error if the number is given."""
+        few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto" the details have the number
+        enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
+        if "n_neighbors" in self._parameters or not hasattr(spec, "n_neighbors") or enough <= few:
+            raise error
+        return enough
+
     def _spec(self, n: int, d: int) -> Any:
         """Return the parameters, with defaults that n points of d features allow."""
-        chosen = method_of(self.method)
+        chosen = method_of(self.name)
+        if "method" in self._parameters and "method" not in chosen.spec.parameters():
+            given = self._parameters["method"]
+            raise InvalidParameterError(
+                f"{chosen.title} has no parameter method={given!r}.",
+                remedy=f"Give the name of the method first: glle.Embedding({given!r}).",
+            )
         spec = chosen.spec.from_dict(self._parameters)
         most = {
             "n_components": d,
@@ -380,16 +414,15 @@ class Embedding(_Embedder):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        chosen = method_of(self.method)
-        tags.input_tags.sparse = chosen.sparse
-        tags.input_tags.pairwise = self._parameters.get("metric") == "precomputed"
+        chosen = method_of(self.name)
+        tags.input_tags.sparse = chosen.sparse and _takes_sparse(chosen.spec, self._parameters)
         tags.target_tags.required = chosen.labels
         return tags
 
 
 def _has_map(model: Embedding) -> bool:
     """Raise the error of a method without a map to new points."""
-    chosen = method_of(model.method)
+    chosen = method_of(model.name)
     if chosen.name not in MAPPED:
         remedy = f"Choose one of {', '.join(MAPPED)}; or fit glle.GLLE."
         raise InvalidParameterError(f"{chosen.title} has no map to new points.", remedy=remedy)

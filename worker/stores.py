@@ -24,6 +24,7 @@ from worker.storage.api_keys import KeyStore
 from worker.storage.datasets import DatasetStore
 from worker.storage.entry_cache import EntryCache
 from worker.storage.free_space import QueueCapacity
+from worker.storage.mark import RecordsMark
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
@@ -62,6 +63,7 @@ class Stores:
     commands: LoopCommands
     counts: Counters
     keys: KeyStore
+    mark: RecordsMark
     quotas: Quotas
     room: QueueCapacity
     tenant: str | None = None
@@ -89,6 +91,7 @@ class Stores:
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
         files = ObjectFiles.of(settings, bucket, arrays)
         results = ResultStore(client, files, settings.job_ttl)
+        mark = RecordsMark(client, files.bucket)
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
@@ -111,7 +114,8 @@ class Stores:
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
-            keys=KeyStore(client),
+            keys=KeyStore(client, mark),
+            mark=mark,
             quotas=quotas,
             room=room,
         )
@@ -142,6 +146,11 @@ class Stores:
     def max_bytes(self, tenant: str) -> int:
         """Return the quota of a tenant's stored bytes; 0: none."""
         return self.quotas.of(tenant).bytes
+
+    @property
+    def with_files(self) -> tuple[RecordStore[Any], ...]:
+        """The stores of the kinds of records that name files."""
+        return self.datasets, self.posteriors, self.embeddings, self.results
 
     def of(self, tenant: str) -> Self:
         """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""

@@ -44,6 +44,10 @@ class GlleServiceError(Exception):
         self.details: dict[str, Any] = problem["details"]
         self.request_id = request_id
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without a call of `__init__`, whose arguments are not the `args` of the exception."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
     @property
     def code(self) -> str:
         """Last part of the type, such as ``dataset-not-found``."""

@@ -34,6 +34,10 @@ class GlleError(ValueError):
     def __str__(self) -> str:
         return f"{self.args[0]} {self.remedy}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without a call of `__init__`, whose arguments are not the `args` of the exception."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
     @property
     def message(self) -> str:
         """The problem, without the remedy."""
@@ -98,6 +102,12 @@ class MissingLibraryError(GlleError):
     """An option that needs a library that is not installed; `details` has the library and its extra."""
 
     code = "missing-library"
+
+
+class ForkedProcessError(GlleError):
+    """A method whose threads ended when its process was forked."""
+
+    code = "forked-process"
 
 
 class StorageError(GlleError):

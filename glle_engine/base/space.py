@@ -140,19 +140,19 @@ def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64
     """Return rows of length 1, after subtraction of their mean for a correlation."""
     is_flat = np.asarray(data.max(axis=1) == data.min(axis=1) if metric == "correlation" else ~data.any(axis=1))
     if is_flat.any():
-        raise flat_row(metric, is_flat)
+        raise flat_row(metric, is_flat, data.shape[1])
     rows = np.ldexp(data, -np.frexp(np.abs(data).max(axis=1, keepdims=True))[1])
     if metric == "correlation":
         rows = rows - rows.mean(axis=1, keepdims=True)
     return np.asarray(rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True)))
 
 
-def flat_row(metric: Metric, is_flat: NDArray[np.bool_]) -> DegenerateDataError:
-    """Return the refusal of rows without a direction (cosine, correlation)."""
+def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDataError:
+    """Return the refusal of rows of d features without a direction (cosine, correlation)."""
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
-        f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows are such.",
+        f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows are such, with n_features={d}.",
         remedy="Leave such rows out, or use metric='euclidean'.",
         details={"row": row, "rows": int(is_flat.sum())},
     )

@@ -17,7 +17,7 @@ and the points beside them are searched exactly, too.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import nearest_rows, unit_of
 from glle_engine.linalg.nearest.leaves import Leaves
+from glle_engine.linalg.threads import faiss_has_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -238,7 +239,8 @@ def approximate_kneighbors(
     is_lost = np.ones(n, bool)
     for part in blocks(len(first), _BLOCK, "neighbors"):
         own = np.arange(part.start, part.stop)
-        square, candidates = graph.search(places[own], taken, params=parameters)
+        with nullcontext() if faiss_has_threads() else _one_thread(faiss):
+            square, candidates = graph.search(places[own], taken, params=parameters)
         home = (
             (candidates >= 0).all(axis=1)
             & (candidates == own[:, None]).any(axis=1)

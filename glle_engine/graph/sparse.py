@@ -79,7 +79,7 @@ class SparsePoints:
         most, least = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
         is_flat = most == least if metric == "correlation" else count == 0
         if is_flat.any():
-            raise flat_row(metric, is_flat)
+            raise flat_row(metric, is_flat, d)
         values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(most), np.abs(least)))[1][row])
         means = np.bincount(row, values, n) / d if metric == "correlation" else np.zeros(n)
         apart = values - means[row]

@@ -62,15 +62,21 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connect_stores(settings: Settings) -> Iterator[Stores]:
+def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
     Without URLs in the settings the servers are embedded: those of a running `glle up`, else temporary ones.
 
+    Parameters
+    ----------
+    is_new
+        Whether a data folder that no service has used may become the folder of a new service.
+
     Raises
     ------
     StartError
-        If only one URL is set, if the addresses of the running servers cannot be read, or if a server fails.
+        If there is no such data folder, only one URL is set, the addresses of the running servers cannot be read, or a
+        server fails.
     SettingsError
         If a server refuses the login.
 
@@ -82,6 +88,9 @@ def connect_stores(settings: Settings) -> Iterator[Stores]:
     with contextlib.ExitStack() as stack:
         if not settings.redis_url:
             data = Path(settings.data_dir).resolve()
+            if not is_new and not queue_server(settings).folder.is_dir():
+                remedy = "Name the folder of the service with --data-dir, or set GLLE_REDIS_URL and GLLE_CACHE_URL."
+                raise StartError(f"The data folder {data} has no data of a service, or does not exist. {remedy}")
             try:
                 stack.enter_context(lock_data_folder(data))
             except StartError:

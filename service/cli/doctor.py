@@ -26,9 +26,11 @@ from worker.base.clock import clock_skew
 from worker.base.memory import worker_need
 from worker.base.problems import ProblemError
 from worker.base.settings import SettingsError, shared_values, show_size, unknown_variables
+from worker.execution.sweep import find_records_without_files
 from worker.observability.live_workers import live_workers
 from worker.operations import permissions
 from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
+from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.stores import Stores
 
@@ -45,7 +47,7 @@ FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # dying worker; the posterior has 25 MB.
 POINTS, NEIGHBORS = 5000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
-OLDEST_REDIS = (6, 2)  # the first with BLMOVE, by which a worker takes a task
+OLDEST_REDIS = (7, 0)  # the first with ACL DRYRUN, and the oldest that was tried
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
@@ -53,6 +55,7 @@ LONG_WAIT_SECONDS = 60.0
 MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
+SHOWN_IDS = 5  # of records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
@@ -171,6 +174,18 @@ def deployment(settings: Settings) -> Iterator[Check]:
     yield from engine(settings)
 
 
+def accept_loss(stores: Stores) -> Iterator[str]:
+    """Let the service go on with the records and the files that are left; yield what was lost as text."""
+    if (loss := stores.mark.find_loss()) is None:
+        yield "Nothing is lost: the records and the mark beside their files belong together. Nothing was changed."
+        return
+    yield loss.problem.detail
+    stores.mark.accept_loss()
+    yield "Accepted. The service starts again with what is left."
+    if not stores.keys.is_guarded():
+        yield "No API key is left. Create one with `glle keys create`; until then requests on loopback need none."
+
+
 def _servers(stores: Stores) -> Iterator[Check]:
     queue = yield from _connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE)
     cache = yield from _connection("cache", stores.cache.client, "GLLE_CACHE_URL", permissions.CACHE)
@@ -187,11 +202,55 @@ def _servers(stores: Stores) -> Iterator[Check]:
             "It keeps an append-only file." if has_log else "It reports no append-only file.",
             "Set appendonly yes, or a restart loses jobs and posteriors' records.",
         )
+        yield _replay(stores.client)
+        yield _files(stores)
         yield from _workers(stores)
         if not stores.files.bucket.is_local:
             yield _object_store(stores)
     if cache:
         yield from _cache_policies(cache, stores.settings)
+
+
+def _replay(client: redis.Redis) -> Check:
+    """Check that a restarted server may replay transactions and scripts from its append-only file.
+
+    It replays them as the user default, and Redis asks for the permissions of that user at each EXEC. Without them it
+    leaves out the transaction, and goes on (redis/redis#14541).
+    """
+    name = "queue replay"
+    try:
+        answers = [client.acl_dryrun("default", "SET", f"{prefix}doctor", "") for prefix in permissions.QUEUE.keys]
+    except redis.ResponseError as error:
+        detail = f"The server does not tell the permissions of the user default ({str(error).rstrip('.')})."
+        remedy = "Check that a restart of the server keeps the records (docs/how-to/redis.md)."
+        return Check(name, "warning", detail, remedy)
+    is_allowed = all(text(answer) == "OK" for answer in answers)
+    return _check(
+        name,
+        "ok" if is_allowed else "problem",
+        "The user default may replay the append-only file."
+        if is_allowed
+        else "The user default has too few permissions: a restart of the server loses all records and jobs.",
+        "Write `user default off ~* &* +@all` into the server's ACL: the user has these permissions and cannot log in. "
+        "Then send it ACL LOAD or restart it, before the file is rewritten (docs/how-to/redis.md).",
+    )
+
+
+def _files(stores: Stores) -> Check:
+    """Check that the store has the files of all records."""
+    name = "files"
+    try:
+        lost = find_records_without_files(stores)
+    except ProblemError as error:
+        return Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+    shown = f"{', '.join(lost[:SHOWN_IDS])}{', ...' if len(lost) > SHOWN_IDS else ''}"
+    return _check(
+        name,
+        "problem" if lost else "ok",
+        f"{len(lost):,} records have no file: {shown}." if lost else "The files of all records are there.",
+        "Set GLLE_DATA_DIR and GLLE_STORE_URL as for the API; restore a backup; or delete these records and make them "
+        "again.",
+    )
 
 
 def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:

@@ -32,7 +32,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     )
     create.add_argument("--name", default="", help="a note about the holder of the key")
     create.add_argument("--expires-days", type=days, help="days until the key expires (never)")
-    create.set_defaults(run=with_stores(_create))
+    create.set_defaults(run=with_stores(_create, is_new=True))
 
     listing = actions.add_parser("list", help="list the keys without their secrets")
     listing.add_argument("--json", action="store_true", help="print JSON")

@@ -84,6 +84,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--url",
         help="also run a small job on this service, such as http://127.0.0.1:8000; set GLLE_KEY to its API key",
     )
+    doctor.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="after a loss of records or files: let the service start again with what is left",
+    )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.set_defaults(run=_doctor)
 
@@ -162,9 +167,13 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     app = create_app(Stores.connect(replace(settings, host=sock.getsockname()[0])))
     app.state.stores.datasets.files.remove_abandoned()
     app.state.readers.start()
-    with sock, contextlib.suppress(KeyboardInterrupt):
-        ApiServer(app, settings).run(sockets=[sock])
-    app.state.readers.close()
+    try:
+        if refusal := app.state.stores.mark.start_refusal():
+            raise StartError(refusal)
+        with sock, contextlib.suppress(KeyboardInterrupt):
+            ApiServer(app, settings).run(sockets=[sock])
+    finally:
+        app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.take())
     tracing.TRACING.stop()
@@ -182,6 +191,13 @@ def _worker(options: argparse.Namespace, settings: Settings) -> int:
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli import doctor  # noqa: PLC0415 # each command loads what it needs
 
+    if options.accept_loss:
+        from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
+
+        with connect_stores(settings) as stores:
+            for line in doctor.accept_loss(stores):
+                print_result(line)
+        return 0
     checks = []
     for check in doctor.examine(settings, os.environ, options.url):
         checks.append(check)

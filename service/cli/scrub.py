@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.cli.options import add_flags, print_result
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
 
@@ -22,13 +21,18 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
     scrub.set_defaults(run=with_stores(_scrub))
 
 
-def with_stores(run: Callable[[argparse.Namespace, Stores], int]) -> Callable[[argparse.Namespace, Settings], int]:
-    """Return the command that runs on the stores of the deployment, whether its servers run or not."""
+def with_stores(
+    run: Callable[[argparse.Namespace, Stores], int], *, is_new: bool = False
+) -> Callable[[argparse.Namespace, Settings], int]:
+    """Return the command that runs on the stores of the deployment, whether its servers run or not.
+
+    With `is_new` it may make the data folder.
+    """
 
     def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:
         from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-        with connect_stores(settings) as stores:
+        with connect_stores(settings, is_new=is_new) as stores:
             return run(options, stores)
 
     return connect_and_run
@@ -37,8 +41,7 @@ def with_stores(run: Callable[[argparse.Namespace, Stores], int]) -> Callable[[a
 def _scrub(options: argparse.Namespace, stores: Stores) -> int:
     del options
     damaged = 0
-    kinds: tuple[RecordStore[Any], ...] = (stores.datasets, stores.posteriors, stores.embeddings, stores.results)
-    for store in kinds:
+    for store in stores.with_files:
         records = 0
         for record, is_intact in stores.files.verify(store):
             records += 1

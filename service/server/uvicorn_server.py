@@ -8,17 +8,21 @@ A load balancer sees /readyz fail while the process still serves, and routes els
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING
 
+import redis
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 
 from service.middleware.slow_clients import limited_protocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
-from worker.base.problems import refuse
+from worker.base.problems import ProblemError, refuse
 from worker.observability.live_workers import prolong
+from worker.storage.mark import RENEW_SECONDS
 
 if TYPE_CHECKING:
     import socket
@@ -36,6 +40,8 @@ LAST_TURNS = 16  # of the event loop, each accepts a connection that waits: the 
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
 TICKS = 10  # of uvicorn, in a second
+
+log = logging.getLogger(__name__)
 
 
 class Shutdown:
@@ -92,6 +98,7 @@ class ApiServer(uvicorn.Server):
         )
         self._app = app
         self._settings = settings
+        self._renewal: asyncio.Task[None] | None = None  # the loop refers to a task weakly
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
         """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
@@ -99,11 +106,19 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Prolong the alive file once a second."""
+        """Prolong the alive file once a second, and renew the mark beside the files."""
         if counter % TICKS == 0:
             with suppress(OSError):  # a full disk
                 prolong(self._settings)
+        if counter % (TICKS * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.create_task(run_in_threadpool(self._renew_mark))
         return await super().on_tick(counter)
+
+    def _renew_mark(self) -> None:
+        try:
+            self._app.state.stores.mark.renew()
+        except (ProblemError, redis.RedisError) as error:
+            log.warning("The mark beside the files could not be renewed yet: %s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the module's order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,12 +156,12 @@ def test_repeated_delete_accepts_404(clock: Clock) -> None:
     ],
 )
 def test_error_has_every_member_of_the_problem(kind: type[GlleServiceError], statuses: list[int]) -> None:
-    """The exception also has the id of the request; the call is not repeated."""
+    """The exception also has the id of the request, and crosses processes whole; the call is not repeated."""
     for status in statuses:
         service = Service(problem(status))
         with pytest.raises(kind) as caught:
             service.client().info()
-        error = caught.value
+        error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 -- our own
         assert type(error) is kind
         assert (error.type, error.title, error.status) == ("urn:glle:problem:some-code", "A title", status)
         assert (error.detail, error.remedy, error.details) == ("It went wrong.", "Do this.", {"row": 3})

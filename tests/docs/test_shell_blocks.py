@@ -63,5 +63,7 @@ def test_the_block_runs(script: str, up: Up, folder: Path) -> None:
     for address in ("http://127.0.0.1:8000", "https://glle.example.org"):
         script = script.replace(address, up.url)
     servers = {name: up.redis_url(name) for name in ("GLLE_REDIS_URL", "GLLE_CACHE_URL")} if "doctor" in script else {}
+    if servers:
+        servers["GLLE_DATA_DIR"] = str(up.log.parent / "data")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     bash(script, folder, *STRICT, **servers, URL=up.url, GLLE_URL=up.url, PYTHONPATH=str(ROOT), PATH=path)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
 from glle_engine.estimator import GLLE, Embedding
+from glle_engine.methods.registry import METHODS
 from glle_engine.reliability.calibration import calibrate
 
 
@@ -34,6 +36,7 @@ def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
     np.testing.assert_array_equal(drawn[1], model.posterior_.draw(1, seed=2).embedding)
     np.testing.assert_array_equal(model.sample(2, X=sheet[:9], seed=2), drawn[:2, :9])
     assert model.sample(0).shape == (0, 400, 2)
+    assert model.sample(0, X=sheet[:9]).shape == (0, 9, 2)
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # doubts about so rough a calibration
@@ -118,14 +121,84 @@ def test_check_estimator_of_methods(estimator: Embedding, check: Callable[[Embed
     check(estimator)
 
 
+_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"method": "direct"},
+    {"method": "direct", "mean": "derived"},
+    {"variant": "published"},
+    {"variant": "published", "method": "direct"},
+    {"variant": "published", "covariance": "full", "max_iter": 5},
+    {"variant": "published", "covariance": "full-corrected", "max_iter": 5, "tol": 0},
+    {"noise": "tangent"},
+    {"noise": "auto"},
+    {"neighborhoods": "adaptive"},
+    {"landmarks": 8, "n_neighbors": 3},
+    {"search": "approximate"},
+    {"standardize": "zscore"},
+    {"standardize": "robust"},
+    {"metric": "cosine", "standardize": "zscore"},
+    {"metric": "correlation", "standardize": "robust"},
+    {"n_neighbors": 3, "n_components": 3},
+    {"metric": "precomputed"},
+    {"variance": "dirichlet"},
+    {"variance": "ml", "reg": 0.1},
+    {"n_neighbors": 5, "n_components": 1, "random_state": None},
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are bridged, or get more neighbors
+@parametrize_with_checks([*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)])  # type: ignore[untyped-decorator]
+def test_check_estimator_of_every_method_and_setting(
+    estimator: GLLE | Embedding, check: Callable[[GLLE | Embedding], None]
+) -> None:
+    """scikit-learn's checks of estimators."""
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(GLLE(**setting) for setting in _SETTINGS if setting.get("search") != "approximate"),
+        Embedding("glle", method="direct"),
+        Embedding("glle", variant="published"),
+        Embedding("lle", metric="precomputed"),
+        Embedding("laplacian-eigenmaps", standardize="zscore"),
+        Embedding("mds", dissimilarity="precomputed"),
+    ],
+    ids=repr,
+)
+def test_tags_tell_which_data_are_taken(estimator: GLLE | Embedding, sheet: NDArray[np.float64]) -> None:
+    """Sparse data are fitted or refused as the tag says; distances are pairwise."""
+    tags = estimator.__sklearn_tags__().input_tags
+    sparse = csr_array(np.abs(np.round(sheet[:40], 1)))
+    if tags.sparse:
+        estimator.fit(sparse)
+    else:
+        with pytest.raises((GlleError, TypeError), match=r"[Ss]parse data"):  # the latter of scikit-learn
+            estimator.fit(sparse)
+    assert tags.pairwise == ("precomputed" in estimator.get_params().values())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_of_a_method_is_given_and_set(name: str) -> None:
+    """A clone has all of them, and `set_params` changes them."""
+    defaults = METHODS[name].spec().to_dict()
+    model = clone(Embedding(name, **defaults))
+    assert model.get_params() == {"name": name, **defaults}
+    assert Embedding().set_params(name=name, **defaults).get_params() == model.get_params()
+
+
 def test_any_method_is_an_estimator(sheet: NDArray[np.float64]) -> None:
     """Its parameters are those of the method; new points are placed, or the methods that can are named."""
     model = clone(Embedding("isomap", n_neighbors=8)).set_params(n_components=1)
-    assert model.get_params() == {"method": "isomap", "n_neighbors": 8, "n_components": 1}
+    assert model.get_params() == {"name": "isomap", "n_neighbors": 8, "n_components": 1}
     np.testing.assert_array_equal(model.fit_transform(sheet), model.result_.Y)
     np.testing.assert_array_equal(model.transform(sheet), model.embedding_)
     with pytest.raises(GlleError, match="Did you mean n_neighbors"):
         Embedding("isomap", n_neighbours=8).fit(sheet)
+    with pytest.raises(GlleError, match=r"Give the name of the method first: glle.Embedding\('umap'\)"):
+        Embedding(method="umap").fit(sheet)
     with pytest.raises(AttributeError) as caught:
         Embedding("mds").fit(sheet).transform(sheet)
     assert "pca, ppca, kernel-pca, npe, lle, isomap, t-sne, umap" in str(caught.value.__cause__)

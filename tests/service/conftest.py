@@ -169,7 +169,8 @@ def stores(_service: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.M
     stores.client.flushall()
     stores.cache.client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
-    stores.keys.__init__(stores.client)  # type: ignore[misc] # as a new process
+    stores.mark.__init__(stores.client, stores.datasets.files.bucket)  # type: ignore[misc] # as a new process
+    stores.keys.__init__(stores.client, stores.mark)  # type: ignore[misc] # as a new process
     return stores
 
 

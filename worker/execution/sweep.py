@@ -6,13 +6,17 @@ Killed uploads and tasks leave such files, and deletions while the store does no
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from worker.base.problems import refuse
 from worker.records.stored_file import ORPHAN_SECONDS
+from worker.storage.mark import MARK_FOLDER
 from worker.storage.object_store.files import FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.storage.object_store.files import RecordWithFiles
+    from worker.storage.records import RecordStore
     from worker.stores import Stores
 
 
@@ -27,7 +31,7 @@ def sweep(stores: Stores, age: float = ORPHAN_SECONDS) -> tuple[int, int]:
     Raises
     ------
     ProblemError
-        ``records-lost``, ``store-unavailable``; the next sweep goes on.
+        ``records-lost``, ``files-lost``, ``store-unavailable``; the next sweep goes on.
 
     """
     unnamed = find_unnamed_files(stores, age)
@@ -45,22 +49,31 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
     Raises
     ------
     ProblemError
-        ``records-lost`` if there are files, and no record names any; ``store-unavailable``.
+        ``records-lost`` or ``files-lost``, as the mark beside the files shows; ``store-unavailable``.
 
     """
     times = stores.files.bucket.modification_times(FOLDER)  # listed before the records are read
+    stores.mark.require_no_loss()
+    named = {path for _, record in _records_with_files(stores) for path in record.files}
     old = [path for path, written in times.items() if written < time.time() - age]
-    named: set[str] = set()
-    for store in (stores.datasets, stores.posteriors, stores.embeddings, stores.results):
+    return [path for path in old if path not in named and not path.startswith(MARK_FOLDER)]
+
+
+def find_records_without_files(stores: Stores) -> list[str]:
+    """Return the ids of the records whose files are not in the store; raises ``store-unavailable``.
+
+    The store is listed and no file is read: `glle scrub` reads them.
+    """
+    records = list(_records_with_files(stores))
+    stored = stores.files.bucket.modification_times(FOLDER)  # listed after the records are read
+    return [
+        record.id
+        for store, record in records
+        if not stored.keys() >= set(record.files) and store.get(record.id) == record  # not deleted meanwhile
+    ]
+
+
+def _records_with_files(stores: Stores) -> Iterator[tuple[RecordStore[Any], RecordWithFiles]]:
+    for store in stores.with_files:
         for id_, raw in store.all():
-            named.update(store.kind.load(id_, raw).files)
-    if old and not named:
-        raise refuse(
-            "records-lost",
-            409,
-            f"There are {len(old):,} stored files, and no record names any: the queue's Redis is another one, or has "
-            "lost its records.",
-            "Nothing was removed. Check GLLE_REDIS_URL, or restore a backup.",
-            files=len(old),
-        )
-    return [path for path in old if path not in named]
+            yield store, store.kind.load(id_, raw)

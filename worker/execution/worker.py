@@ -21,8 +21,10 @@ import re
 import signal
 import socket
 import time
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, suppress
 from functools import partial
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, ClassVar
 
 import redis
@@ -266,7 +268,7 @@ def main(name: str | None = None) -> int:
     """Work until a signal; return the exit code. `name` in the registry is by default that of host and process.
 
     Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
-    deployment (`require_bits`).
+    deployment (`require_bits`), or records or files are lost (`require_records`).
     """
     settings = Settings.from_env()
     if name is not None and not re.fullmatch(r"[\w-]+", name):
@@ -277,6 +279,7 @@ def main(name: str | None = None) -> int:
     gc.freeze()  # keep the pages shared with the children
     require_bits(settings)
     _wait_for_server(connect_queue(settings))
+    require_records(settings)
     name = name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
     worker = Worker(name, settings)
     log.info("Worker %s started", name)
@@ -305,6 +308,22 @@ def require_bits(settings: Settings) -> None:
         "If draws of one posterior may differ in their last digits between your machines, start the worker with "
         "GLLE_ALLOW_OTHER_BITS=on. See docs/explanation/reproducibility.md."
     )
+
+
+def require_records(settings: Settings) -> None:
+    """Raise `SettingsError` if records or files are lost.
+
+    A process looks that ends afterwards, because no work-horse can use the object store if its parent has used it.
+    """
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        refusal = pool.submit(_find_start_refusal, settings).result()
+    if refusal:
+        raise SettingsError(refusal)
+
+
+def _find_start_refusal(settings: Settings) -> str:
+    with closing(Stores.connect(settings)) as stores:
+        return stores.mark.start_refusal()
 
 
 def _wait_for_server(connection: redis.Redis) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 OBJECT_STORE = "object store"  # name of the check
+RECORDS = "records"  # name of the check
 DRAWS = "draws"  # name of the requests for single draws, among the queues
 
 FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
@@ -111,9 +112,22 @@ def readiness(stores: Stores) -> list[Check]:
             "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
         ),
         _check_server("workers", lambda: _workers(stores.client)),
+        _check_server(RECORDS, lambda: _records(stores)),
         *disk_checks(settings),
         *([] if stores.files.bucket.is_local else [_object_store(stores.files)]),
     ]
+
+
+def _records(stores: Stores) -> Check:
+    """Check that records and files belong together; a store that does not answer is a warning (`_object_store`)."""
+    state: State = "problem"
+    try:
+        loss = stores.mark.find_loss()
+    except ProblemError as error:
+        state, loss = "warning", error
+    if loss is not None:
+        return Check(RECORDS, state, loss.problem.detail, loss.problem.remedy, loss.problem.code)
+    return Check(RECORDS, "ok", "The records in the queue's Redis and the mark beside their files belong together.")
 
 
 def _workers(client: redis.Redis) -> Check:

@@ -65,7 +65,7 @@ class Permissions:
 
 
 QUEUE = Permissions(
-    "blmove blpop client|info client|list client|setinfo client|setname decrby del discard eval evalsha exec "
+    "acl|dryrun blmove blpop client|info client|list client|setname decrby del discard eval evalsha exec "
     "exists expire get hdel hello hexists hget hgetall hincrby hincrbyfloat hmget hscan hset hsetnx incrby info "
     "lindex linsert llen lpop lpos lpush lrange lrem ltrim mget multi persist pexpire ping pttl publish rpush "
     "sadd scan scard script|load set sismember smembers srandmember srem subscribe time ttl unlink unsubscribe "
@@ -75,7 +75,7 @@ QUEUE = Permissions(
     ("glle:", "rq:"),
 )
 CACHE = Permissions(
-    "client|setinfo client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset "
+    "client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset "
     "hsetnx info multi ping publish rename scan set subscribe time unlink unsubscribe xack xadd xclaim xdel "
     "xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup",
     ("",),

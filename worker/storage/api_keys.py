@@ -22,18 +22,19 @@ from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX, is_tenant_name
 from worker.records.stored_file import STORED
+from worker.storage.mark import KEYS
 from worker.storage.records import RecordKind, RecordStore
 
 if TYPE_CHECKING:
     import redis
 
+    from worker.storage.mark import RecordsMark
 
 Scope = Literal["read", "write", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones before it
 SECRET_BYTES = 32
 LOOK_SECONDS = 1.0
-COUNTER = "keys"  # of the usage: it exists from the first key on
 _NO_SECRET = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
 
 
@@ -59,7 +60,7 @@ class Key:
     tags: list[str] = field(default_factory=list)  # none: keys are not listed by tag
 
 
-KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {COUNTER: 1})
+KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {KEYS: 1})
 
 
 class KeyStore:
@@ -69,6 +70,8 @@ class KeyStore:
     ----------
     client
         The queue's Redis.
+    mark
+        It knows that keys existed if Redis has lost them.
 
     Attributes
     ----------
@@ -77,9 +80,10 @@ class KeyStore:
 
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, mark: RecordsMark) -> None:
         self.records = RecordStore(client, KIND)
         self._client = client
+        self._mark = mark
         self._read: dict[str, tuple[Key, float]] = {}  # by id: a key that was read, and the time of its next look
         self._is_guarded: bool | None = None  # None: not read
         self._next_look = 0.0  # whether a key exists; monotonic
@@ -163,12 +167,22 @@ class KeyStore:
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
     def is_guarded(self) -> bool:
-        """Return whether a key ever existed; after the last revocation requests still need a key."""
+        """Return whether a key ever existed; after the last revocation requests still need a key.
+
+        Raises
+        ------
+        ProblemError
+            ``records-lost``, ``files-lost``: Redis has no key, and may have lost the keys. ``store-unavailable``.
+
+        """
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             self._next_look = now + LOOK_SECONDS  # requests that come during the look have the former answer
             try:
-                self._is_guarded = COUNTER in self.records.usage()
+                is_guarded = KEYS in self.records.usage()
+                if not is_guarded:
+                    self._mark.require_no_loss()
+                self._is_guarded = is_guarded
             except BaseException:
                 self._next_look = 0.0
                 raise
@@ -188,7 +202,7 @@ class KeyStore:
 
     def last_read(self) -> KeyStore:
         """Return the keys that this process has read as it read them last; others are read."""
-        store = KeyStore(self._client)
+        store = KeyStore(self._client, self._mark)
         store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
         store._is_guarded, store._next_look = self._is_guarded, math.inf
         return store

@@ -5,6 +5,7 @@
     glle:<kind>s:tag:<tag>       the same of those with a tag; also `name:<name>`, and the sets of the kind
     glle:usage                   hash: what the default tenant's records of all kinds count, such as `datasets`
     glle:usage:all               the same of all tenants
+    glle:service                 hash: `changes` counts the changes of all records, and only grows
 
 The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the record
 that it replaces, and is repeated if that has changed meanwhile. So no change is lost, and sets and usage are exact.
@@ -35,22 +36,24 @@ PAGE = 100  # records of two round trips
 MAX_PARSED = 512  # records that a process keeps parsed, some 10 kB each
 USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
+SERVICE = "glle:service"  # `worker.storage.mark` has its other members
+CHANGES = "changes"
 _NO_LIMITS: dict[str, int] = {}
 
-# KEYS: record, usage of the tenant, of all, a job's record (or again the record), keys that must exist, keys that must
-# not exist, sets to leave, sets to enter.
+# KEYS: record, usage of the tenant, of all, the service, a job's record (or again the record), keys that must exist,
+# keys that must not exist, sets to leave, sets to enter.
 # ARGV: SHA-1 of the record to replace or nothing, the new record or nothing, member of the sets, the last key that must
 # exist, the last that must not, the last set to leave, 1 if the job must be running, then triples: counter, its change,
 # its limit (0: none).
 # Returns 'done', 'changed' if the record is another one, 'unwanted' if the job does not run or a key does not exist as
 # it must, or an exceeded counter.
 _REPLACE = """
-local record, usage, usage_of_all, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local record, usage, usage_of_all, service, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local needed, excluded, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local old = redis.call('GET', record)
 if ARGV[1] ~= (old and redis.sha1hex(old) or '') then return 'changed' end
 if ARGV[7] == '1' and redis.call('HGET', job, 'status') ~= 'running' then return 'unwanted' end
-for at = 5, excluded do
+for at = 6, excluded do
   if redis.call('EXISTS', KEYS[at]) ~= (at <= needed and 1 or 0) then return 'unwanted' end
 end
 for at = 8, #ARGV, 3 do
@@ -60,6 +63,7 @@ for at = 8, #ARGV, 3 do
 end
 -- The first write decides whether a full server refuses the script. It accepts DEL.
 if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
+redis.call('HINCRBY', service, 'changes', 1)
 for at = 8, #ARGV, 3 do
   redis.call('HINCRBY', usage, ARGV[at], ARGV[at + 1])
   redis.call('HINCRBY', usage_of_all, ARGV[at], ARGV[at + 1])
@@ -348,7 +352,7 @@ class RecordStore(Generic[R]):
             (counter, change, limits.get(counter, 0)) for counter, change in changes.items()
         ]
         key = self.kind.key(record.id)
-        lists = [[key, self._usage(record.tenant), USAGE_OF_ALL, job or key], needed, excluded, leave]
+        lists = [[key, self._usage(record.tenant), USAGE_OF_ALL, SERVICE, job or key], needed, excluded, leave]
         ends = list(accumulate(map(len, lists)))[1:]
         raw = "" if new is None else dump_record(asdict(new))
         member = index_member(record.created, record.id)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import StartSpec, noisy, older_seed
@@ -134,7 +135,7 @@ def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *,
     on_progress(0, 1, "descent")
     centered = X - X.mean(axis=0)
     centered /= np.abs(centered).max()  # pacmap computes in single precision
-    with _one_quiet_thread():
+    with numba_loops("PaCMAP"), _one_quiet_thread():
         from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
 
         model = PaCMAP(

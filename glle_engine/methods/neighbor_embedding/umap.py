@@ -21,6 +21,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.results import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
@@ -113,6 +114,7 @@ class DensmapSpec(UmapSpec):
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
+@numba_loops("UMAP")
 def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: Start) -> Embedding:
     """Embed by umap-learn."""
     n = len(X)
@@ -168,6 +170,7 @@ class MembershipMap(NeighborMap):
     Up to rounding it is the start of umap-learn's own transform, without the random descent that follows there.
     """
 
+    @numba_loops("UMAP")
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         nearest, distances = kneighbors_to(self.points, points, self.spec.n_neighbors)
         weights = memberships(distances)

@@ -12,6 +12,8 @@ from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from worker.storage.api_keys import KeyStore
     from worker.stores import Stores
 
@@ -21,6 +23,38 @@ def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Name the app's servers and folder in the environment of the commands."""
     for variable, value in stores.settings.to_env().items():
         monkeypatch.setenv(variable, value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["keys", "list"], ["keys", "revoke", "0"], ["keys", "rotate", "0"], ["store", "show"], ["store", "sweep"],
+        ["scrub"], ["backup", "backup.tar"], ["doctor"], ["doctor", "--accept-loss"], ["settings", "--current"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_command_that_makes_no_data_creates_nothing(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder without a service its folder stays empty, and so does a misspelled folder."""
+    monkeypatch.chdir(tmp_path)
+    code = main(command)
+    assert list(tmp_path.iterdir()) == []
+    if command[0] not in {"doctor", "settings"} or "--accept-loss" in command:
+        assert code == 2
+        assert "has no data of a service, or does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_environment")
+@pytest.mark.parametrize("command", [["keys", "list"], ["scrub"], ["doctor"]], ids=" ".join)
+def test_a_command_on_other_servers_creates_no_folder(
+    command: list[str], stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the URLs of the servers it reads Redis, and the missing folder of the files is an empty one."""
+    stores.keys.create("alice", ("read",), "", None)
+    monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path / "other"))
+    main(command)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import redis
 from rq import Worker as RqWorker
@@ -26,6 +27,7 @@ from worker.jobs.queue import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +82,7 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     assert {
         "queue connection", "queue clock", "queue server", "queue persistence", "cache connection", "cache clock",
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
-        "backlog of glle-batch", "backlog of draws", "engine versions",
+        "backlog of glle-batch", "backlog of draws", "engine versions", "queue replay", "records", "files",
         "worker threads", "worker clocks", "worker memory", "shared settings",
         "takers of glle-interactive", "takers of glle-batch", "data folder", "disk space", "fingerprint", "small draw",
     } <= set(checks)  # fmt: skip
@@ -228,6 +230,73 @@ def test_a_service_with_keys(guarded_client: httpx.Client, stores: Stores) -> No
     assert version.state == "ok"
 
 
+def test_records_without_files_are_named(stores: Stores) -> None:
+    """Also if some files are left; the mark alone would not tell."""
+    kept, lost = (stores.datasets.add(Table(values=np.eye(n), source={}))[0] for n in (3, 4))
+    stores.mark.renew()
+    check = checks_by_name(doctor.deployment(stores.settings))["files"]
+    assert (check.state, check.detail) == ("ok", "The files of all records are there.")
+    for path in lost.files:
+        stores.datasets.files.bucket.remove(path)
+    check = checks_by_name(doctor.deployment(stores.settings))["files"]
+    assert (check.state, check.detail) == ("problem", f"1 records have no file: {lost.id}.")
+    assert kept.id not in check.detail
+
+
+def test_a_loss_is_a_problem_until_it_is_accepted(
+    stores: Stores, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command says what is lost, that no key is left, and changes nothing if nothing is lost."""
+    for name, value in stores.settings.to_env().items():
+        monkeypatch.setenv(name, value)
+    stores.keys.create("alice", ("read",), "", None)
+    stores.mark.renew()
+    assert main.main(["doctor", "--accept-loss"]) == 0
+    assert "Nothing is lost" in capsys.readouterr().out
+    stores.client.flushall()
+    check = checks_by_name(doctor.deployment(stores.settings))["records"]
+    assert (check.state, check.code) == ("problem", "records-lost")
+    assert "had records (keys: 1)" in check.detail
+    assert main.main(["doctor", "--accept-loss"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith(check.detail)
+    assert "No API key is left" in output
+    stores.mark.__init__(stores.client, stores.datasets.files.bucket)  # type: ignore[misc] # as a new process
+    assert checks_by_name(doctor.deployment(stores.settings))["records"].state == "ok"
+
+
+def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None:
+    """Redis replays its append-only file as this user; the documented line is enough, and does not let it log in."""
+    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"^    user default (.*)$", page, re.MULTILINE)
+    server = EmbeddedRedis(tmp_path, ())
+    server.spawn()
+    server.wait()
+    try:
+        admin = redis.Redis.from_url(server.url)
+        admin.execute_command("ACL", "SETUSER", "glle", "on", ">secret", "~*", "&*", "+@all")  # type: ignore[no-untyped-call]
+        with redis.Redis.from_url(re.sub("//[^@]*@", "//glle:secret@", server.url)) as client:
+            for line, state in (("off", "problem"), ("off ~glle:* +@all", "problem"), (documented, "ok")):
+                client.execute_command("ACL", "SETUSER", "default", "reset", *line.split())
+                assert doctor._replay(client).state == state
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis.from_url(server.url).ping()
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(("version", "state"), [("6.2.14", "problem"), ("7.0.15", "ok")])
+def test_a_server_older_than_documented_is_a_problem(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, version: str, state: str
+) -> None:
+    """The least version is that of the page."""
+    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
+    monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})
+    checks = checks_by_name(doctor._connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE))
+    assert checks["queue connection"].state == state
+
+
 def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
     """The documented rules are complete; of fewer, the doctor names each missing one and goes no further."""
     page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
@@ -245,7 +314,7 @@ def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
             with redis.Redis.from_url(re.sub("//[^@]*@", f"//{name}:secret@", server.url)) as client:
                 for rules, missing in (
                     (line.split(), []),
-                    (["-set", "-eval", "-client|setinfo"], ["+client|setinfo", "+eval", "+set"]),
+                    (["-set", "-eval", "-client|setname"], ["+client|setname", "+eval", "+set"]),
                     (["resetchannels"], [f"&{prefix}*" for prefix in needed.channels]),
                     (["resetkeys", *(f"&{p}*" for p in needed.channels)], [f"~{prefix}*" for prefix in needed.keys]),
                     (["reset", "on", ">secret", "~*", "&*", "+@all", "-multi"], ["+multi"]),

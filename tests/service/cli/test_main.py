@@ -15,6 +15,7 @@ import pytest
 
 from service.cli import main, options
 from tests.service.cli import settings_page
+from tests.system.conftest import glle
 from worker.base.settings import Settings, rows
 from worker.connections.clients import require_login
 
@@ -171,3 +172,15 @@ def test_start_errors_name_the_setting(
     code = main.main(command)
     assert code == (0 if "is not a setting" in output else 2)
     assert output in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_process_does_not_start_without_the_records(stores: Stores, command: str) -> None:
+    """The exit code is that of a command that cannot start, and the message names the remedy."""
+    stores.keys.create("alice", ("read",), "", None)
+    stores.mark.renew()
+    stores.client.flushall()
+    ended = glle(command, **{**stores.settings.to_env(), "GLLE_PORT": "0", "GLLE_API_PROCESSES": "1"})
+    assert ended.returncode == options.CANNOT_START
+    assert "It does not start. At 20" in ended.stderr
+    assert "`glle doctor --accept-loss`" in ended.stderr

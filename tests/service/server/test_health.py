@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pytest
 import redis
 from rq.rate_limit import RateLimit
@@ -16,12 +18,14 @@ from service.app import create_app
 from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import check_problem, register_worker, serving
+from tests.service.tenants import serve_stores
 from worker.base.problems import refuse
 from worker.jobs.draw_stream import DrawBatch, DrawStream
 from worker.jobs.queue import open_queue
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH
 from worker.storage import api_keys
+from worker.storage.datasets import Table
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -99,9 +103,29 @@ def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
     body = answer.json()
     assert (answer.status_code, body["workers"], body["queue_length"]) == (200, 1, 0)
     assert [(check["name"], check["state"]) for check in body["checks"]] == [
-        ("queue server", "ok"), ("cache server", "ok"), ("workers", "ok"), ("data folder", "ok"),
-        ("disk space", "ok"),
+        ("queue server", "ok"), ("cache server", "ok"), ("workers", "ok"), ("records", "ok"),
+        ("data folder", "ok"), ("disk space", "ok"),
     ]  # fmt: skip
+
+
+def test_not_ready_when_records_or_files_are_lost(stores: Stores) -> None:
+    """503 names the loss and its remedy, also for the process that was running before, until the loss is accepted."""
+    register_worker(stores)
+    with serve_stores(stores, auth="off") as client:
+        stores.datasets.add(Table(values=np.eye(3), source={}))
+        stores.mark.renew()
+        assert client.get("/readyz").status_code == 200
+        stores.client.flushall()
+        register_worker(stores)
+        assert check_problem(client.get("/readyz"), 503, "records-lost")["details"]["failed"] == ["records"]
+        stores.mark.accept_loss()
+        assert client.get("/readyz").status_code == 200
+        stores.datasets.add(Table(values=np.eye(4), source={}))
+        shutil.rmtree(stores.settings.data_dir)
+    with serve_stores(stores, auth="off") as restarted:
+        answer = check_problem(restarted.get("/readyz"), 503, "files-lost")
+        assert "datasets: 1" in answer["detail"]
+        assert "--accept-loss" in answer["remedy"]
 
 
 def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:

@@ -69,7 +69,7 @@ def test_a_revoked_key_is_refused_and_the_service_stays_guarded(store: KeyStore,
     assert refusal_code(store, token) == "invalid-key"
     assert store.all() == []
     assert store.is_guarded()
-    assert KeyStore(stores.client).is_guarded()
+    assert KeyStore(stores.client, stores.mark).is_guarded()
     for change in (lambda: store.revoke(key.id), lambda: store.rotate(key.id, 1)):
         assert refusal(change).code == "key-not-found"
 
@@ -109,7 +109,7 @@ def test_an_expired_key_is_refused_with_its_date(store: KeyStore) -> None:
 
 def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is read again after one second, or at once for an unknown secret."""
-    writer, reader = KeyStore(stores.client), KeyStore(stores.client)
+    writer, reader = KeyStore(stores.client, stores.mark), KeyStore(stores.client, stores.mark)
     now = 100.0
     monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))
     key, token = writer.create("alice", ("read",), "", None)
@@ -141,7 +141,7 @@ def test_an_unreachable_server_authenticates_no_request(
     for refused in (
         lambda: store.verify(token),
         lambda: store.last_read().verify(other),
-        KeyStore(stores.client).is_guarded,
+        KeyStore(stores.client, stores.mark).is_guarded,
     ):
         with pytest.raises(redis.ConnectionError):
             refused()

@@ -142,13 +142,19 @@ class Bucket:
         if Bucket._user != os.getpid():
             raise RuntimeError("The parent of this process has used the object store before the fork.")
         if self._store is None:
-            make_folder(self._root)
-            self._store = LocalStore(self._root, automatic_cleanup=True)
+            self._store = LocalStore(self._root, automatic_cleanup=True)  # raises without the folder
         return self._store
 
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
-        """Return the result of a request, None for a missing object to read, delete or list."""
+        """Return the result of a request, None for a missing object to read, delete or list.
+
+        A write alone creates the folder of a local store.
+        """
         try:
+            if self.is_local and name == "write":
+                make_folder(self._root)
+            elif self.is_local and not self._root.is_dir():
+                raise FileNotFoundError(errno.ENOENT, "The folder of the store is missing")
             result = call(self._connect())
         except (OSError, BaseError) as error:
             if isinstance(error, FileNotFoundError) and name != "write":

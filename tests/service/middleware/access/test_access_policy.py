@@ -37,6 +37,32 @@ def test_probes_and_the_documentation_are_open(guarded_client: httpx.Client) -> 
     assert statuses == {"/": 200, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
 
 
+def test_a_service_whose_records_are_lost_does_not_become_keyless(stores: Stores) -> None:
+    """On loopback requests without a key are refused before the loss and after it; acceptance of the loss opens it."""
+    stores.keys.create("alice", ("read",), "", None)
+    stores.mark.renew()
+    with serve_stores(stores) as client:
+        check_problem(client.get("/v1/datasets"), 401, "key-required")
+    stores.client.flushall()
+    with serve_stores(stores) as restarted:
+        check_problem(restarted.get("/v1/datasets"), 503, "records-lost")
+        check_problem(restarted.post("/v1/datasets/synthetic", json={"name": "s_curve"}), 503, "records-lost")
+        assert restarted.get("/livez").status_code == 200
+        stores.mark.accept_loss()
+        assert restarted.get("/v1/datasets").status_code == 200
+
+
+def test_a_keyless_service_refuses_when_its_records_vanish(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the running process, which has found before that no key exists."""
+    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    with serve_stores(stores) as client:
+        assert client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).status_code == 201
+        stores.mark.renew()
+        assert client.get("/v1/datasets").status_code == 200
+        stores.client.flushall()
+        check_problem(client.get("/v1/datasets"), 503, "records-lost")
+
+
 def test_an_invalid_key_differs_from_a_missing_one(guarded_client: httpx.Client, stores: Stores) -> None:
     """The challenge reports an invalid token; another scheme counts as a missing key."""
     good = bearer(stores, "alice")["Authorization"]

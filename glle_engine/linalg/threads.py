@@ -1,0 +1,71 @@
+"""Threads of other libraries, in forked processes and for several callers.
+
+Threads end with a fork, but GNU OpenMP in the child does not know that: numba ends a child that runs parallel loops
+again, and faiss waits forever. numba's own threads (its layer "workqueue", where there is no OpenMP) start again after
+a fork, but numba ends a process in which two threads run parallel loops at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import numba
+
+from glle_engine.base.errors import ForkedProcessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Threads:
+    """What this process knows of the threads of its libraries."""
+
+    def __init__(self) -> None:
+        self.numba_is_lost = False
+        self.faiss_is_lost = False
+        self.one_caller = threading.Lock()
+
+    def note_fork(self) -> None:
+        """Note in a child which threads the parent may have had."""
+        with suppress(ValueError):  # of numba, whose threads have not started
+            is_gnu = numba.threading_layer() == "omp" and sys.platform == "linux"
+            self.numba_is_lost |= is_gnu or self.one_caller.locked()
+        self.faiss_is_lost = "faiss" in sys.modules
+        self.one_caller = threading.Lock()
+
+
+_THREADS = _Threads()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_THREADS.note_fork)
+
+
+@contextmanager
+def numba_loops(title: str) -> Iterator[None]:
+    """Let a method run parallel loops of numba in a library; usable as a decorator.
+
+    Raises
+    ------
+    ForkedProcessError
+        In a process forked from one whose loops ran in threads of OpenMP.
+
+    """
+    if _THREADS.numba_is_lost:
+        raise ForkedProcessError(
+            f"{title} cannot run in process {os.getpid()}: it was forked after numba had started threads, which the "
+            "child does not have.",
+            remedy="Start the processes by spawn (multiprocessing.get_context('spawn')) or by loky (joblib), or set "
+            "NUMBA_THREADING_LAYER=workqueue before numba is imported.",
+            details={"method": title},
+        )
+    numba.get_num_threads()  # starts the threads
+    with _THREADS.one_caller if numba.threading_layer() == "workqueue" else nullcontext():
+        yield
+
+
+def faiss_has_threads() -> bool:
+    """Return whether faiss may use several threads: False in a process forked from one that had imported it."""
+    return not _THREADS.faiss_is_lost
