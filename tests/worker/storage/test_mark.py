@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import refusal
 from tests.service.conftest import posterior_record
 from worker.analyses.embedding import Recipe
+from worker.analyses.embedding_records import EmbeddingRecord
+from worker.base.clock import now_iso
 from worker.storage import mark
 from worker.storage.datasets import Table
 from worker.storage.mark import MARK_FOLDER, PATH, RecordsMark
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 KINDS: dict[str, Callable[[Stores], object]] = {
     "data sets": lambda stores: add(stores, 3),
     "posteriors": lambda stores: stores.posteriors.create(posterior_record(dataset="ds_1", n=3)),
-    "embeddings": lambda stores: stores.embeddings.request(Recipe(dataset="ds_1", method="pca", parameters={}), ""),
+    "embeddings": lambda stores: stores.embeddings.create(
+        EmbeddingRecord(recipe=Recipe(dataset="ds_1", method="pca", parameters={}), claim="", created=now_iso())
+    ),
     "keys": lambda stores: stores.keys.create("alice", ("read",), "", None),
 }
 
@@ -48,38 +52,38 @@ def code(found: ProblemError | None) -> str | None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_of_records_of_any_kind_is_noticed(tiered_stores: Stores, kind: str) -> None:
+def test_the_loss_of_records_of_any_kind_is_noticed(remote_stores: Stores, kind: str) -> None:
     """By all processes, until the loss is accepted; no process marks the loss as the new state meanwhile."""
-    process(tiered_stores).renew()
-    assert not tiered_stores.datasets.files.bucket.modification_times(MARK_FOLDER), "without a record there is no mark"
-    KINDS[kind](tiered_stores)
-    running = process(tiered_stores)
+    process(remote_stores).renew()
+    assert not remote_stores.datasets.files.bucket.modification_times(MARK_FOLDER), "without a record there is no mark"
+    KINDS[kind](remote_stores)
+    running = process(remote_stores)
     running.renew()
     assert code(running.find_loss()) is None
-    tiered_stores.client.flushall()
-    add(tiered_stores, 5)
-    for each in (running, process(tiered_stores)):
+    remote_stores.client.flushall()
+    add(remote_stores, 5)
+    for each in (running, process(remote_stores)):
         each.renew()
         assert code(each.find_loss()) == "records-lost"
     assert "--accept-loss" in refusal(running.require_no_loss).remedy
-    process(tiered_stores).accept_loss()
-    assert code(running.find_loss()) is code(process(tiered_stores).find_loss()) is None
+    process(remote_stores).accept_loss()
+    assert code(running.find_loss()) is code(process(remote_stores).find_loss()) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_of_the_files_is_noticed(tiered_stores: Stores, kind: str) -> None:
+def test_the_loss_of_the_files_is_noticed(remote_stores: Stores, kind: str) -> None:
     """An empty folder or bucket is not that of the records, and is not marked; an empty service has lost nothing."""
-    KINDS[kind](tiered_stores)
-    process(tiered_stores).renew()
-    bucket = tiered_stores.datasets.files.bucket
+    KINDS[kind](remote_stores)
+    process(remote_stores).renew()
+    bucket = remote_stores.datasets.files.bucket
     for path in bucket.modification_times(FOLDER):
         bucket.remove(path)
-    restarted = process(tiered_stores)
+    restarted = process(remote_stores)
     restarted.renew()
     assert code(restarted.find_loss()) == "files-lost"
     assert bucket.modification_times(FOLDER) == {}
     restarted.accept_loss()
-    assert code(process(tiered_stores).find_loss()) is None
+    assert code(process(remote_stores).find_loss()) is None
 
 
 def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +139,10 @@ def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypat
         assert code(each.find_loss()) is None
 
 
-def test_a_comparison_reads_the_store_seldom(tiered_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand comparisons read the mark once and list nothing; a store that fails later changes nothing."""
-    add(tiered_stores, 3)
-    process(tiered_stores).renew()
+    add(remote_stores, 3)
+    process(remote_stores).renew()
     read: list[str] = []
     monkeypatch.setattr(backend.Bucket, "modification_times", lambda *_: pytest.fail("it was listed"))
     original = backend.Bucket.read
@@ -148,11 +152,11 @@ def test_a_comparison_reads_the_store_seldom(tiered_stores: Stores, monkeypatch:
         return original(bucket, path, start, stop)
 
     monkeypatch.setattr(backend.Bucket, "read", read_and_note)
-    running = process(tiered_stores)
+    running = process(remote_stores)
     for _ in range(1000):
         assert code(running.find_loss()) is None
     assert read == [PATH]
     monkeypatch.setattr(backend.Bucket, "read", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test")))
     running._read_again = 0.0
     assert code(running.find_loss()) is None
-    assert refusal(process(tiered_stores).find_loss).code == "store-unavailable"
+    assert refusal(process(remote_stores).find_loss).code == "store-unavailable"
