@@ -1,7 +1,7 @@
 """The files of all records, in a folder or behind a URL, with copies of remote ones.
 
 A file is written once, synced, and then named by a record with its SHA-256. So a reader finds all of it or none. Each
-file has a new path, `data/<random>/<name>`, so that two writers of one record do not disturb each other. No record
+file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not disturb each other. No record
 names the file that a killed process leaves (`worker.execution.sweep` removes it).
 
 A process compares a file with its digest before the first use, after a change of its status, and every
@@ -204,9 +204,9 @@ class ObjectFiles:
         return StoredFile(path, size, sha256.hexdigest())
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
-        """Write files by name to a new folder, all or none; raises as `write`."""
-        folder = f"{FOLDER}/{secrets.token_hex(16)}"
-        paths = {name: f"{folder}/{name}" for name in sources}
+        """Write files by name to new paths, all or none; raises as `write`."""
+        new = secrets.token_hex(16)  # the few folders exist after some writes: each new one costs a sync of its parent
+        paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
             return {name: self.write(paths[name], *source) for name, source in sources.items()}
         except BaseException:
