@@ -42,12 +42,9 @@ HEALTHY = {
     "glle_redis_bytes": "1e8x180",
     "glle_redis_max_bytes": "2e8x180",
     "glle_redis_log_ok": "1x180",
-    "glle_cache_evictions_total": "0+600x180",
-    'glle_task_seconds_count{kind="fit",stage="fitting again"}': "0x180",
     'glle_store_requests_total{result="error",what="read"}': "0x180",
     "glle_data_free_bytes": "5e10x180",
     "glle_clock_skew_seconds": "0.01x180",
-    "glle_backup_timestamp_seconds": "0x180",
     'glle_draws_total{solver="lanes"}': "0+1000x180",
     'glle_draws_total{solver="dense"}': "0+1x180",
 }
@@ -80,10 +77,6 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "jobs fail": ({'glle_jobs_entered_total{kind="fit",status="failed"}': "0+20x180"}, {"GlleJobsFail"}),
     "the queue's Redis fills": ({"glle_redis_bytes": "1e8+1e6x180"}, {"GlleQueueServerFills"}),
     "the queue's disk is full": ({"glle_redis_log_ok": "1x170 0x10"}, {"GlleQueueLogFails"}),
-    "the cache is too small": (
-        {'glle_task_seconds_count{kind="fit",stage="fitting again"}': "0+3x180"},
-        {"GlleCacheTooSmall"},
-    ),
     "the object store fails": (
         {'glle_store_requests_total{result="error",what="read"}': "0+2x180"},
         {"GlleStoreFails"},
@@ -91,7 +84,6 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "the disk fills by 2 GB an hour": ({"glle_data_free_bytes": "4e10-3.3e7x180"}, {"GlleDiskFills"}),
     "the disk is full": ({"glle_data_free_bytes": "5e8x180"}, {"GlleDiskFills"}),
     "a clock is wrong": ({"glle_clock_skew_seconds": "90x180"}, {"GlleClockSkewed"}),
-    "the latest backup is four days old": ({"glle_backup_timestamp_seconds": "-345600x180"}, {"GlleBackupOld"}),
     "draws need slow solvers": ({'glle_draws_total{solver="dense"}': "0+100x180"}, {"GlleSolverFallsBack"}),
 }
 

@@ -48,17 +48,12 @@ PODS = {
     for document in NATIVE
     if document["kind"] in {"Deployment", "StatefulSet"}
 }
-NIGHTLY = {
-    document["metadata"]["name"]: document["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    for document in NATIVE
-    if document["kind"] == "CronJob"
-}
 MAIN: dict[str, dict[str, Any]] = {name: pod["containers"][0] for name, pod in PODS.items()}  # main containers
 MANIFESTS = {(document["kind"], document["metadata"]["name"]): document for document in NATIVE}
 SETTINGS: dict[str, str] = MANIFESTS["ConfigMap", "glle-settings"]["data"]
 CONTAINERS = [
     (f"{name}/{one['name']}", one)
-    for name, pod in (PODS | NIGHTLY).items()
+    for name, pod in PODS.items()
     for one in (*pod.get("initContainers", ()), *pod["containers"])
 ]
 
@@ -123,7 +118,7 @@ def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
     documents = build_customization(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
     assert "ReadWriteMany" not in str(documents)
     claims = [one["metadata"]["name"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
-    assert claims == ["backups"]
+    assert claims == []
     for document in documents:
         assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
     (settings,) = [Settings.from_env(one["data"]) for one in documents if one["kind"] == "ConfigMap"]
@@ -183,14 +178,14 @@ def test_api_and_workers_reach_the_object_store() -> None:
     """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
     policy = MANIFESTS["NetworkPolicy", "to-object-store"]["spec"]
     (rule,) = policy["egress"]
-    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker", "nightly"]
+    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
     assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
     inner = rule["to"][0]["ipBlock"]["except"]
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} == set(inner)
     assert "GLLE_STORE_URL" in {row.variable for row in rows()}
 
 
-@pytest.mark.parametrize("pod", [*PODS.values(), *NIGHTLY.values()], ids=[*PODS, *NIGHTLY])
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
     """No pod has the root user, a writable root file system, a capability, a way to gain one, or a cluster token."""
     context = pod["securityContext"]
@@ -341,6 +336,6 @@ def is_allowed(source: str, target: str) -> bool:
 
 def test_only_api_and_workers_reach_the_servers() -> None:
     """Of all pairs of pods, only these may connect; only the API is reachable from outside."""
-    pods = ("api", "worker", "nightly", "queue", "cache", "stranger")
+    pods = ("api", "worker", "queue", "cache", "stranger")
     pairs = {(source, target) for source in pods for target in pods if source != target and is_allowed(source, target)}
-    assert pairs == {(source, target) for source in ("api", "worker", "nightly") for target in ("queue", "cache")}
+    assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
