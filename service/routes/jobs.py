@@ -200,10 +200,11 @@ def _cancel(stores: Stores, id_: str) -> Job:
 
 
 def _delete(stores: Stores, id_: str) -> Job:
-    """Remove the record of an ended job of the tenant, and its results."""
-    job = stores.jobs.delete(id_)
-    stores.results.delete_of(job.id, job.tenant)
-    return job
+    """Remove the record of an ended job of the tenant, and its results, which may have outlived the record."""
+    job = stores.jobs.get(id_)
+    if job is None or not job.is_open:
+        stores.results.delete_of(id_, stores.tenant or DEFAULT)
+    return stores.jobs.delete(id_)
 
 
 def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:

@@ -159,9 +159,10 @@ class TaskQueue:
     def _enqueue_sweep(self) -> None:
         """Enqueue the sweep of the stored files, which is a task without a job, once in `SWEEP_SECONDS`."""
         due: Any = self._client.get(SWEEP_AT)
-        if due is None or float(due) <= time.time():
-            self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS)
-        if due is not None and float(due) <= time.time():
+        if due is not None and float(due) > time.time():
+            return
+        former = self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS, get=True)
+        if due is not None and former == due:  # no other worker was faster
             self._queues[BATCH].enqueue_call(
                 SWEEP, timeout=self._settings.job_timeout, result_ttl=ENDED_SECONDS, failure_ttl=ENDED_SECONDS
             )

@@ -79,11 +79,12 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the refusal of a data set."""
+    """Return the refusal of a file."""
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
-        "Delete data sets that are no longer needed, or ask the service's operator for a larger quota.",
+        "Delete data sets, posteriors or results of jobs (DELETE /v1/jobs/{id}?record=true) that are no longer needed, "
+        "or ask the service's operator for a larger quota.",
         BYTES_SECONDS,
         allowed=allowed,
         used=stored,

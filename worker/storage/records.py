@@ -288,9 +288,9 @@ class RecordStore(Generic[R]):
             is_match = record is not None and name in {None, record.name} and set(tags) <= set(record.tags)
             yield member, record if is_match else None
 
-    def ids_in(self, name: str, oldest: int = 0) -> list[str]:
-        """Return the ids of the tenant's records in a set of the kind (empty: all), or of the `oldest` ones."""
-        return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, oldest - 1)]
+    def ids_in(self, name: str) -> list[str]:
+        """Return the ids of the tenant's records in a set of the kind (empty: all)."""
+        return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
         """Return the key of a set of the tenant's records; empty: of all."""

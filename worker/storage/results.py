@@ -6,16 +6,14 @@ or embedding that it is about (its owners), and is deleted with any of them; and
 
 from __future__ import annotations
 
-import time
 from dataclasses import field
-from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pydantic.dataclasses
 
-from worker.base.clock import now_iso
+from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
-from worker.records.ids import DEFAULT, digest
+from worker.records.ids import DEFAULT, digest, member_name, text
 from worker.records.stored_file import STORED, StoredFile
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
 from worker.storage.records import RecordKind, RecordStore
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from worker.storage.object_store.files import ObjectFiles
 
 _OWNERS = {"ds": "dataset", "post": "posterior", "emb": "embedding"}  # kinds of records by the prefix of their ids
-_BATCH = 500  # records of a tenant that one look for expired ones reads
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
@@ -157,19 +154,13 @@ class ResultStore(RecordStore[ResultRecord]):
             self.delete(id_)
 
     def delete_expired(self, tenant: str) -> int:
-        """Remove the oldest results of a tenant that are older than `ttl`, some hundreds at most; return their number.
+        """Remove the results of a tenant that are older than `ttl`; return their number.
 
         The list of a tenant's results is in the order of their creation.
         """
-        removed = 0
-        store, oldest = self.of(tenant), time.time() - self._ttl
-        for id_ in store.ids_in("", _BATCH):
-            record = store.get(id_)
-            if record is not None and datetime.fromisoformat(record.created).timestamp() > oldest:
-                break
-            store.delete(id_)
-            removed += 1
-        return removed
+        store, oldest = self.of(tenant), iso(now_ms() - 1000 * self._ttl)
+        members: list[Any] = self._client.zrangebylex(store.set_of(""), "-", f"({oldest}")
+        return sum(store.delete(member_name(text(member))) is not None for member in members)
 
 
 def result_id(key: str) -> str:

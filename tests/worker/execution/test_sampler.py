@@ -14,7 +14,7 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from service.submission.waiting import requested_draw
-from tests.conftest import until
+from tests.conftest import refusal, until
 from tests.processes import children
 from tests.worker.execution.workers import enqueued_fit, worker
 from worker.base.problems import ProblemError
@@ -133,6 +133,7 @@ def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, 
     second = sampler_of(pid)
     assert second != first
     stores.cache.client.flushall()
+    until(lambda: request_draw(stores, record, key(3)) != [None])  # a job's work for `LATEST_SECONDS`
     (again,) = request_draw(stores, record, key(3))
     assert not isinstance(again, BaseException | None)
     assert again.meta["sha256"] == drawn.meta["sha256"]
@@ -176,6 +177,19 @@ def test_answers_without_the_draws_wait_for_the_cache(
             loop._draw(batch_of(*wanted))
     assert [set(keys) for keys in made] == [set(group), {key(index) for index in range(4, 8)}]
     assert published == [([2, 1], [not is_small] * 4), ([0, 3], [True] * 4), ([4], [True] * 4)]
+
+
+def test_a_posterior_of_other_numbers_is_not_drawn_from(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request is refused, also if the posterior is intact; a damaged one is refused, too, and is not fitted."""
+    loop, record = SamplerLoop(stores, "here", bytearray(1)), stores.posteriors.fetch(posterior_id)
+    other = replace(record, provenance={**record.provenance, "numbers": "9.9.9"})
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.posteriors, "fetch", lambda _: other)
+        assert refusal(loop._posterior, posterior_id).code == "other-numbers"
+    stores.files.bucket.local_path(record.file.path).unlink()
+    assert refusal(loop._posterior, posterior_id).code == "posterior-damaged"
 
 
 def test_a_full_lane_group_is_drawn_before_further_requests_are_read(

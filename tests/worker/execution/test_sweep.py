@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from tests.conftest import refusal, stored_files
 from tests.worker.execution.workers import SHEET, N, draws_job, raiser
 from worker.analyses.embedding import EmbeddingSpec
+from worker.base.clock import now_ms
 from worker.execution import tasks
 from worker.execution.sweep import find_unnamed_files, sweep
 from worker.records.cache_entry import Entry
@@ -80,8 +79,8 @@ def test_expired_results_are_removed(
     """Those of all tenants that have had jobs, with their files; posteriors, embeddings and data sets stay."""
     stores.of("alice").jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     assert stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
-    later = SimpleNamespace(time=lambda: time.time() + stores.settings.job_ttl + 1)
-    monkeypatch.setattr(results, "time", later)
+    later = now_ms() + 1000 * (stores.settings.job_ttl + 1)
+    monkeypatch.setattr(results, "now_ms", lambda: later)
     assert sweep(stores) == (2, 0)
     assert stores.results.usage()["results"] == 0
     assert len(paths(stores)) == len(stored) - 1

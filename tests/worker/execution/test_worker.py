@@ -19,9 +19,10 @@ from tests.processes import command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import RETRIES, fetch_tasks, open_queue
+from worker.jobs.queue import RETRIES, SWEEP_AT, fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
+from worker.records.cache_entry import Entry
 from worker.records.job import BATCH, INTERACTIVE
 
 if TYPE_CHECKING:
@@ -119,14 +120,18 @@ LOADED = "import sys; assert 'worker.execution.tasks' in sys.modules"
 
 
 def test_an_idle_worker_looks_for_work_and_stops_at_once(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """It finds a job without a task, prolongs its alive file, ends on SIGTERM, and withdraws its record.
+    """It finds a job without a task, sweeps, prolongs its alive file, ends on SIGTERM, and withdraws its record.
 
     The time of the file is in the future, after any wait for a silent Redis, and moves with the heartbeats.
     """
     job, file = enqueued_fit(stores, 100), tmp_path / "alive"
     stores.client.delete(f"rq:job:{job.id}", open_queue(BATCH, stores.client).key)
+    unnamed = stores.files.bucket.local_path(stores.files.write_entry(Entry({}, {})).path)
+    os.utime(unnamed, (0, 0))
+    stores.client.set(SWEEP_AT, 0)
     with worker(replace(settings, alive_file=str(file)), "idle", LOADED) as process:
         until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded")
+        until(lambda: not unnamed.exists())
         until(lambda: stores.client.hget("rq:worker:idle.batch.1", "state") == b"idle")
         assert stores.queue.live_workers() == 1
         first = file.stat().st_mtime

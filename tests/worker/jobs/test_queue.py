@@ -444,3 +444,9 @@ def test_the_stored_files_are_swept_once_an_hour(stores: Stores, monkeypatch: py
             stores.queue.sweep()
         work(stores, recorder(called))
         assert called == [(SWEEP,)] * hours
+    now += queue.SWEEP_SECONDS
+    due = stores.client.get(queue.SWEEP_AT)
+    monkeypatch.setattr(stores.client, "get", lambda _: due)
+    for _ in range(2):  # both have read before one writes
+        stores.queue._enqueue_sweep()
+    assert len(in_turn(stores)) == 1

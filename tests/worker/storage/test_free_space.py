@@ -1,7 +1,9 @@
-"""Memory of the queue server: new work is refused first, and accepted work ends."""
+"""Free space of the disk and of the queue server: new work is refused first, and accepted work ends."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conftest import refusal
@@ -10,6 +12,8 @@ from tests.worker.storage.conftest import fill_memory
 from worker.storage import free_space
 
 if TYPE_CHECKING:
+    import pytest
+
     from worker.jobs.store import Job
     from worker.stores import Stores
 
@@ -29,6 +33,19 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
         assert stores.queue.live_workers() == 1
         stores.jobs.start(done.id)
         stores.jobs.succeed(done.id)
+
+
+def test_new_jobs_leave_the_reserve_of_the_disk_free(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their results would need it; with an object store they do not."""
+    folder = Path(stores.settings.data_dir)
+    for nbytes, is_refused in ((free_space.disk_reserve(folder), False), (free_space.disk_reserve(folder) - 1, True)):
+        monkeypatch.setattr(free_space, "free_bytes", lambda _, nbytes=nbytes: nbytes)
+        assert free_space.QueueCapacity(stores.client, stores.settings).is_full == is_refused
+    stores.room._look_again = 0.0
+    problem = refusal(fit_job, stores, "new")
+    assert (problem.code, problem.status) == ("storage-full", 507)
+    remote = replace(stores.settings, store_url="memory://elsewhere")
+    assert not free_space.QueueCapacity(stores.client, remote).is_full
 
 
 def test_memory_without_a_limit_is_never_full() -> None:
