@@ -164,7 +164,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
-        """Return the embedding of an id, without scores; an evicted one is computed again."""
+        """Return the embedding of an id, without scores."""
         path = path_of("embeddings", id)
         metadata = (await self._session.fetch(Call("GET", path), timeout)).json()
         places = (await self._session.fetch(Call.npy(f"{path}/coordinates"), timeout)).body

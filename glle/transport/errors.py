@@ -170,14 +170,5 @@ def timeout_error(job: JobOut, seconds: float) -> JobTimeoutError:
     return JobTimeoutError(_problem("urn:glle:client:job-timeout", "The job goes on", detail, remedy, **details))
 
 
-def eviction_error(path: str, count: int) -> GlleServiceError:
-    """Return the exception of a result that the cache evicts before it is read."""
-    detail = (
-        f"The result of {path} was computed {count} times, and evicted from the cache each time before it was read."
-    )
-    remedy = "Request less at once, or have GLLE_CACHE_BYTES increased."
-    return problem_error(_problem("urn:glle:client:unsettled", "Evicted again and again", detail, remedy))
-
-
 def _problem(type_: str, title: str, detail: str, remedy: str, *, status: int = 0, **details: Any) -> ProblemOut:
     return {"type": type_, "title": title, "status": status, "detail": detail, "remedy": remedy, "details": details}

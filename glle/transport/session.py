@@ -18,7 +18,7 @@ import anyio.to_thread
 import httpx
 
 from glle.transport.calls import Call, Reply, path_of
-from glle.transport.errors import eviction_error, job_error, reply_error, timeout_error, unreachable_error
+from glle.transport.errors import job_error, reply_error, timeout_error, unreachable_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -30,7 +30,6 @@ _RETRY_STATUSES = frozenset({429, 502, 503, 504})
 _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
 _SOON = 0.05  # seconds; the service did not wait if it answered a poll sooner
-_EVICTIONS = 5
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -167,13 +166,10 @@ class Session:
     async def fetch(self, call: Call, timeout: float | None = None) -> Reply:
         """Send a call, and again after the job of each 202, until the reply is the result."""
         started = time.monotonic()
-        for _ in range(_EVICTIONS):
-            reply = await self.send(call)
-            if reply.status != httpx.codes.ACCEPTED:
-                return reply
+        while (reply := await self.send(call)).status == httpx.codes.ACCEPTED:
             remaining = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
             await self.follow(reply.json(), remaining)
-        raise eviction_error(call.path, _EVICTIONS)
+        return reply
 
     async def picture(self, path: str, query: dict[str, Any], out: str | Path | None, timeout: float | None) -> bytes:
         """Fetch a picture; with `out`, also write it to that file."""

@@ -21,6 +21,7 @@ from starlette.routing import compile_path
 from glle_engine import GlleError
 from worker.base.problems import Problem, ProblemError
 from worker.observability.logging import redact_keys
+from worker.storage.free_space import DISK_REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,8 +124,7 @@ def install(app: FastAPI) -> None:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return internal_error(error)
         detail = "The data folder is full."
-        remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
-        return problem_response(Problem(code="storage-full", status=507, detail=detail, remedy=remedy))
+        return problem_response(Problem(code="storage-full", status=507, detail=detail, remedy=DISK_REMEDY))
 
 
 def redis_problem(error: redis.RedisError) -> Problem:

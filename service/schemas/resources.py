@@ -377,7 +377,7 @@ class UsageOut(BaseModel):
     tenant: str
     quotas: QuotasOut
     datasets: int = Field(description="Number of data sets.")
-    posterior_bytes: int = Field(description="Bytes of the arrays of its posteriors, of which some may be evicted.")
+    posterior_bytes: int = Field(description="Bytes of the arrays of its posteriors.")
 
 
 class LiveOut(BaseModel):

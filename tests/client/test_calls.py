@@ -305,13 +305,6 @@ def test_an_estimate_is_fetched_after_its_job() -> None:
     assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
 
 
-def test_repeated_eviction_is_an_error() -> None:
-    """The number of attempts is bounded; the remedy is a smaller request or a larger cache."""
-    service = Service(*[job("queued"), job("succeeded")] * 5)
-    with pytest.raises(GlleServiceError, match="GLLE_CACHE_BYTES"):
-        posterior(service.client()).draw(7)
-
-
 def test_lists_iterate_over_all_pages() -> None:
     """Pages are requested on demand, each with the filter."""
     items = [job("succeeded").json() | {"id": f"job_{i}"} for i in range(3)]

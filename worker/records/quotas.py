@@ -25,7 +25,7 @@ _LIMIT = re.compile(r"(?:(jobs|requests|posteriors):(?=[0-9]{1,18}$)|(bytes|reco
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of data sets, open jobs, requests per minute, bytes of ended jobs' records, posteriors; 0: no limit.
+    """Bytes of files, open jobs, requests per minute, bytes of ended jobs' records, posteriors; 0: no limit.
 
     Of the records of ended jobs the oldest are removed first.
     """

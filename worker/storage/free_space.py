@@ -31,7 +31,9 @@ LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server'
 MAX_RESERVE = 2**28
 HIGH_WATER = 0.8  # share of the queue server's memory
 RETRY_SECONDS = 30
-DISK_REMEDY = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+DISK_REMEDY = (
+    "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+)
 
 
 def nearest_existing(folder: Path) -> Path:

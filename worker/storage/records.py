@@ -192,7 +192,7 @@ class RecordStore(Generic[R]):
     tenant
         Tenant whose records are visible; None: all by id, and lists of the default tenant's.
     quota
-        Of the tenant: bytes of data sets, or number of posteriors; 0: no limit.
+        Of the tenant: bytes of stored files, or number of posteriors; 0: no limit.
 
     """
 

@@ -30,7 +30,7 @@ export async function follow(job, label) {
 }
 
 /**
- * Fetch the result of a job; follow the job if the result was evicted and is computed again.
+ * Fetch a result; follow the job that computes it first.
  * @returns {Promise<Response>} of status 200
  */
 export async function askMade(path, accept, label) {
