@@ -37,15 +37,13 @@ def test_every_service_is_confined(name: str) -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
 
 
-def test_only_the_door_of_the_apis_is_published_on_loopback() -> None:
-    """The door publishes a port, on loopback by default; the APIs share its network, the others use the inner one."""
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["door"]
+def test_only_the_api_is_published_on_loopback() -> None:
+    """The API publishes a port, on loopback by default; the other services have the inner network alone."""
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
-    networks = {name: service.get("networks", service.get("network_mode")) for name, service in SERVICES.items()}
-    assert networks == {
-        "door": ["outer", "inner"], "api": "service:door", "api-2": "service:door",
-        "worker": ["inner"], "queue": ["inner"], "cache": ["inner"],
-    }  # fmt: skip
+    networks = {name: service["networks"] for name, service in SERVICES.items()}
+    inner = ["inner"]
+    assert networks == {"api": ["outer", "inner"], "worker": inner, "queue": inner, "cache": inner}
     assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
 
 
@@ -54,16 +52,6 @@ def test_api_requires_keys_on_other_addresses() -> None:
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
     assert not AccessPolicy(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"])).is_required  # noqa: S104 # in the container
     assert AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_required  # noqa: S104
-
-
-def test_one_api_serves_while_the_other_is_replaced() -> None:
-    """Both have the same definition and share the port. No service that an upgrade replaces has a dependent."""
-    first = SERVICES["api"]
-    assert first == SERVICES["api-2"]
-    assert {name for service in SERVICES.values() for name in service.get("depends_on", ())} == {
-        "door", "queue", "cache",
-    }  # fmt: skip
-    assert first["environment"]["GLLE_SHARE_PORT"] == "on"
 
 
 def test_grace_period_exceeds_task_timeout() -> None:
@@ -85,7 +73,7 @@ def test_environment_of_the_containers_has_the_default_settings() -> None:
     settings = {row.variable: str(row.default) for row in rows()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
-    shared = DEFAULTS.keys() & settings.keys() - {"GLLE_API_PROCESSES"}  # of each of two APIs
+    shared = DEFAULTS.keys() & settings.keys()
     assert {name: settings[name] for name in shared} == {name: DEFAULTS[name] for name in shared}
     assert "GLLE_JOB_TIMEOUT" in shared
 
@@ -108,10 +96,10 @@ def test_image_pins_match_the_development_lock() -> None:
 
 
 def test_api_and_workers_share_one_build() -> None:
-    """One service builds the image of both. It is the last in the file, because Compose v1 starts with the last."""
+    """One service builds the image of both."""
     own = [name for name, service in SERVICES.items() if service["image"] == "glle"]
-    assert own == ["api", "api-2", "worker"]
-    assert [name for name in own if "build" in SERVICES[name]] == own[-1:]
+    assert own == ["api", "worker"]
+    assert [name for name in own if "build" in SERVICES[name]] == ["worker"]
     assert {SERVICES[name]["pull_policy"] for name in own} == {"never"}, "no registry serves this name"
 
 

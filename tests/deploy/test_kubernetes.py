@@ -167,7 +167,7 @@ def test_pods_have_the_environment_of_compose() -> None:
     variables = {row["name"] for pod in ("api", "worker") for row in MAIN[pod]["env"]} | SETTINGS.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
-    assert variables == in_compose - {"GLLE_PUBLISHED", "GLLE_SHARE_PORT"}  # each pod has a separate address
+    assert variables == in_compose - {"GLLE_PUBLISHED"}  # each pod has a separate address
     others = {"GLLE_API_PROCESSES": "1", "GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
     assert {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in SETTINGS} == SETTINGS
     threads = {row["name"]: row["value"] for row in MAIN["worker"]["env"] if "value" in row}
@@ -179,7 +179,7 @@ def test_commands_and_ports_match_compose() -> None:
     for pod in ("api", "worker"):
         assert MAIN[pod]["args"] == COMPOSE[pod]["command"]
     (port,) = MAIN["api"]["ports"]
-    assert COMPOSE["door"]["ports"][0].endswith(f":{port['containerPort']}")
+    assert COMPOSE["api"]["ports"][0].endswith(f":{port['containerPort']}")
     for pod in ("queue", "cache"):
         (shell,) = MAIN[pod]["args"]
         options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "").replace("\\\n", "")

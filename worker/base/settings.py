@@ -65,11 +65,6 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.", at_most=65535)
-    share_port: Literal["off", "on"] = _setting(
-        "off",
-        "on: several `glle serve` of one network namespace listen on the port, so that one serves while another is "
-        "replaced. Linux.",
-    )
     auth: Literal["auto", "required", "off"] = _setting(
         "auto",
         "Requests need a key: auto (except on loopback until a key exists), required, off (loopback only).",
