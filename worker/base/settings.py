@@ -76,8 +76,8 @@ class Settings:
     )
     quotas: str = _setting(
         "",
-        "Quotas of all tenants (*) and of single ones: `*=jobs:20,requests:600 alice=bytes:5GB`. They limit bytes of "
-        "data sets, open jobs, requests a minute (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
+        "Quotas of all tenants (*) and of single ones: `*=jobs:20,posteriors:500 alice=bytes:5GB`. They limit bytes of "
+        "data sets, open jobs (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
         "posteriors (10,000).",
     )
     cors_origins: str = _setting("", "Origins whose pages may use the API, comma-separated; * for all. Empty: none.")

@@ -173,7 +173,7 @@ def test_every_operation_works_with_the_documented_rights(
     """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
     urls, nodes, cuts = managed_servers
     fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects"}
-    quotas = "default=requests:100000,jobs:1000"
+    quotas = "default=jobs:1000"
     with (
         running(tmp_path, **fields, GLLE_QUOTAS=quotas) as up,
         httpx.Client(base_url=up.url, timeout=60) as client,
