@@ -17,7 +17,6 @@ def rows_of(command: str) -> dict[str, Any]:
     """Return the rows of a command's report by name."""
     rows, name = {
         "chaos": (REPORTS["chaos"]["checks"], "name"),
-        "hosts": (REPORTS["faults"], "scenario"),
         "degraded": (REPORTS["degraded"], "name"),
         "soak": (REPORTS["soak"]["verdicts"], "what"),
     }[command]
@@ -26,7 +25,7 @@ def rows_of(command: str) -> dict[str, Any]:
 
 PROMISED = [
     (command, row)
-    for cell in re.findall(r"\| ((?:chaos|degraded|hosts|soak): [^|]+?) \|$", TEXT, re.MULTILINE)
+    for cell in re.findall(r"\| ((?:chaos|degraded|soak): [^|]+?) \|$", TEXT, re.MULTILINE)
     for part in cell.split(" / ")
     for command, _, patterns in [part.partition(": ")]
     for pattern in patterns.split("; ")
@@ -49,16 +48,7 @@ def test_every_promise_is_backed(command: str, row: str) -> None:
     assert shown.get("finished") == shown.get("jobs")
 
 
-@pytest.mark.parametrize("command", ["chaos", "degraded", "hosts"])
+@pytest.mark.parametrize("command", ["chaos", "degraded"])
 def test_every_row_is_promised(command: str) -> None:
     """Every row of a report belongs to a promise."""
     assert rows_of(command).keys() == {row for named, row in PROMISED if named == command}
-
-
-def test_machines_that_join_add_the_promised_speed() -> None:
-    """The job of the report gains as promised, with the engine's bits."""
-    report = REPORTS["joined"]
-    (promised,) = re.findall(r"twice as many at least ([\d.]+) times", TEXT)
-    assert report["then"] == 2 * report["hosts"]
-    assert report["after"] / report["before"] >= float(promised)
-    assert report["wrong"] == 0
