@@ -1,5 +1,5 @@
 # One image for the API and for the workers: the first argument selects the program.
-# BuildKit builds it: docker buildx bake, or docker compose build. Engines before 23 need DOCKER_BUILDKIT=1.
+# BuildKit builds it: docker buildx bake, or docker compose build.
 # The secrets pip.conf and ca.pem, both optional, name a package index and its authority (docs/how-to/deploy.md).
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 

@@ -16,9 +16,9 @@ help:
 	@echo "make test          run the tests (some minutes)"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
 	@echo "make setup         create .venv for developers, from requirements/dev.lock"
-	@echo "make lint          ruff, mypy --strict, import contracts, vocabulary, names"
+	@echo "make lint          ruff, mypy --strict, import contracts"
 	@echo "make test-ui       run the explorer's tests in the browser of this machine"
-	@echo "make test-compose  build and test the containers (as root; installs container engines; COMPOSE=v2 or v1)"
+	@echo "make test-compose  build and test the containers (as root; installs a container engine)"
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
 	@echo "make believe       compare audits with other samples and with peers (an hour)"
@@ -84,8 +84,6 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m qa.vocabulary
-	$(BIN)/python -m qa.names
 	$(BIN)/mypy
 
 docs: setup $(VENV)/.docs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = {".py", ".md", ".js", ".ts", ".html", ".yml", ".yaml", ".toml", ".sh", ""}
 
 
 @contextmanager
@@ -75,13 +73,6 @@ def reset_peak_memory() -> None:
     """Make VmHWM begin again, where the system allows it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "ascii")
-
-
-def tracked_files(*paths: str) -> dict[str, str]:
-    """Return the text of the files that git lists below these paths, by name; without libraries of others."""
-    listing = subprocess.run(["git", "ls-files", *paths], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607 # the git of the machine
-    names = (name for name in listing.stdout.splitlines() if "/vendor/" not in name and (ROOT / name).is_file())
-    return {name: (ROOT / name).read_text("utf-8") for name in names if Path(name).suffix in TEXTS}
 
 
 def write_report(path: Path, report: Any) -> None:

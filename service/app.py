@@ -11,7 +11,7 @@ import glle_engine
 from service.explorer import routes as explorer
 from service.middleware.access_policy import AccessPolicy, required_scope
 from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache
-from service.middleware.request_limits import RateLimiter, RequestLimits
+from service.middleware.request_limits import RequestLimits
 from service.middleware.requests import RequestMiddleware
 from service.responses.streaming import StreamLimiter
 from service.routes import (
@@ -93,7 +93,6 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.readers = ReaderProcesses(settings)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
     app.state.access_policy = AccessPolicy(settings, stores.keys)
-    app.state.rate_limiter = RateLimiter(stores.client, stores.quotas)
     for module in ROUTERS:
         app.include_router(module.router)
     problems.install(app)
@@ -101,7 +100,6 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(
         RequestMiddleware,
         policy=app.state.access_policy,
-        rate_limiter=app.state.rate_limiter,
         limits=RequestLimits(),
         cache=app.state.answer_cache,
         on_deletion=app.state.recent_posteriors.clear,

@@ -56,7 +56,7 @@ def main(body: bytes) -> None:
     listener = listen("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
     app = Starlette(routes=[Route("/", answer)])
-    uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, http="h11")).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the tables of docs/explanation/reliability.md from the reports of `make -C qa chaos degraded hosts soak`.
+"""Write the tables of docs/explanation/reliability.md from the reports of `make -C qa chaos degraded soak`.
 
     python -m docs.figures.reliability            # reports in out/ replace the stored ones
     python -m docs.figures.reliability --page     # write the tables from the stored reports
@@ -34,8 +34,6 @@ def excerpts(out: Path) -> dict[str, Any]:
     reports = {
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),
         "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
-        "faults": _report(out / "hosts" / "faults.json", list),
-        "joined": _report(out / "hosts" / "joined.json", dict),
         "soak": _report(out / "soak" / "soak.json", _soak),
     }
     return {name: report for name, report in reports.items() if report is not None}
@@ -72,8 +70,6 @@ def render(reports: dict[str, Any]) -> dict[str, str]:
         "chaos": ("chaos", _chaos_table),
         "kills": ("chaos", _kills),
         "degraded": ("degraded", _degraded_table),
-        "faults": ("faults", _faults_table),
-        "joined": ("joined", _joined_table),
         "soak": ("soak", _soak_text),
     }
     return {name: build(reports[report]) for name, (report, build) in builders.items() if report in reports}
@@ -97,24 +93,8 @@ def _degraded_table(rows: list[dict[str, Any]]) -> str:
     return table(head, [[row["name"], *_figures(row, ("good", "refused"), ("worst", "healed"))] for row in rows])
 
 
-def _faults_table(rows: list[dict[str, Any]]) -> str:
-    head = ["scenario", "503", "slowest answer, s", "job ended after, s"]
-    return table(head, [[_scenario(row), *_figures(row, ("refused",), ("slowest", "heal"))] for row in rows])
-
-
 def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, ...]) -> list[str]:
     return [*(str(row[name]) for name in counts), *(f"{row[name]:.1f}" for name in seconds)]
-
-
-def _scenario(row: dict[str, Any]) -> str:
-    return f"{row['scenario']} ({row['requests']:,} requests)" if row.get("requests") else str(row["scenario"])
-
-
-def _joined_table(report: dict[str, Any]) -> str:
-    before, after = report["before"], report["after"]
-    counts = (f"{report[name]:,}" for name in ("hosts", "then", "late", "draws"))
-    head = ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"]
-    return table(head, [[*counts, f"{before:.1f}", f"{after:.1f}", f"{after / before:.2f}", str(report["wrong"])]])
 
 
 def _soak_text(report: dict[str, Any]) -> str:

@@ -45,7 +45,8 @@ class Retries:
     deadline
         Seconds for one call with all its attempts; no pause ends later. 0: one attempt.
     connect
-        The same limit while no connection is made: a service may be starting, or absent.
+        The same limit while no connection is made to a service that has not answered this client before: it may be
+        absent. One that has answered is being restarted, and the client waits until the deadline.
     first, longest
         Seconds of the first pause, which doubles, and its limit. The client waits a random part, at least one half,
         so that clients refused together do not return together.
@@ -57,17 +58,19 @@ class Retries:
     first: float = 0.25
     longest: float = 20.0
 
-    def pause(self, attempt: int, elapsed: float, reply: Reply | httpx.RequestError) -> float | None:
+    def pause(
+        self, attempt: int, elapsed: float, reply: Reply | httpx.RequestError, *, is_known: bool = False
+    ) -> float | None:
         """Return the seconds until the next attempt, or None if it would be after the deadline.
 
-        `attempt` counts from 0; `elapsed` are the seconds since the first one began. No pause is shorter than the
-        Retry-After of the reply.
+        `attempt` counts from 0; `elapsed` are the seconds since the first one began; `is_known` says whether the
+        service has answered before. No pause is shorter than the Retry-After of the reply.
         """
         seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # no secret
         if isinstance(reply, Reply):
             with suppress(ValueError):  # a date, as some proxies send
                 seconds = max(seconds, float(reply.headers.get("retry-after", "0")))
-        limit = self.deadline if _is_connected(reply) else min(self.connect, self.deadline)
+        limit = self.deadline if is_known or _is_connected(reply) else min(self.connect, self.deadline)
         return seconds if elapsed + seconds <= limit else None
 
 
@@ -87,6 +90,7 @@ class Session:
         self.bars = bars
         self.classes = classes
         self._http = self.http_class(**options)
+        self._has_answered = False
 
     def close(self) -> Any:
         """Close the connections."""
@@ -123,8 +127,10 @@ class Session:
         started = time.monotonic()
         for attempt in count():
             reply = await self._attempt(call)
+            self._has_answered |= isinstance(reply, Reply)
             if isinstance(reply, httpx.RequestError) or reply.status in _RETRY_STATUSES:
-                pause = self.retries.pause(attempt, time.monotonic() - started, reply)
+                elapsed = time.monotonic() - started
+                pause = self.retries.pause(attempt, elapsed, reply, is_known=self._has_answered)
                 if pause is not None:
                     await self.sleep(pause)
                     continue

@@ -1,1 +1,1 @@
-"""A deployment under faults: killed processes, broken networks and disks, several machines, upgrades."""
+"""A deployment under faults: killed processes, servers away or full, full disks, lost folders."""

@@ -15,7 +15,7 @@ from tests.system.conftest import run_glle
 from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.system.conftest import Up
     from worker.base.settings import Settings
@@ -54,10 +54,8 @@ class Deployment:
 
 
 @contextmanager
-def run_servers(
-    folder: Path, settings: Settings, through: Callable[[EmbeddedRedis], str] = lambda server: server.url
-) -> Iterator[Deployment]:
-    """Run the servers in a folder, and kill all processes at the end; `through` returns a server's URL for them."""
+def run_servers(folder: Path, settings: Settings) -> Iterator[Deployment]:
+    """Run the servers in a folder, and kill all processes at the end."""
     folder.mkdir(exist_ok=True)
     (folder / "data").mkdir(exist_ok=True)
     of_servers = replace(settings, data_dir=str(folder))
@@ -68,7 +66,7 @@ def run_servers(
             stack.callback(end_server, server)
         for server in servers:
             server.wait()
-        settings = replace(settings, data_dir=str(folder / "data"), redis_url=through(queue), cache_url=through(cache))
+        settings = replace(settings, data_dir=str(folder / "data"), redis_url=queue.url, cache_url=cache.url)
         yield Deployment(settings, queue, cache, stack)
 
 

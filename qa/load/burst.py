@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import redis
 
-REFUSALS = frozenset({"quota-exceeded", "too-many-jobs", "too-many-requests", "too-many-connections", "redis-full"})
+REFUSALS = frozenset({"quota-exceeded", "too-many-jobs", "too-many-requests", "redis-full"})
 JOB_BYTES = 16 * 2**10  # of an accepted job in Redis, at most: record, task, lists
 SLACK_BYTES = 16 * 2**20  # connections, scripts, counters
 POLL_SECONDS = 0.05

@@ -38,19 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.main(arguments, [add_commands])
 
 
-def listen(host: str, port: int, *, is_shared: bool = False) -> SharedSocket:
-    """Return a listening TCP socket, or raise `StartError` if the port is taken, or the address is another machine's.
-
-    A shared one listens when a process serves on it, because the kernel divides connections among all that listen.
-    """
+def listen(host: str, port: int) -> SharedSocket:
+    """Return a listening TCP socket; raise `StartError` if the port is taken or the address is not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        if is_shared:
-            server = socket.socket(family)
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            server.bind((host, port))
-        else:
-            server = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        server = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         remedy = "Set GLLE_HOST to an address of this machine."
         if error.errno in {errno.EADDRINUSE, errno.EACCES}:
@@ -152,7 +144,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     if (folder := data_folder(Path(settings.data_dir))).state != "ok":
         logging.announce(f"{folder.detail} {folder.remedy}", settings)
     _check_alive_file(settings)
-    with listen(settings.host, settings.port, is_shared=settings.share_port == "on") as sock:
+    with listen(settings.host, settings.port) as sock:
         return ServeHead(settings, sock, main).run()
 
 

@@ -114,7 +114,7 @@ class ServeHead:
         return f"glle API at {url}"
 
     def _stop(self) -> None:
-        self._sock.close()  # the last process that closes it hands its connections to others of a shared port
+        self._sock.close()  # a connection after the last process has closed its copy is refused, and does not wait here
         drain = self._settings.drain
         if self._supervisor.signals:
             self._report(f"glle API drains for {drain:g} s; requests in progress have {STOP_SECONDS:g} s more")

@@ -1,4 +1,4 @@
-"""Middleware: requests, access policy, limits on requests, slow clients, answer cache.
+"""Middleware: requests, access policy, limits on requests, answer cache.
 
 May import `encoding` and `schemas`. Start with `requests`.
 """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.middleware.access_policy import AccessPolicy
-    from service.middleware.request_limits import RateLimiter, RequestLimits
+    from service.middleware.request_limits import RequestLimits
 
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
@@ -70,7 +70,6 @@ class RequestMiddleware:
 
     app: ASGIApp
     policy: AccessPolicy
-    rate_limiter: RateLimiter
     limits: RequestLimits
     cache: AnswerCache
     on_deletion: Callable[[], object]
@@ -144,7 +143,6 @@ class RequestMiddleware:
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is not None:
             scope[TENANT], is_alone = await self.policy.admit(scope)
-            await self.rate_limiter.count(scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
         send = compress_json(scope, send)

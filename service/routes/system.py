@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import NUMBERS, FitSpec, manifolds
-from service.middleware.requests import TENANT
 from service.routes.params import TenantStores
 from service.schemas import openapi
 from service.schemas.problems import failures
@@ -76,13 +75,12 @@ async def info(stores: TenantStores) -> InfoOut:
 
 
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
-async def usage(request: Request, stores: TenantStores) -> UsageOut:
+async def usage(stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key stores and does, beside its quotas."""
-    reset = await run_in_threadpool(request.app.state.rate_limiter.usage, request.scope[TENANT])
-    return await run_in_threadpool(_usage, stores, *reset)
+    return await run_in_threadpool(_usage, stores)
 
 
-def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
+def _usage(stores: Stores) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.of(tenant)
     usage = stores.posteriors.usage()
@@ -90,7 +88,6 @@ def _usage(stores: Stores, requests: int, reset: float) -> UsageOut:
     quotas = QuotasOut(
         bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
         jobs=QuotaOut.of(is_open, quota.jobs),
-        requests=QuotaOut.of(requests, quota.requests, reset),
         records=QuotaOut.of(record_bytes, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
     )

@@ -31,7 +31,7 @@ CLIENT_GONE = 499  # for logs and metrics only, as in nginx
 
 log = logging.getLogger(__name__)
 
-# Errors raised by Starlette and uvicorn: status -> (code, remedy).
+# Errors raised by Starlette: status -> (code, remedy).
 _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     404: ("no-such-route", "See /docs for the routes."),
@@ -41,7 +41,6 @@ _PLAIN = {
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
-    431: ("head-too-large", "Send fewer or shorter headers."),
 }
 
 # Retry-After in seconds, by code or status.

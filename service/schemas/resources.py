@@ -366,7 +366,6 @@ class QuotasOut(BaseModel):
 
     bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
     jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
-    requests: QuotaOut = Field(description="Requests of the last minute, to one second's share of each API process.")
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
 

@@ -18,7 +18,6 @@ import redis
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
-from service.middleware.slow_clients import limited_protocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import ProblemError, refuse
 from worker.observability.live_workers import prolong
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
+HEAD_BYTES = 64 * 2**10  # of the head of a request
 KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
 LAST_TURNS = 16  # of the event loop, each accepts a connection that waits: the kernel resets those left at the close
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
@@ -86,13 +86,14 @@ class ApiServer(uvicorn.Server):
                 backlog=ACCEPTED,
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
-                log_level="debug" if settings.log_level == "debug" else "warning",
+                log_level="debug" if settings.log_level == "debug" else "error",  # its warnings are about bad requests
                 access_log=False,  # ObservabilityMiddleware logs the route, too
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
                 proxy_headers=False,  # trusts any loopback client; service.middleware.access_policy does not
-                http=limited_protocol(settings),
+                http="h11",  # refuses what is not HTTP/1.1 or 1.0; httptools limits no head
+                h11_max_incomplete_event_size=HEAD_BYTES,
                 ws="none",
             )
         )

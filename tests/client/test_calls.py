@@ -105,6 +105,16 @@ def test_missing_service_is_reported_soon(clock: Clock) -> None:
     assert (caught.value.status, caught.value.details) == (0, {"url": URL})
 
 
+def test_a_restart_of_the_service_is_waited_out(clock: Clock) -> None:
+    """A service that has answered before and refuses connections has the whole deadline to come back."""
+    answer = httpx.Response(200, json=INFO)
+    failures = [httpx.ConnectError("refused")] * 6 + [problem(503, "draining", **{"retry-after": "1"})]
+    client = Service(answer, *failures, answer).client()
+    assert client.info() == INFO
+    assert client.info() == INFO
+    assert 20 < sum(clock.slept) <= 120
+
+
 def test_cut_answers_have_another_remedy_than_a_missing_service(clock: Clock) -> None:
     """The service runs: its log and the proxies in between say more than another start."""
     service = Service(*[httpx.ReadError("reset by peer")] * 2)

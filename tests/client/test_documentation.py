@@ -14,7 +14,7 @@ import glle
 import glle.cli
 import glle.client
 import glle_engine
-from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
+from glle import Client, Dataset, GlleServiceError, Job, Posterior
 from glle.cli import connection
 from glle.types import FitOptions
 from tests.system.conftest import ROOT
@@ -46,14 +46,6 @@ def test_page_has_every_error_with_its_statuses() -> None:
         (line,) = [line for line in PAGE.splitlines() if re.search(rf"^\|.*`{kind.__name__}`", line)]
         if kind is not GlleServiceError:
             assert {int(status) for status in re.findall(r"\b\d{3}\b", line)} == kind.statuses - {0}
-
-
-def test_page_has_the_defaults_of_retries() -> None:
-    """The values are those of the class."""
-    (signature,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
-    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", signature)} == {
-        name: getattr(Retries(), name) for name in ("deadline", "connect", "first", "longest")
-    }
 
 
 def test_page_has_every_command_and_exit_code() -> None:

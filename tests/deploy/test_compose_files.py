@@ -37,15 +37,13 @@ def test_every_service_is_confined(name: str) -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
 
 
-def test_only_the_door_of_the_apis_is_published_on_loopback() -> None:
-    """The door publishes a port, on loopback by default; the APIs share its network, the others use the inner one."""
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["door"]
+def test_only_the_api_is_published_on_loopback() -> None:
+    """The API publishes a port, on loopback by default; the other services have the inner network alone."""
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
-    networks = {name: service.get("networks", service.get("network_mode")) for name, service in SERVICES.items()}
-    assert networks == {
-        "door": ["outer", "inner"], "api": "service:door", "api-2": "service:door",
-        "worker": ["inner"], "queue": ["inner"], "cache": ["inner"],
-    }  # fmt: skip
+    networks = {name: service["networks"] for name, service in SERVICES.items()}
+    inner = ["inner"]
+    assert networks == {"api": ["outer", "inner"], "worker": inner, "queue": inner, "cache": inner}
     assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
 
 
@@ -56,14 +54,20 @@ def test_api_requires_keys_on_other_addresses() -> None:
     assert AccessPolicy(Settings(host="0.0.0.0", published="0.0.0.0")).is_required  # noqa: S104
 
 
-def test_one_api_serves_while_the_other_is_replaced() -> None:
-    """Both have the same definition and share the port. No service that an upgrade replaces has a dependent."""
-    first = SERVICES["api"]
-    assert first == SERVICES["api-2"]
-    assert {name for service in SERVICES.values() for name in service.get("depends_on", ())} == {
-        "door", "queue", "cache",
-    }  # fmt: skip
-    assert first["environment"]["GLLE_SHARE_PORT"] == "on"
+def test_the_proxy_is_confined_and_knows_the_api() -> None:
+    """Caddy is pinned, has one capability and no way to the servers; requests through it need keys."""
+    tls = yaml.safe_load((ROOT / "deploy" / "compose.tls.yml").read_text())
+    assert tls["services"].keys() == {"api", "caddy"}
+    assert tls["services"]["api"] == {"environment": {"GLLE_AUTH": "required"}}
+    caddy = tls["services"]["caddy"]
+    assert re.fullmatch(r"caddy:[\w.-]+@sha256:[0-9a-f]{64}", caddy["image"])
+    assert (caddy["read_only"], caddy["cap_drop"], caddy["cap_add"]) == (True, ["ALL"], ["NET_BIND_SERVICE"])
+    assert caddy["networks"] == ["outer"]
+    text = (ROOT / "deploy" / "Caddyfile").read_text()
+    port = SERVICES["api"]["ports"][0].rpartition(":")[2]
+    assert re.findall(r"\{\$(\w+):([\w:]+)\}", text) == [("GLLE_SITE", "localhost"), ("GLLE_API", f"api:{port}")]
+    assert caddy["environment"] == {"GLLE_SITE": "${GLLE_SITE:-localhost}"}
+    assert caddy["volumes"][0].split(":")[0] == "./deploy/Caddyfile"
 
 
 def test_grace_period_exceeds_task_timeout() -> None:
@@ -85,7 +89,7 @@ def test_environment_of_the_containers_has_the_default_settings() -> None:
     settings = {row.variable: str(row.default) for row in rows()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
-    shared = DEFAULTS.keys() & settings.keys() - {"GLLE_API_PROCESSES"}  # of each of two APIs
+    shared = DEFAULTS.keys() & settings.keys()
     assert {name: settings[name] for name in shared} == {name: DEFAULTS[name] for name in shared}
     assert "GLLE_JOB_TIMEOUT" in shared
 
@@ -108,10 +112,10 @@ def test_image_pins_match_the_development_lock() -> None:
 
 
 def test_api_and_workers_share_one_build() -> None:
-    """One service builds the image of both. It is the last in the file, because Compose v1 starts with the last."""
+    """One service builds the image of both."""
     own = [name for name, service in SERVICES.items() if service["image"] == "glle"]
-    assert own == ["api", "api-2", "worker"]
-    assert [name for name in own if "build" in SERVICES[name]] == own[-1:]
+    assert own == ["api", "worker"]
+    assert [name for name in own if "build" in SERVICES[name]] == ["worker"]
     assert {SERVICES[name]["pull_policy"] for name in own} == {"never"}, "no registry serves this name"
 
 

@@ -20,7 +20,6 @@ from tests.deploy.compose.engine import ROOT
 from worker.base.memory import PROGRAM_BYTES, worker_need
 from worker.base.settings import Settings, parse_size, rows
 from worker.operations.embedded_redis import free_port
-from worker.storage.object_store.files import MAX_COPIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,10 +30,8 @@ COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml"
 COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()))
 # Custom resources are not in the schema of Kubernetes; these are their required fields.
 CUSTOM = {
-    "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
     "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
     "PrometheusRule": ("monitoring.coreos.com/v1", {"groups"}),
-    "BackendConfig": ("cloud.google.com/v1", {"timeoutSec", "healthCheck"}),
 }
 ALL = [
     (path.relative_to(FOLDER).as_posix(), document)
@@ -75,114 +72,28 @@ def test_custom_resources_have_their_required_fields() -> None:
 
 
 def test_every_file_is_applied() -> None:
-    """The base, every component and every cloud list each of their files."""
+    """The base and the component list each of their files."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         beside = {path.name for path in listing.parent.glob("*.yaml")} - {listing.name}
-        resources = set(yaml.safe_load(listing.read_text())["resources"]) - {"../../base"}
+        resources = set(yaml.safe_load(listing.read_text())["resources"])
         assert resources == beside, listing.parent.name
 
 
-def build_manifests(folder: Path) -> list[dict[str, Any]]:
-    """Return the documents that kubectl builds of a folder."""
-    command = ["kubectl", "kustomize", str(folder)]
-    return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-
-
-def build_customization(folder: Path, listing: str) -> list[dict[str, Any]]:
-    """Return the documents of a customization beside copies of the manifests."""
-    shutil.copytree(FOLDER, folder / "own")
-    (folder / "own" / "kustomization.yaml").write_text(listing)
-    return build_manifests(folder / "own")
-
-
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_base_and_components_are_built_together(tmp_path: Path) -> None:
-    """Every component of docs/how-to/kubernetes.md builds, all in one namespace."""
+def test_base_and_monitoring_are_built_together(tmp_path: Path) -> None:
+    """The kustomization of docs/how-to/kubernetes.md builds every manifest, all in one namespace."""
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    shutil.copytree(FOLDER, tmp_path / "own")
     listing = "\n".join(re.findall(r"^    ((?:resources|components): .+)$", page, re.MULTILINE))
-    assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
-        re.findall(r"components/([\w-]+)", listing)
-    )
-    documents = build_customization(tmp_path, listing)
-    assert {"ScaledObject", "ServiceMonitor", "Ingress", "Deployment"} <= {one["kind"] for one in documents}
-    assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA creates its own autoscaler"
-    for document in documents:
-        assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
-    (settings,) = [one["data"] for one in documents if one["metadata"]["name"] == "glle-settings"]
-    assert SETTINGS.items() <= settings.items()
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_the_object_store_replaces_the_shared_volume(tmp_path: Path) -> None:
-    """With its component no pod needs a volume that several machines mount; each has a writable folder for copies."""
-    documents = build_customization(tmp_path, "resources: [base]\ncomponents: [components/object-store]\n")
-    assert "ReadWriteMany" not in str(documents)
-    claims = [one["metadata"]["name"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
-    assert claims == []
-    for document in documents:
-        assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
-    (settings,) = [Settings.from_env(one["data"]) for one in documents if one["kind"] == "ConfigMap"]
-    assert settings.store_url
-    pods = {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"
+    (tmp_path / "own" / "kustomization.yaml").write_text(listing)
+    command = ["kubectl", "kustomize", str(tmp_path / "own")]
+    built = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built)}
+    assert documents.keys() == {(one["kind"], one["metadata"]["name"]) for _, one in ALL} | {
+        ("ConfigMap", "glle-dashboard")
     }
-    for name in ("api", "worker"):
-        (volume,) = [one for one in pods[name]["volumes"] if one["name"] == "data"]
-        assert volume.keys() == {"name", "emptyDir"}
-        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) * 2**30 > MAX_COPIES
-        (mount,) = [one for one in pods[name]["containers"][0]["volumeMounts"] if one["name"] == "data"]
-        assert not mount.get("readOnly")
-
-
-# Cloud: class of the queue's volume, of the ingress, scheme of the store, annotation of the service account.
-CLOUDS = {
-    "eks": ("glle-gp3", "alb", "s3", "eks.amazonaws.com/role-arn"),
-    "gke": ("premium-rwo", "gce", "gs", "iam.gke.io/gcp-service-account"),
-    "aks": ("managed-csi-premium", "webapprouting.kubernetes.azure.com", "az", "azure.workload.identity/client-id"),
-}
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-@pytest.mark.parametrize("cloud", CLOUDS)
-def test_clouds_are_built_with_their_classes_and_identities(cloud: str) -> None:
-    """Each overlay is valid by the schema, and names the storage class, ingress class, store and service account."""
-    documents = build_manifests(FOLDER / "clouds" / cloud)
-    for document in documents:
-        assert document["kind"] in {"Namespace", "StorageClass"} or document["metadata"]["namespace"] == "glle"
-        if document["kind"] not in CUSTOM:
-            kubernetes_validate.validate(document, VERSION, strict=True)
-    found = {(one["kind"], one["metadata"]["name"]): one for one in documents}
-    storage, ingress, scheme, identity = CLOUDS[cloud]
-    template = found["StatefulSet", "queue"]["spec"]["volumeClaimTemplates"][0]["spec"]
-    assert template["storageClassName"] == storage
-    own = {name for kind, name in found if kind == "StorageClass"}
-    assert own == ({storage} if storage.startswith("glle") else set())
-    claims = [one["spec"] for one in documents if one["kind"] == "PersistentVolumeClaim"]
-    assert "shared" not in [claim.get("storageClassName") for claim in claims]
-    entry = found["Ingress", "glle"]
-    classes = {
-        entry["spec"].get("ingressClassName"),
-        entry["metadata"]["annotations"].get("kubernetes.io/ingress.class"),
-    }
-    assert classes == {ingress, None}
-    assert any(key.startswith("nginx.") for key in entry["metadata"]["annotations"]) == (cloud == "aks")
-    assert found["ConfigMap", "glle-settings"]["data"]["GLLE_STORE_URL"].startswith(f"{scheme}://")
-    assert found["ServiceAccount", "glle"]["metadata"]["annotations"].keys() == {identity}
-    for name in ("api", "worker"):
-        pod = found["Deployment", name]["spec"]["template"]
-        assert (pod["spec"]["serviceAccountName"], pod["spec"]["automountServiceAccountToken"]) == ("glle", False)
-        assert ("azure.workload.identity/use" in pod["metadata"]["labels"]) == (cloud == "aks")
-
-
-def test_api_and_workers_reach_the_object_store() -> None:
-    """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
-    policy = MANIFESTS["NetworkPolicy", "to-object-store"]["spec"]
-    (rule,) = policy["egress"]
-    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
-    assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
-    inner = rule["to"][0]["ipBlock"]["except"]
-    assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} == set(inner)
-    assert "GLLE_STORE_URL" in {row.variable for row in rows()}
+    for (kind, _), document in documents.items():
+        assert kind == "Namespace" or document["metadata"]["namespace"] == "glle", kind
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
@@ -215,18 +126,22 @@ def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> 
 def test_limits_of_memory_follow_from_the_settings() -> None:
     """Limits of the manifests and of docker-compose.yml cover what the settings may use, and not twice as much."""
     settings = Settings.from_env({**SETTINGS, "GLLE_WORKERS": "1"})
+
+    def api_need(processes: str) -> int:
+        """Half of it is for the readers of uploads; a process has a cache, and results that 40 threads encode."""
+        return 2 * (PROGRAM_BYTES + int(processes) * 512 * 2**20)
+
     needs = {
-        # Half of the API is for the readers of uploads; a process has a cache, and results that 40 threads encode.
-        "api": 2 * (PROGRAM_BYTES + settings.api_processes * 512 * 2**20),
+        "api": api_need(SETTINGS["GLLE_API_PROCESSES"]),
         "worker": worker_need(settings),
         "queue": 2 * settings.queue_bytes + 2**27,  # a fork that rewrites the log may double its data
         "cache": settings.cache_bytes + settings.cache_bytes // 2,
     }
     assert needs.keys() == PODS.keys()
+    in_compose = {**needs, "api": api_need(COMPOSE_DEFAULTS["GLLE_API_PROCESSES"])}
     for pod, need in needs.items():
-        in_pod = MAIN[pod]["resources"]["limits"]["memory"]
-        for limit in (in_pod, f"{COMPOSE_DEFAULTS[f'GLLE_{pod.upper()}_MEMORY']}i"):
-            assert need <= parse_size(limit) < 2 * need, pod
+        assert need <= parse_size(MAIN[pod]["resources"]["limits"]["memory"]) < 2 * need, pod
+        assert in_compose[pod] <= parse_size(f"{COMPOSE_DEFAULTS[f'GLLE_{pod.upper()}_MEMORY']}i") < 2 * in_compose[pod]
 
 
 def test_secrets_are_named_never_written() -> None:
@@ -251,7 +166,7 @@ def test_pods_have_the_environment_of_compose() -> None:
     variables = {row["name"] for pod in ("api", "worker") for row in MAIN[pod]["env"]} | SETTINGS.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
-    assert variables == in_compose - {"GLLE_PUBLISHED", "GLLE_SHARE_PORT"}  # each pod has a separate address
+    assert variables == in_compose - {"GLLE_PUBLISHED"}  # each pod has a separate address
     others = {"GLLE_API_PROCESSES": "1", "GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
     assert {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in SETTINGS} == SETTINGS
     threads = {row["name"]: row["value"] for row in MAIN["worker"]["env"] if "value" in row}
@@ -263,7 +178,7 @@ def test_commands_and_ports_match_compose() -> None:
     for pod in ("api", "worker"):
         assert MAIN[pod]["args"] == COMPOSE[pod]["command"]
     (port,) = MAIN["api"]["ports"]
-    assert COMPOSE["door"]["ports"][0].endswith(f":{port['containerPort']}")
+    assert COMPOSE["api"]["ports"][0].endswith(f":{port['containerPort']}")
     for pod in ("queue", "cache"):
         (shell,) = MAIN[pod]["args"]
         options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "").replace("\\\n", "")
@@ -302,15 +217,13 @@ def test_grace_periods_exceed_timeouts() -> None:
 
 
 def test_every_selector_finds_pods() -> None:
-    """Services, budgets, autoscaler and policies select existing pods."""
+    """Services, budgets and policies select existing pods."""
     labels = {name: {"app.kubernetes.io/name": name} for name in PODS}
     for document in NATIVE:
         spec = document.get("spec", {})
         selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
         expected = selector.get("matchLabels", selector)
         assert not expected or expected in labels.values(), document["metadata"]["name"]
-    assert MANIFESTS["HorizontalPodAutoscaler", "worker"]["spec"]["scaleTargetRef"]["name"] in PODS
-    assert "replicas" not in MANIFESTS["Deployment", "worker"]["spec"], "the autoscaler sets the number"
 
 
 def is_allowed(source: str, target: str) -> bool:

@@ -62,7 +62,9 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an app from a thread; yield a client that compares each response with the contract."""
     with listen("127.0.0.1", 0) as sock:
         server = _Server(
-            uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=75, proxy_headers=False)
+            uvicorn.Config(
+                app, log_level="critical", lifespan="off", http="h11", timeout_keep_alive=75, proxy_headers=False
+            )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()

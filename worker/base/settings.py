@@ -65,11 +65,6 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of all files, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.", at_most=65535)
-    share_port: Literal["off", "on"] = _setting(
-        "off",
-        "on: several `glle serve` of one network namespace listen on the port, so that one serves while another is "
-        "replaced. Linux.",
-    )
     auth: Literal["auto", "required", "off"] = _setting(
         "auto",
         "Requests need a key: auto (except on loopback until a key exists), required, off (loopback only).",
@@ -81,8 +76,8 @@ class Settings:
     )
     quotas: str = _setting(
         "",
-        "Quotas of all tenants (*) and of single ones: `*=jobs:20,requests:600 alice=bytes:5GB`. They limit bytes of "
-        "files, open jobs, requests a minute (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
+        "Quotas of all tenants (*) and of single ones: `*=jobs:20,posteriors:500 alice=bytes:5GB`. They limit bytes of "
+        "files, open jobs (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
         "posteriors (10,000).",
     )
     cors_origins: str = _setting("", "Origins whose pages may use the API, comma-separated; * for all. Empty: none.")

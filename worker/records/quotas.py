@@ -20,19 +20,18 @@ MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
 RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
 
 ALL = "*"  # instead of a tenant
-_LIMIT = re.compile(r"(?:(jobs|requests|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")
+_LIMIT = re.compile(r"(?:(jobs|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of files, open jobs, requests per minute, bytes of ended jobs' records, posteriors; 0: no limit.
+    """Bytes of files, open jobs, bytes of ended jobs' records, posteriors; 0: no limit.
 
     Of the records of ended jobs the oldest are removed first.
     """
 
     bytes: int = 0
     jobs: int = 0
-    requests: int = 0
     records: int = 64 * 2**20  # some 35,000 records
     posteriors: int = 10_000
 
@@ -58,7 +57,7 @@ class Quotas:
             tenant, _, text = part.partition("=")
             own = _limits(text)
             if not own or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
-                remedy = "Write it as *=jobs:20,requests:600 alice=bytes:5GB: * is all tenants, each tenant once."
+                remedy = "Write it as *=jobs:20,posteriors:500 alice=bytes:5GB: * is all tenants, each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
             limits[tenant] = own
         self.default = Quota(**limits.pop(ALL))
@@ -132,13 +131,6 @@ def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> Prob
         f"each of which allows {RECORD_BYTES:,} bytes."
     )
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
-
-
-def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:
-    """Return the refusal of a request; the next one is accepted in `seconds`."""
-    detail = f"Tenant {tenant} sends more than {allowed:,} requests a minute; the next is accepted in {seconds} s."
-    remedy = "Wait as long as Retry-After says; wait for jobs with ?wait= instead of polling."
-    return _quota_exceeded("requests", detail, remedy, seconds, allowed=allowed)
 
 
 def _quota_exceeded(quota: str, detail: str, remedy: str, retry_after: int, **details: Any) -> ProblemError:

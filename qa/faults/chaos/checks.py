@@ -162,7 +162,6 @@ QUEUE = (
     Owner("keys: lists", r"glle:keys(:name:.*)?", "never"),
     Owner("usage", r"glle:usage(:all)?", "never"),
     Owner("metrics", r"glle:counts", "never"),
-    Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
     Owner("RQ: task", r"rq:job:[^:]+", "when ended"),
     Owner("RQ: dependencies", r"rq:job:job_[^:]+:(dependents|dependencies)", "always"),
     Owner("RQ: result", r"rq:results:.+", "always"),

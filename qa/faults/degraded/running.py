@@ -1,9 +1,4 @@
-"""Run all situations in one deployment and tabulate the outcomes.
-
-The last one reads large values that are evicted during reading: the response ends early, and the next request computes
-the evicted part again with the same bits. They exceed the buffers between service and client, so eviction hits unread
-data.
-"""
+"""Run all situations in one deployment and tabulate the outcomes."""
 
 from __future__ import annotations
 
@@ -16,11 +11,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-import httpx
-import numpy as np
-
-import glle_engine
-from glle_engine import manifolds
 from qa.faults.chaos import checks
 from qa.faults.degraded.situations import SITUATIONS, run_degradable
 from qa.frame import say
@@ -28,8 +18,6 @@ from qa.load.content import Content, Fit, dataset_of
 from qa.load.running import SHARED, Load, run_beside, user_of
 from qa.load.work import probe
 from tests.conftest import until
-from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
-from tests.system.conftest import fit_posterior
 from worker.records.ids import text
 from worker.records.job import job_key
 
@@ -41,12 +29,7 @@ if TYPE_CHECKING:
 
     from qa.faults.degraded.situations import Degraded, Situation
     from qa.load.ledger import Attempt, Ledger
-    from tests.system.arrays import Array
 
-N, COUNT = 2000, 360  # 11.5 MB of draws
-SECONDS = 120.0  # time limit of an array
-_FIRST = 2**17
-LARGE = "cache: everything evicted while it is read"
 HEAL_SECONDS = 30.0  # time limit of the recovery
 LONGEST_SECONDS = 15.0  # time limit of an answer
 MIN_ANSWERS = 30  # minimum number of answers in each situation
@@ -59,55 +42,6 @@ LOAD = Load(clients=6, rate=20.0, patience=0.0, keeps=10**6)
 # Operations that show that API, servers and worker are well: before a situation, and after it.
 SHOWN = frozenset(("GET data", "GET job", "GET draw", "GET summary", "POST posterior", "POST draws"))
 _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez s", "healed s")
-
-
-def wrong_arrays(deployment: Degraded) -> Iterator[str]:
-    """Yield what is wrong with a job's result, the same result during its computation, and a posterior's arrays."""
-    X = manifolds.make("swiss_roll", N, seed=5).X
-    alone = glle_engine.fit(X)
-    draws = np.stack([alone.draw(index, seed=3).embedding for index in range(COUNT)])
-    with httpx.Client(base_url=deployment.url, timeout=SECONDS) as client:
-        dataset = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD).json()["id"]
-        posterior = fit_posterior(client, dataset)
-        begun = client.post(f"{posterior}/draws", json={"count": COUNT, "seed": 3})
-        result = f"/v1/jobs/{begun.json()['id']}/result"
-        for path, expected in (
-            (f"{result}?partial=true", draws),
-            (f"{result}?wait=60", draws),
-            (f"{posterior}/arrays?name=mean", alone.arrays()["mean"]),
-        ):
-            if (answer := _read(deployment, client, path, expected)) != "200":
-                yield f"{path.rpartition('/')[2]}: {answer}"
-
-
-def _read(deployment: Degraded, client: httpx.Client, path: str, expected: Array) -> str:
-    """Read slowly while the cache is emptied twice; retry while the rest is computed again; return what came."""
-    until, status, body, most = time.monotonic() + SECONDS, "202", b"", 2
-    while status == "202" and time.monotonic() < until:
-        try:
-            status, body = _read_stream(deployment, client, path, most)
-        except httpx.RemoteProtocolError:  # the response ended early
-            most = 0
-        except httpx.HTTPError as error:
-            return f"{type(error).__name__}: {error}"
-        time.sleep(0.2)
-    if status == "200" and not np.array_equal(from_npy(body), expected):
-        return f"{len(body)} bytes that differ from the engine's."
-    return status
-
-
-def _read_stream(deployment: Degraded, client: httpx.Client, path: str, most: int) -> tuple[str, bytes]:
-    """Return status and body of a request, during which the cache is emptied at most so many times."""
-    body, lost = b"", 0
-    with client.stream("GET", path, headers=NPY) as answer, deployment.direct("cache") as cache:
-        half = int(answer.headers.get("content-length", 0)) // 2
-        for piece in answer.iter_bytes(2**16):
-            body += piece
-            if answer.status_code == 200 and len(body) > (_FIRST, half)[min(lost, 1)] and lost < most:
-                cache.flushall()
-                lost += 1
-                time.sleep(0.3)
-        return str(answer.status_code), body
 
 
 @dataclass(frozen=True)
@@ -176,9 +110,6 @@ def _rows(deployment: Degraded, word: str, *, can_mount: bool) -> Iterator[Row]:
     for seed, situation in enumerate(SITUATIONS):
         if word in situation.name and (can_mount or "disk" not in situation.name):
             yield _row(deployment, situation, replace(LOAD, seed=seed))
-    if word in LARGE:
-        wrong = list(wrong_arrays(deployment))
-        yield Row(LARGE, 3 - len(wrong), 0, {}, wrong, [])
 
 
 def _row(deployment: Degraded, situation: Situation, load: Load) -> Row:

@@ -1,6 +1,7 @@
-"""Situations: each breaks a part of a deployment and repairs it.
+"""Situations: each breaks a part of a deployment, whose worker is supervised, and repairs it.
 
-Its servers are behind proxies, and its worker is supervised.
+Faults of these kinds have found errors: a server that is away or silent, full memory, a full disk, evictions. Others
+(slow networks, resets, errors, a long log, a cache smaller than configured) never did.
 """
 
 from __future__ import annotations
@@ -11,38 +12,32 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from qa.faults.deployment import Deployment, end_server, run_servers
-from qa.faults.proxy import Proxy
 from qa.frame import repeat
-from tests.conftest import until
 from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from qa.faults.proxy import Mode
     from tests.system.conftest import Up
     from worker.operations.embedded_redis import EmbeddedRedis
 
 SETTINGS = Settings(cache_bytes=48 * 2**20, queue_bytes=16 * 2**20, log_level="warning", heartbeat=1)
-LOADED, LOAD_MICROSECONDS = 10_000, 300  # log entries, and microseconds to load each: at least 3 s in all
 MANY = 20  # of three kinds, more than the thread pool of the service
 NOTHING = "nothing is wrong"
 
 
 @dataclass
 class Degraded:
-    """A deployment with a proxy before each server, by the name of the server."""
+    """A deployment and its processes."""
 
     parts: Deployment
-    proxies: dict[str, Proxy]
     api: Up
     worker: Up
 
@@ -56,17 +51,8 @@ class Degraded:
         return self.parts.queue if name == "queue" else self.parts.cache
 
     def direct(self, name: str) -> redis.Redis:
-        """Return a client of a server without its proxy and without retries."""
+        """Return a client of a server without retries."""
         return redis.Redis.from_url(self.server(name).url, socket_timeout=10, retry=Retry(NoBackoff(), 0))
-
-    def is_loading(self) -> bool:
-        """Return whether the restarted queue server is still loading its persisted data."""
-        try:
-            with self.direct("queue") as client:
-                client.ping()
-        except redis.RedisError as error:  # others: not listening yet
-            return isinstance(error, redis.BusyLoadingError)
-        return False
 
     def supervise(self) -> None:
         """Restart a worker that ended, as a supervisor does."""
@@ -78,18 +64,9 @@ class Degraded:
 @contextmanager
 def run_degradable(folder: Path) -> Iterator[Degraded]:
     """Run a deployment in a folder."""
-    proxies: dict[str, Proxy] = {}
     with ExitStack() as stack:
-
-        def through(server: EmbeddedRedis) -> str:
-            address = urlsplit(server.url)
-            assert address.port is not None
-            proxy = stack.enter_context(Proxy(("127.0.0.1", address.port)))
-            proxies[server.folder.name] = proxy
-            return address._replace(netloc=f":{address.password}@127.0.0.1:{proxy.port}").geturl()
-
-        parts = stack.enter_context(run_servers(folder, SETTINGS, through))
-        found = Degraded(parts, proxies, parts.start("serve", "--port", "0"), parts.start("worker"))
+        parts = stack.enter_context(run_servers(folder, SETTINGS))
+        found = Degraded(parts, parts.start("serve", "--port", "0"), parts.start("worker"))
         stack.enter_context(repeat(found.supervise, seconds=0.1))
         yield found
 
@@ -122,28 +99,6 @@ def evict(deployment: Degraded) -> Iterator[None]:
 
 
 @contextmanager
-def break_by_proxy(deployment: Degraded, server_name: str, mode: Mode, after: int = 0) -> Iterator[None]:
-    """Refuse the connections of a server, reset them after a number of bytes, or answer errors."""
-    deployment.proxies[server_name].become(mode, after)
-    try:
-        yield
-    finally:
-        deployment.proxies[server_name].become("pass")
-
-
-@contextmanager
-def slow(deployment: Degraded, shortest: float, longest: float) -> Iterator[None]:
-    """Delay the network to both servers by seconds, in each direction."""
-    for proxy in deployment.proxies.values():
-        proxy.delay = (shortest, longest)
-    try:
-        yield
-    finally:
-        for proxy in deployment.proxies.values():
-            proxy.delay = (0.0, 0.0)
-
-
-@contextmanager
 def stop_server(deployment: Degraded, server_name: str) -> Iterator[None]:
     """Stop a server, which then accepts connections and never answers."""
     server = deployment.server(server_name)
@@ -167,54 +122,15 @@ def kill_server(deployment: Degraded, server_name: str) -> Iterator[None]:
 
 
 @contextmanager
-def loading(deployment: Degraded) -> Iterator[None]:
-    """Restart the queue server with a long log, so that it answers LOADING at first."""
-    server = deployment.server("queue")
+def fill_memory(deployment: Degraded) -> Iterator[None]:
+    """Give the queue server less memory than it uses."""
     with deployment.direct("queue") as client:
-        client.bgrewriteaof()
-        until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
-        client.eval("for _ = 1, ARGV[1] do redis.call('SET', 'filler', 0) end", 0, str(LOADED))
-        client.delete("filler")
-    end_server(server)
-    options = server._options
-    server._options = (*options, f"key-load-delay {LOAD_MICROSECONDS}")
-    server.spawn()
-    server._options = options
-    until(deployment.is_loading)
-    try:
-        yield
-    finally:
-        server.wait()
-
-
-@contextmanager
-def full_of_memory(deployment: Degraded, server_name: str) -> Iterator[None]:
-    """Set a server to its memory limit, without eviction."""
-    with deployment.direct(server_name) as client, configure(client, maxmemory_policy="noeviction", maxmemory="1mb"):
-        yield
-
-
-@contextmanager
-def smaller_than_configured(deployment: Degraded) -> Iterator[None]:
-    """Give the cache much less memory than GLLE_CACHE_BYTES states."""
-    with deployment.direct("cache") as client:
-        used = int(client.info("memory")["used_memory"])
-        with configure(client, maxmemory=str(max(3 * 2**20, used // 3))):
+        before = client.config_get("maxmemory")["maxmemory"]
+        client.config_set("maxmemory", "1mb")
+        try:
             yield
-
-
-@contextmanager
-def configure(client: redis.Redis, **values: str) -> Iterator[None]:
-    """Change the configuration of a server, and restore it."""
-    names = {name.replace("_", "-"): value for name, value in values.items()}
-    before = {name: str(client.config_get(name)[name]) for name in names}
-    for name, value in names.items():
-        client.config_set(name, value)
-    try:
-        yield
-    finally:
-        for name, former in before.items():
-            client.config_set(name, former)
+        finally:
+            client.config_set("maxmemory", before)
 
 
 @contextmanager
@@ -246,22 +162,11 @@ def restart(server: EmbeddedRedis) -> None:
 SITUATIONS = (
     Situation(NOTHING, nullcontext, seconds=2.0),
     Situation("cache: everything evicted, again and again", evict),
-    Situation("cache: refuses connections", break_by_proxy, ("cache", "refuse")),
     Situation("cache: silent (stopped)", stop_server, ("cache",), seconds=8.0, times=MANY, refuses=True),
     Situation("cache: killed, comes back empty", kill_server, ("cache",)),
-    Situation("cache: answers errors", break_by_proxy, ("cache", "errors")),
-    Situation("cache: reset in the middle of a value", break_by_proxy, ("cache", "cut", 3000)),
-    Situation("cache: memory full, nothing may be evicted", full_of_memory, ("cache",)),
-    Situation("cache: much smaller than GLLE_CACHE_BYTES", smaller_than_configured),
-    Situation("queue: refuses connections", break_by_proxy, ("queue", "refuse"), refuses=True),
     Situation("queue: silent (stopped)", stop_server, ("queue",), seconds=8.0, times=MANY, refuses=True),
     Situation("queue: killed, comes back with its log", kill_server, ("queue",), refuses=True),
-    Situation("queue: killed, loads a long log", loading, refuses=True),
-    Situation("queue: answers errors", break_by_proxy, ("queue", "errors"), refuses=True),
-    Situation("queue: reset in the middle of an answer", break_by_proxy, ("queue", "cut", 3000)),
-    Situation("queue: memory full", full_of_memory, ("queue",), refuses=True),
+    Situation("queue: memory full", fill_memory, refuses=True),
     Situation("queue: disk full", full_disk, ("queue",), refuses=True),
     Situation("data folder: disk full", full_disk, ("data",), refuses=True),
-    Situation("both: 25 ms away", slow, (0.025, 0.025), seconds=5.0),
-    Situation("both: 50 to 150 ms away", slow, (0.05, 0.15), seconds=8.0),
 )

@@ -55,7 +55,7 @@ class Engine:
         done = subprocess.run(
             [program(command[0]), *command[1:]],
             cwd=ROOT,
-            env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}", "DOCKER_BUILDKIT": "1"}
+            env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}"}
             | {"COMPOSE_FILE": FILES, "COMPOSE_PROJECT_NAME": PROJECT},
             input=stdin,
             capture_output=True,
@@ -71,8 +71,8 @@ class Engine:
         return self.run("docker", *arguments, check=check)
 
     def compose(self, *arguments: str, check: bool = True) -> str:
-        """Run Compose with `arguments` on the project's file, in the version that the run selected."""
-        return self.run(*os.environ["COMPOSE_COMMAND"].split(), *arguments, check=check)
+        """Run Compose with `arguments` on the project's file."""
+        return self.run("docker", "compose", *arguments, check=check)
 
     def containers(self, service: str) -> list[str]:
         """Return the ids of the running containers of `service`."""

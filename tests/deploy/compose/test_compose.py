@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from qa.load.work import probe
+import glle
 from tests.conftest import until
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
 from tests.system.conftest import fit_posterior, synthetic, wait_for_end
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # the first test builds the image
 
-SERVICES = ("door", "api", "api-2", "worker", "queue", "cache")
+SERVICES = ("api", "worker", "queue", "cache")
 REDONE_SECONDS = 60  # time limit for a job whose worker was killed, s
 LONG = 60_000  # points of a fit of about five seconds
 
@@ -68,10 +71,10 @@ def test_containers_are_confined(stack: Engine, service: str) -> None:
 
 
 def wait_until_healthy(stack: Engine) -> None:
-    """Wait until the health checks of all containers pass; the door has none."""
+    """Wait until the health checks of all containers pass."""
 
     def healthy() -> bool:
-        names = [name for service in SERVICES[1:] for name in stack.containers(service)]
+        names = [name for service in SERVICES for name in stack.containers(service)]
         return all(stack.inspect(name)["State"]["Health"]["Status"] == "healthy" for name in names)
 
     until(healthy, 120)
@@ -86,8 +89,8 @@ def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
     run = ("run", "--rm", "--init")  # as process 1 the client would ignore the signal of `timeout`
     assert stack.docker(*run, "--network=glle_inner", image, *ping) == "PONG\n"
     assert stack.docker(*run, "--network=glle_outer", image, *ping, check=False) == ""
-    (door,) = stack.containers("door")
-    published = stack.inspect(door)["NetworkSettings"]["Ports"]
+    (api,) = stack.containers("api")
+    published = stack.inspect(api)["NetworkSettings"]["Ports"]
     published = {port: hosts for port, hosts in published.items() if hosts}
     assert published == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8000"}]}
 
@@ -125,18 +128,31 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(from_npy(again.content), embeddings[5])
 
 
-def test_an_upgrade_refuses_no_request(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of docs/how-to/upgrades.md replace all containers of the image, while clients open connections."""
+def test_clients_wait_out_an_upgrade(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command of docs/how-to/upgrades.md replaces the containers of the image; calls of a client last longer."""
     wait_until_healthy(stack)
-    before = {name: stack.containers(name) for name in SERVICES}
-    with probe(f"{API}/v1/info", times=4, seconds=0.0) as probes:  # a new connection for each request
-        monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
-        for service in ("worker", "api", "api-2"):
-            stack.compose("up", "--detach", "--scale", "worker=2", service)
-            wait_until_healthy(stack)
-    assert (probes.failed, probes.refused) == ([], 0)
-    after = {name: stack.containers(name) for name in SERVICES}
-    assert [name for name in SERVICES if after[name] == before[name]] == ["door", "queue", "cache"]
+    before = {name: set(stack.containers(name)) for name in SERVICES}
+    over = threading.Event()
+    with glle.Client(API, progress=False) as client, ThreadPoolExecutor(1) as pool:
+        points = np.random.default_rng(21).normal(size=(300, 3))
+
+        def draw_until_over() -> int:
+            posterior = client.fit(points)
+            for index in count():
+                posterior.draw(index)
+                if over.is_set():
+                    return index
+            raise AssertionError("unreachable")
+
+        draws = pool.submit(draw_until_over)
+        try:
+            monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
+            stack.compose("up", "--detach", "--wait", "--scale", "worker=2")
+        finally:
+            over.set()
+        assert draws.result(120) > 0
+    after = {name: set(stack.containers(name)) for name in SERVICES}
+    assert [name for name in SERVICES if after[name] == before[name]] == ["queue", "cache"]
 
 
 def test_the_image_is_small(stack: Engine) -> None:

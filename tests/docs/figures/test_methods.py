@@ -1,6 +1,5 @@
 """Tables of docs/reference/methods.md, and the measurement of costs."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +19,6 @@ def test_the_lists_are_those_of_the_registries() -> None:
     assert tables.between(PAGE, "scores") == tables.score_listing()
     assert len(tables.listing().splitlines()) == 2 + len(METHODS)
     assert len(tables.score_listing().splitlines()) == 2 + len(SCORES)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_was_measured_on_every_set(name: str) -> None:
-    """A row has a time, and all scores of each column or the number of a refusal."""
-    line = next(line for line in tables.between(PAGE, "overview").splitlines() if line.startswith(f"| `{name}` |"))
-    seconds, *cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
-    assert float(seconds) > 0
-    for cell, (_, scores) in zip(cells, tables.COLUMNS.values(), strict=True):
-        shown = re.fullmatch(r"((?:-?\d[\d,.]*, )*-?\d[\d,.]*)(, n = \d+)?", cell)
-        assert cell.startswith("refused (") or (shown is not None and len(shown[1].split(", ")) == len(scores))
 
 
 def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

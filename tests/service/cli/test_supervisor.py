@@ -24,7 +24,6 @@ from tests.conftest import until
 from tests.processes import children as child_processes
 from tests.processes import command_line, name_of
 from worker.execution import process_guard
-from worker.operations.embedded_redis import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +38,7 @@ def run_serve(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Pop
     """Run `glle serve`; yield the head and the URL."""
     log = folder / f"serve-{Path(settings.alive_file).name}.log"
     environment = {**os.environ, **settings.to_env(), "PYTHONPATH": str(ROOT)}
-    port = settings.port if settings.share_port == "on" else 0
-    command = [sys.executable, "-m", "service.cli", "serve", f"--port={port}", "--data-dir", str(folder / "data")]
+    command = [sys.executable, "-m", "service.cli", "serve", "--port=0", "--data-dir", str(folder / "data")]
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
         try:
             until(lambda: "API at" in log.read_text() or head.poll() is not None)
@@ -87,18 +85,14 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_two_heads_share_a_port(settings: Settings, tmp_path: Path) -> None:
-    """One stops while the other serves, and no request is refused; each process prolongs its alive file."""
-    shared = replace(settings, share_port="on", port=free_port())
-    first, second = (replace(shared, alive_file=str(tmp_path / name)) for name in ("first", "second"))
-    with run_serve(first, tmp_path) as (head, url), run_serve(second, tmp_path) as (other, _):
-        until(lambda: all(Path(each.alive_file).stat().st_mtime > time.time() for each in (first, second)))
+def test_a_stopping_head_says_so(settings: Settings, tmp_path: Path) -> None:
+    """Its processes prolong the alive file; after SIGTERM the log has the drain and the end."""
+    alive = tmp_path / "alive"
+    with run_serve(replace(settings, alive_file=str(alive)), tmp_path) as (head, _):
+        until(lambda: alive.stat().st_mtime > time.time())
         head.send_signal(signal.SIGTERM)
-        while head.poll() is None:
-            assert httpx.get(f"{url}/livez").status_code == 200
-        assert head.returncode == 0
-        assert other.poll() is None
-    lines = (tmp_path / "serve-first.log").read_text().splitlines()
+        assert head.wait(30) == 0
+    lines = (tmp_path / "serve-alive.log").read_text().splitlines()
     assert lines[-2:] == ["glle API drains for 0 s; requests in progress have 8 s more", "glle API stopped"]
 
 

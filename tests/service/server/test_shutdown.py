@@ -7,8 +7,6 @@ import socket
 import struct
 import sys
 import threading
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -17,42 +15,21 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.app import create_app
 from service.cli.main import listen
 from service.server.listening import ACCEPTED, BACKLOG
 from service.server.uvicorn_server import ApiServer
 from tests.conftest import until
+from tests.service.server.conftest import serving_process
 from worker.base.settings import Settings
 from worker.execution import process_guard
-from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def serving(stores: Stores, drain: float) -> Iterator[tuple[ApiServer, httpx.Client, threading.Thread]]:
-    """Serve in a thread with separate stores, which close with it; yield the server, a client and the thread."""
-    sock = listen("127.0.0.1", 0)
-    own = Stores.connect(replace(stores.settings, drain=drain))
-    server = ApiServer(create_app(own), own.settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-    thread.start()
-    try:
-        until(lambda: server.started)
-        with httpx.Client(base_url=url, timeout=60) as client:
-            yield server, client, thread
-    finally:
-        server.handle_exit(15, None)
-        server.handle_exit(15, None)
-        thread.join()
-        own.close()
+    from worker.stores import Stores
 
 
 def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
     """After the signal /readyz is 503 and other responses close their connection; then the server exits."""
-    with serving(stores, drain=0.6) as (server, client, thread):
+    with serving_process(stores, drain=0.6) as (server, client, thread):
         assert "connection" not in client.get("/livez").headers
         server.handle_exit(15, None)
         until(lambda: client.get("/readyz").json().get("type") == "urn:glle:problem:draining")
@@ -73,7 +50,7 @@ def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
     """A long poll ends with the job's state and a stream with its end, before their timeouts."""
     job = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0].id  # without a worker
     results: dict[str, object] = {}
-    with serving(stores, drain=0.0) as (server, client, thread):
+    with serving_process(stores, drain=0.0) as (server, client, thread):
 
         def poll() -> None:
             results["poll"] = client.get(f"/v1/jobs/{job}?wait=60")
@@ -100,7 +77,7 @@ def test_waiting_requests_return_the_current_job(stores: Stores) -> None:
 
 def test_a_connection_before_the_shutdown_is_served(stores: Stores) -> None:
     """A connection accepted before the shutdown is served."""
-    with serving(stores, drain=0.0) as (server, client, _):
+    with serving_process(stores, drain=0.0) as (server, client, _):
         client.get("/livez")  # the connection stays open
         server.handle_exit(15, None)
         until(lambda: not server.servers[0].is_serving())

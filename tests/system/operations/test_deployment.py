@@ -1,19 +1,17 @@
-"""A running deployment as its operators see it: logs, traces, the doctor, and the figures of autoscalers."""
+"""A running deployment as its operators see it: logs, traces and the doctor."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
-import yaml
 
 from service.cli import main
 from tests.conftest import until
-from tests.deploy.prometheus import selectors, series_of
-from tests.system.conftest import ROOT, fit_posterior, synthetic
+from tests.system.conftest import fit_posterior, synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,41 +105,3 @@ def test_doctor_reports_no_problem_of_a_running_deployment(
     ):
         assert report[name]["state"] == "ok", report[name]
     assert {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]} == before
-
-
-FOLDER = ROOT / "deploy" / "kubernetes"
-TARGET = {"namespace": "glle", "job": "api", "service": "api", "pod": "api-0", "instance": "10.0.0.1:8000"}
-
-
-def manifest(path: str) -> Any:
-    """Return a manifest."""
-    return yaml.safe_load((FOLDER / path).read_text(encoding="utf-8"))
-
-
-def test_the_autoscaler_gets_one_value(client: httpx.Client) -> None:
-    """The adapter discovers the metric, its query finds series with the autoscaler's labels, and gives one value.
-
-    The autoscaler adds the values of a metric. The query of KEDA's ScaledObject finds series, too.
-    """
-    series = series_of(client.get("/metrics").text, **TARGET)
-    (external,) = (one["external"] for one in manifest("base/worker-autoscaler.yaml")["spec"]["metrics"])
-    metric = external["metric"]
-    assert f"| `{metric['name']}` | gauge | queue |" in (ROOT / "docs" / "how-to" / "operations.md").read_text()
-    (rule,) = manifest("components/prometheus-adapter/values.yaml")["rules"]["external"]
-    assert rule["name"]["as"] == metric["name"]
-    (discovered,) = selectors(rule["seriesQuery"])
-    found = [one for one in series if discovered.selects(one)]
-    assert found
-    assert rule["resources"]["overrides"].keys() <= found[0].labels.keys()
-    wanted = {"namespace": TARGET["namespace"], **metric.get("selector", {}).get("matchLabels", {})}
-    matchers = ",".join(f'{label}="{value}"' for label, value in wanted.items())
-    query = rule["metricsQuery"].replace("<<.Series>>", found[0].name).replace("<<.LabelMatchers>>", matchers)
-    assert "<<" not in query
-    (selector,) = selectors(query)
-    assert any(selector.selects(one) for one in series), query
-    (trigger,) = manifest("components/keda/scaled-object.yaml")["spec"]["triggers"]
-    (of_keda,) = selectors(trigger["metadata"]["query"])
-    assert any(of_keda.selects(one) for one in series)
-    assert trigger["metadata"]["threshold"] == external["target"]["value"]
-    for expression in (query, trigger["metadata"]["query"]):
-        assert re.fullmatch(r"max\([^()]*\)", expression), "one value, and no sum of pods"

@@ -39,10 +39,10 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 
 def test_quotas_of_a_tenant_override_the_default() -> None:
     """Each quota has a separate default, which applies to tenants without an entry."""
-    quotas = Quotas(Settings(quotas=" alice=jobs:0,requests:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
-    assert quotas.of("alice") == Quota(10, 0, 600, 2**26, 10_000)
-    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 2**26, 10_000)
-    assert quotas.of("carol") == Quota(10, 2, 0, 2**26, 10_000)
+    quotas = Quotas(Settings(quotas=" alice=jobs:0,posteriors:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
+    assert quotas.of("alice") == Quota(10, 0, 2**26, 600)
+    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 2**26, 10_000)
+    assert quotas.of("carol") == Quota(10, 2, 2**26, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
         "alice",
         "alice=jobs:-1",
         "alice=draws:3",
+        "alice=requests:600",
         "A=jobs:1",
         "=jobs:1",
         "a=jobs:1 a=jobs:2",

@@ -1,1 +1,0 @@
-"""The service on other Redis topologies: a master with replicas, managed servers."""
