@@ -22,7 +22,7 @@ from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
 from glle_engine.graph.sparse import SparsePoints, require_possible, residual_matrix
 from glle_engine.linalg import dense
-from glle_engine.linalg.distances import smallest_of_rows
+from glle_engine.linalg.distances import ranks_of, smallest_of_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class Distances:
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
         """Return the closest pair of points of two sets; of several, the one of smallest indices."""
-        best = int(np.argmin(self.known[np.ix_(a, b)]))
+        best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
