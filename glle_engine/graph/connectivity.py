@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.graph.relations import Distances
+from glle_engine.linalg.distances import ranks_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -170,9 +171,9 @@ def _adjacency(neighbors: NDArray[np.int32]) -> csr_array:
 
 
 class _Edge(NamedTuple):
-    """Possible bridge; edges are ordered by length, and then by their ends."""
+    """Possible bridge; edges are ordered by the rank of their length (`ranks_of`), and then by their ends."""
 
-    length: float
+    rank: int
     start: int
     end: int
 
@@ -289,27 +290,29 @@ def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArra
     small = [members for members in classes if len(members) < width]
     points = np.concatenate(small) if small else np.empty(0, np.intp)
     found: dict[int, _Edge] = {}
-    unseen = np.full(len(classes), np.inf)  # length from which further edges of a class may exist
+    unseen = ranks_of(np.full(len(classes), np.inf))  # rank from which further edges of a class may exist
     size = _SEARCHED_ENTRIES // width
     for first in range(0, len(points), size):
         starts = points[first : first + size]
         ends, lengths = kneighbors_to(X, X[starts], width)
+        ranks = ranks_of(lengths)
         leads = only[ends] != only[starts][:, None]
         is_found = leads.any(axis=1)
-        np.minimum.at(unseen, only[starts[~is_found]], lengths[~is_found, -1])
+        np.minimum.at(unseen, only[starts[~is_found]], ranks[~is_found, -1])
         rows, column = np.flatnonzero(is_found), leads.argmax(axis=1)[is_found]
-        for length, start, end in zip(lengths[rows, column], starts[rows], ends[rows, column], strict=True):
-            edge = _Edge(float(length), int(start), int(end))
+        for rank, start, end in zip(ranks[rows, column], starts[rows], ends[rows, column], strict=True):
+            edge = _Edge(int(rank), int(start), int(end))
             number = int(only[start])
             found[number] = min(found.get(number, edge), edge)
-    return {number: edge for number, edge in found.items() if edge.length < unseen[number]}
+    return {number: edge for number, edge in found.items() if edge.rank < unseen[number]}
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
     """Return the edge between the closest points of two sets; of several, that of smallest indices."""
     if isinstance(X, Distances):
         start, end = X.closest(a, b)
-        return _Edge(float(X.known[start, end]), start, end)
+        return _Edge(int(ranks_of(X.known[[start], [end]])[0]), start, end)
     index, distance = kneighbors_to(X[b], X[a], 1)
-    best = int(np.argmin(distance))
-    return _Edge(float(distance[best, 0]), int(a[best]), int(b[index[best, 0]]))
+    ranks = ranks_of(distance[:, 0])
+    best = int(np.argmin(ranks))
+    return _Edge(int(ranks[best]), int(a[best]), int(b[index[best, 0]]))

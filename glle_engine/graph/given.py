@@ -12,6 +12,7 @@ from glle_engine.base.validation import require_unmasked, rows_of_sparse
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import ranks_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -102,7 +103,7 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> tuple[NDArray[np.in
         apart = data.distances(data, indices)
     else:
         apart = distances_between(data, data, indices)
-    order = np.lexsort((indices, apart), axis=1)
+    order = np.lexsort((indices, ranks_of(apart)), axis=1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(apart, order, axis=1)
 
 

@@ -28,7 +28,7 @@ from glle_engine.base.results import Note
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.linalg.distances import nearest_rows, unit_of
+from glle_engine.linalg.distances import nearest_rows, ranks_of, unit_of
 from glle_engine.linalg.nearest.leaves import Leaves
 from glle_engine.linalg.threads import faiss_has_threads
 
@@ -69,6 +69,8 @@ def kneighbors(
 
     The result of the exact search is the k smallest pairs (distance, index), for distances computed in one order of
     operations (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor.
+    Distances that agree to 34 bits are equal in a comparison, so that the index decides a tie, and not the rounding of
+    the distances, which depends on the order of the features.
     The approximate search of coordinates is `approximate_kneighbors`.
 
     Parameters
@@ -85,6 +87,7 @@ def kneighbors(
     indices : (n, k) int32
         Nearest first; of equal distances the smaller index first.
     distances : (n, k) float64
+        Ascending but for rounding.
 
     Raises
     ------
@@ -292,10 +295,10 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 def _nearest_first(
     X: NDArray[np.float64], own: NDArray[np.intp], candidates: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Sort the candidates (b, taken) of each point by (distance, index), the point itself in front."""
+    """Sort the candidates (b, taken) of each point by (rank of the distance, index), the point itself in front."""
     apart = distances_between(X[own], X, candidates)
     apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
-    order = np.lexsort((candidates, apart), axis=1)
+    order = np.lexsort((candidates, ranks_of(apart)), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 
 

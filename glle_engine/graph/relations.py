@@ -22,6 +22,7 @@ from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
 from glle_engine.graph.sparse import SparsePoints, require_possible, residual_matrix
 from glle_engine.linalg import dense
+from glle_engine.linalg.distances import ranks_of, smallest_of_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ class Distances:
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k nearest known points of each point and their distances (m, k), by (distance, index).
+        """Return the k nearest known points of each point and their distances (m, k), by (rank of the distance, index).
 
         A known point is not its own neighbor. `on_progress` is called with (points done, m, "neighbors").
         """
@@ -83,13 +84,13 @@ class Distances:
             apart = self.to_known[rows].copy()
             if self.to_known is self.known:
                 apart[np.arange(len(apart)), np.arange(rows.start, rows.start + len(apart))] = np.inf
-            order = np.argsort(apart, axis=1, kind="stable")[:, :k]
+            order = smallest_of_rows(apart, k)
             indices[rows], distances[rows] = order, np.take_along_axis(apart, order, axis=1)
         return indices, distances
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
         """Return the closest pair of points of two sets; of several, the one of smallest indices."""
-        best = int(np.argmin(self.known[np.ix_(a, b)]))
+        best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -21,6 +21,8 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import flat_row
 from glle_engine.base.validation import DENSE, unresolved_neighbors
+from glle_engine.linalg.distances import ranks_of
+from glle_engine.linalg.nearest.distance_kernels import TIED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,8 +108,9 @@ class SparsePoints:
     def nearest(
         self, points: SparsePoints, own: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k nearest of these n points to other points (m,) by (distance, index), and distances: (m, k).
+        """Return the k nearest of these n points to other points (m,), and distances: (m, k).
 
+        They are those of smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`.
         Row own[i] is left out for point i; -1 for none. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
@@ -121,10 +124,10 @@ class SparsePoints:
             about -= 2 * self._products(some)
             excluded = np.flatnonzero(own[part] >= 0)
             about[excluded, own[part][excluded]] = np.inf
-            reach = np.partition(about + off, k - 1, axis=1)[:, k - 1]
+            reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)
-            order = np.lexsort((near, apart, item))
+            order = np.lexsort((near, ranks_of(apart), item))
             first = np.searchsorted(item, np.arange(len(some)))  # items are ascending, before and after the sort
             chosen = order[first[:, None] + np.arange(k)]
             indices[part], distances[part] = near[chosen], apart[chosen]

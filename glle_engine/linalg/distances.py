@@ -49,18 +49,28 @@ def distances(
     return out
 
 
+def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return integers that grow with distances, and are the same where distances agree to 34 bits.
+
+    They are those of the compiled search (`rank_of`), by which neighbors are compared.
+    """
+    bits = np.ascontiguousarray(distances).view(np.int64)
+    return np.asarray((bits + (1 << (kernels.DROPPED_BITS - 1))) >> kernels.DROPPED_BITS)
+
+
 def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Return the columns of the k smallest entries of each row (m, k), by (entry, column)."""
-    if k == distances.shape[1]:
-        return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
-    near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
-    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    """Return the columns of the k smallest distances of each row (m, k), by (rank, column): see `ranks_of`."""
+    ranks = ranks_of(distances)
+    if k == ranks.shape[1]:
+        return np.argsort(ranks, axis=1, kind="stable").astype(np.int32)
+    near = np.sort(np.argpartition(ranks, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(ranks, near, axis=1), axis=1, kind="stable")
     smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
     # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
-    kth = np.take_along_axis(distances, smallest[:, -1:], axis=1)
-    for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
-        candidates = np.flatnonzero(distances[row] <= kth[row])
-        smallest[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
+    kth = np.take_along_axis(ranks, smallest[:, -1:], axis=1)
+    for row in np.flatnonzero((ranks <= kth).sum(axis=1) > k):
+        candidates = np.flatnonzero(ranks[row] <= kth[row])
+        smallest[row] = candidates[np.argsort(ranks[row, candidates], kind="stable")[:k]]
     return smallest
 
 
@@ -94,7 +104,10 @@ def nearest_rows(
     k: int,
     on_progress: OnProgress = silent,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k rows of data (n, d) of smallest (distance, index) for points (m, d): two arrays (m, k).
+    """Return the k rows of data (n, d) of smallest distance for points (m, d): two arrays (m, k).
+
+    Of distances that agree to 34 bits the smaller index is first, so that neither the order of the features nor their
+    unit decides by rounding.
 
     Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, which leaves out
     only rows whose distance is proved to be greater; few are compared with all rows. `on_progress` is called with

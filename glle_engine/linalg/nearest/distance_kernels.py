@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+DROPPED_BITS = 19  # of the 53 of a distance, in a comparison with another one
+TIED = 2.0 ** (DROPPED_BITS - 52)  # relative difference within which distances may be equally near
+_HALF = 1 << (DROPPED_BITS - 1)
+
+
 @compiled
 def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
     """Return the distance of two rows; feature f is added to partial sum f mod 4."""
@@ -49,19 +54,29 @@ def distances(
 
 
 @compiled
+def rank_of(distance: float) -> int:
+    """Return an integer that grows with a distance, and is the same for distances that agree to 34 bits.
+
+    The rounding of a sum, which depends on the order of the features, so decides nothing. The distance is not negative.
+    """
+    return int((np.float64(distance).view(np.int64) + _HALF) >> DROPPED_BITS)
+
+
+@compiled
 def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
-    """Restore the heap of the first `size` entries, the greatest (distance, index) on top, below `at`."""
+    """Restore the heap of the first `size` entries, the greatest (rank, index) on top, below `at`."""
     own_distance, own_index = distance[at], index[at]
+    own = rank_of(own_distance)
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        other = child + 1
-        if other < size and (
-            distance[other] > distance[child] or (distance[other] == distance[child] and index[other] > index[child])
-        ):
-            child = other
-        if distance[child] < own_distance or (distance[child] == own_distance and index[child] < own_index):
+        rank, other = rank_of(distance[child]), child + 1
+        if other < size:
+            other_rank = rank_of(distance[other])
+            if other_rank > rank or (other_rank == rank and index[other] > index[child]):
+                child, rank = other, other_rank
+        if rank < own or (rank == own and index[child] < own_index):
             break
         distance[at], index[at] = distance[child], index[child]
         at = child
@@ -70,7 +85,7 @@ def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at:
 
 @compiled
 def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
-    """Sort a heap by (distance, index)."""
+    """Sort a heap by (rank, index)."""
     for size in range(len(index) - 1, 0, -1):
         distance[0], distance[size] = distance[size], distance[0]
         index[0], index[size] = index[size], index[0]

@@ -19,7 +19,7 @@ import numpy as np
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.nearest.distance_kernels import distance
+from glle_engine.linalg.nearest.distance_kernels import TIED, distance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,7 +133,7 @@ def _give(X: NDArray[np.float64], point: int, new: int, old: int, between: float
         moves = False
         if between < 4 * squares[at]:
             apart = distance(X, at, X, point)
-            moves = apart * apart < squares[at]
+            moves = apart * apart < squares[at] * (1.0 - TIED)  # of centres equally near, the first keeps the point
         if moves:
             squares[at] = apart * apart
             if before < 0:

@@ -27,7 +27,7 @@ from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 
 from glle_engine.linalg.compiled import compiled, instruction
-from glle_engine.linalg.nearest.distance_kernels import ascending, distance, sink
+from glle_engine.linalg.nearest.distance_kernels import TIED, ascending, distance, rank_of, sink
 from glle_engine.linalg.vectors import DOUBLE, address, emit, offset, spread
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _HEIGHT = len(ROWS)
 _LARGEST_SQUARE = 2.0**60  # of a point far outside the data: products of floats may overflow above
 _TINY = 2.0**-120  # more than a feature's numbers below the normal range of float32 add to a bound
 _NONE = 2**63 - 1  # index of no row, after all others
+_NEAR_ZERO = 2.0**-1020
 _SMALLEST = 2.0**-1000  # more than squares below the normal range of float64 add to a squared distance
 
 
@@ -235,8 +236,8 @@ def _list_leaves(
 ) -> int:
     """List the leaves, other than first to last, within a squared distance of a box; return their number.
 
-    The keys are squared distances. Leaves at distance 0 have negative keys, ascending with their lowest rows, so that
-    of many copies of a point the first come first.
+    The keys are squared distances. Leaves at distance 0 have keys that are almost 0, ascending with their lowest rows,
+    so that of many copies of a point the first come first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -251,7 +252,7 @@ def _list_leaves(
             continue
         if stop - start == 1:
             leaves[count] = start
-            keys[count] = square if square > 0 else tree.lowest[start] / len(tree.data) - 1.0
+            keys[count] = square if square > 0 else tree.lowest[start] / len(tree.data) * _NEAR_ZERO
             count += 1
         else:
             middle = (start + stop) // 2
@@ -285,8 +286,8 @@ def nearest_in_leaves(
 ) -> None:
     """Put the k nearest rows other than `own` of the points of some groups, first to last, into the outputs (m, k).
 
-    They are ordered by (distance, index). The numbers of pairs in tiles and of computed distances are added to `work`
-    (2,).
+    They are ordered by (rank of the distance, index). The numbers of pairs in tiles and of computed distances are added
+    to `work` (2,).
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, points, own = tree.boxes, queries.points, queries.own
@@ -303,7 +304,8 @@ def nearest_in_leaves(
     distances, indices = np.empty((largest, k)), np.empty((largest, k), np.int64)
     low, high = np.empty(axes), np.empty(axes)
     listed, keys = np.empty(leaves, np.int64), np.empty(leaves)
-    relative = 1.0 + 8.0 * (d + 16) * _EPSILON  # more than the rounding of squares and distances
+    # More than the rounding of squares and distances, and than the difference of distances that are equally near.
+    relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIED
     error = error_of(d)
     row_at, left_at, centre_at, panel_at = address(rows), address(left), address(tree.centres), address(tree.panels)
     half_at, threshold_at, mask_at = address(tree.halves), address(thresholds), address(masks)
@@ -378,7 +380,8 @@ def nearest_in_leaves(
                                     continue
                                 work[1] += 1
                                 apart = distance(points, begin + r, data, j)
-                                if apart > distances[r, 0] or (apart == distances[r, 0] and numbers[j] > indices[r, 0]):
+                                rank, last_rank = rank_of(apart), rank_of(distances[r, 0])
+                                if rank > last_rank or (rank == last_rank and numbers[j] > indices[r, 0]):
                                     continue
                                 distances[r, 0], indices[r, 0] = apart, numbers[j]
                                 sink(indices[r], distances[r], k, 0)

@@ -30,6 +30,7 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.linalg.distances import ranks_of, smallest_of_rows
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood
@@ -82,7 +83,7 @@ class AlleSpec(NeighborSpec):
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
     """Return the indices of the points in their order (n,)."""
     if spec.ordering == "inward":
-        return np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
+        return np.argsort(-ranks_of(((X - X.mean(axis=0)) ** 2).sum(axis=1)), kind="stable")
     if spec.ordering == "random":
         return np.random.default_rng(spec.seed).permutation(len(X))
     return np.arange(len(X))
@@ -96,9 +97,9 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
     index = np.arange(n)
     neighbors: list[NDArray[np.intp]] = []
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
-        squared = squares - 2 * centered[rows] @ centered.T  # squared distances up to a constant for each row
+        squared = np.maximum(squares[rows, None] + squares - 2 * centered[rows] @ centered.T, 0.0)
         squared[index <= index[rows, None]] = np.inf
-        nearest = np.argpartition(squared, k - 1, axis=1)[:, :k] if k < n else np.argsort(squared, axis=1)
+        nearest = smallest_of_rows(squared, min(k, n))
         neighbors += [np.sort(row[row > i]) for i, row in enumerate(nearest, rows.start)]
     return neighbors
 

@@ -1,5 +1,7 @@
 """Components, closed classes, the k that connects, and bridges."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph import connectivity
 from glle_engine.graph.connectivity import bridge, closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.relations import Distances
+from glle_engine.graph.relations import Data, Distances
 
 
 def clusters(seed: int, count: int, d: int, k: int) -> NDArray[np.float64]:
@@ -96,8 +98,23 @@ def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
         assert edge.end in ends
         assert edge.start in classes[number]
         shortest = distances[np.ix_(classes[number], ends)].min()
-        assert edge.length == pytest.approx(shortest, rel=1e-9, abs=1e-12)
+        assert distances[edge.start, edge.end] == pytest.approx(shortest, rel=1e-9, abs=1e-12)
         assert edge == connectivity._closest_pair(X, classes[number], ends)
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda X: Distances.among(cdist(X, X))])
+def test_the_order_of_the_features_moves_no_bridge(make: Callable[[NDArray[np.float64]], Data]) -> None:
+    """Of several shortest edges, equal but for rounding, the one of smallest indices is a bridge."""
+    t = np.arange(16)
+    X = (
+        np.concatenate([np.stack([t, 15 - t, 0 * t], axis=1) + number * np.array([7, 7, 9]) for number in range(3)])
+        / 15
+    )
+    bridges = []
+    for columns in ([0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]):
+        data = make(X[:, columns])
+        bridges.append(bridge(data, kneighbors(data, 6)[0])[2])
+    assert bridges == [[(0, 16), (32, 16)]] * 4
 
 
 def test_two_clusters_are_refused_with_the_k_that_connects() -> None:

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors, kneighbors_of, kneighbors_to, search_cost
+from glle_engine.graph.relations import Data, Distances
+from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest import leaves
@@ -137,3 +140,22 @@ def test_awkward_samples_have_a_cost() -> None:
         cost = search_cost(X, 20, 50_000)
         assert 0 < cost.seconds < 600
         assert 0 < cost.pairs <= 50_000**2
+
+
+def _space(X: NDArray[np.float64], kind: str) -> Data:
+    if kind == "distances":
+        return Distances.among(distances_between(X, X, np.tile(np.arange(len(X)), (len(X), 1))))
+    return SparsePoints.of(csr_array(X), "euclidean") if kind == "sparse" else X
+
+
+@pytest.mark.parametrize("kind", ["leaves", "few", "sparse", "distances"])
+def test_ties_are_decided_by_the_index_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distances of a table of fifteenths are equal but for rounding, which the order of the columns changes."""
+    if kind in {"leaves", "few"}:
+        take(kind, monkeypatch)
+    rng = np.random.default_rng(0)
+    whole = rng.integers(0, 16, (300, 7))
+    expected = kneighbors(whole.astype(np.float64), 12)[0]
+    for columns in (np.arange(7), *(rng.permutation(7) for _ in range(3))):
+        table = _space((whole / 15)[:, columns], kind)
+        np.testing.assert_array_equal(kneighbors(table, 12)[0], expected)

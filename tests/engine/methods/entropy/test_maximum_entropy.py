@@ -19,7 +19,7 @@ from glle_engine.methods.entropy.meu import Unfolding, unfold
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import reference_data
-from tests.engine.methods.reference import cloud, codes_of, embed, values_of
+from tests.engine.methods.reference import cloud, codes_of, embed, same_columns, values_of
 
 
 def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
@@ -109,6 +109,13 @@ def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
     M[order] = acyclic(X, spec, order, silent)[0].toarray()
     expected = principal_coordinates(np.asarray(np.linalg.inv(M @ M.T), np.float64), 2)[0]
     assert np.allclose(METHODS["alle"].embed(X, spec).Y, expected, atol=1e-7)
+
+
+def test_the_order_of_the_features_moves_no_point() -> None:
+    """Points equally far from the mean, and neighbors equally near, are told apart by their indices."""
+    X = np.random.default_rng(0).integers(0, 16, (200, 4)) / 15
+    first, second = (embed("alle", data).Y for data in (X, X[:, [2, 0, 3, 1]]))
+    same_columns(first, second, 1e-9)
 
 
 def test_words_for_an_ordering_are_what_they_say() -> None:
