@@ -379,8 +379,8 @@ class Embedding(_Embedder):
 
     def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
         """Return how many neighbors connect the graph of n points; raise the error if the number is given."""
-        few = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto" the details have the number
-        enough = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
+        few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto": in the details
+        enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
         if "n_neighbors" in self._parameters or not hasattr(spec, "n_neighbors") or enough <= few:
             raise error
         return enough

@@ -168,7 +168,7 @@ class Estimate:
     @property
     def single_draw_seconds(self) -> float:
         """Seconds of a draw alone, whose unused lanes repeat it."""
-        return _draw_seconds(self.n, self.size, self.work, self.spec, self.d)[0]
+        return _draw_seconds(self.n, self.size, self.work, self.spec, self.n_features)[0]
 
     @property
     def peak(self) -> Cost:
