@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "shift-invert", "dense"]
+Solver = Literal["lanes", "lanes-repinned", "lanes-refined", "lu", "lu-repinned", "shift-invert", "dense"]
 # Bound of | ||B v||^2 / lambda - 1 |, which caught every failure; the forward residual caught none.
 ACCEPTED_DEVIATION = 1e-6
 # If y nearly vanishes at the pin, a draw can pass the test above with an angle of 1e-5.

@@ -1,7 +1,8 @@
 """Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`.
 
-The mean weights are factored without pivoting, by the kernels of the draws with a single lane. Without factors of B
-there are a dense solver for few points, and shifted M as the last resort.
+The mean weights are factored without pivoting, by the kernels of the draws with a single lane. So are published draws
+that the lanes reject, with iterative refinement of every solution (`RefinedLU`). Without factors of B there are a dense
+solver for few points, and shifted M as the last resort.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Factored:
     pattern: Pattern
     weights: NDArray[np.float64]
     pins: NDArray[np.int32]
-    lu: SparseLU | SingleLU
+    lu: SparseLU | SingleLU | RefinedLU
     order: NDArray[np.int32]
     inverse: NDArray[np.int32]
 
@@ -100,8 +101,8 @@ class Factored:
         if need > 0:
             start = start_vector(n)[self.order]
             top, ritz, steps, inverse = largest_eigenpairs(pseudo_inverse, start, need, right, exhaustive=exhaustive)
-            following = None if inverse is None else 1 / inverse
-        if len(top) < need:
+            following = 1 / inverse if inverse else None
+        if len(top) < need or not top.all():
             raise FloatingPointError("the operator is singular to rounding")
         values, deviation = 1 / top, float(np.abs(self._images(ritz) * top - 1).max(initial=0.0))
         if not deviation < _EXACT:
@@ -179,6 +180,13 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
     return Factored(pattern, weights, pins, lu, pattern.order, inverse)
 
 
+def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
+    """Factor B of published weights (n, k) without pivoting, for refined solutions."""
+    structure, pins = pattern.structure, np.empty(0, np.int32)
+    lu = RefinedLU(pattern, weights, SingleLU.factor(structure, weights, pins))
+    return Factored(pattern, weights, pins, lu, structure.order, structure.position)
+
+
 @dataclass(frozen=True, eq=False)
 class SingleLU:
     """Factors B' = L U of one set of weights, in the order of elimination.
@@ -233,6 +241,46 @@ class SingleLU:
         x = b.ravel().copy()
         _solve(self.fields, self.lower, self.upper, x, trans != "T")
         return x.reshape(b.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedLU:
+    r"""Factors of B without pivoting, with one step of iterative refinement in each solution.
+
+    The factors are exact factors of B + E, and without pivoting E grows with the weights. To first order E moves the
+    singular value :math:`\sigma` of B with singular vectors u and v by :math:`u^T E v`, and the deviation of the
+    acceptance test is :math:`2 u^T E v / \sigma`. With :math:`F = (B + E)^{-1}` a refined solution is
+
+    .. math:: F b + F (b - B F b) = (2 F - F B F) b = B^{-1} (I - (E F)^2) b,
+
+    so that its error is the square of that of F b. The transpose of this operator is the refined solution with
+    :math:`B^T`: the inverse of M stays symmetric. (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+    chapter 12.)
+
+    Attributes
+    ----------
+    pattern : Pattern
+    weights : (n, k) float64
+        In the order of the points.
+    lu : SingleLU
+        Of the same weights, without a pin.
+
+    """
+
+    pattern: Pattern
+    weights: NDArray[np.float64]
+    lu: SingleLU
+
+    def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
+        """Solve B^T x = b, or B x = b for trans="T", for b (n,) in the order of elimination."""
+        structure = self.lu.structure
+        x = self.lu.solve(b, trans)
+        points = x[structure.position]
+        if trans == "T":
+            image = self.pattern.apply(self.weights, points[:, None])[:, 0]
+        else:
+            image = self.pattern.apply_transposed(self.weights, points)
+        return x + self.lu.solve(b - image[structure.order], trans)
 
 
 @compiled

@@ -94,6 +94,7 @@ class ApiServer(uvicorn.Server):
                 proxy_headers=False,  # trusts any loopback client; service.middleware.access_policy does not
                 http="h11",  # refuses what is not HTTP/1.1 or 1.0; httptools limits no head
                 h11_max_incomplete_event_size=HEAD_BYTES,
+                # No limit_concurrency: it counts idle connections, and refuses probes, too. `RequestLimits` does not.
                 ws="none",
             )
         )

@@ -149,7 +149,7 @@ class Estimate:
                 + rates.weights_seconds(self.n - n, self.n_features, spec),
             }
         embedding = ordered + rates.mean_seconds(n, work, spec)
-        drawn = rates.draw_seconds(n, work, spec) + rates.trust_seconds(n, self.n_features)
+        drawn = rates.draw_seconds(n, work, spec, self.n_features) + rates.trust_seconds(n, self.n_features)
         return {
             **placed,
             "neighbors": self.search.at(n),
@@ -162,15 +162,13 @@ class Estimate:
     def draw(self) -> Cost:
         """Cost of one of many draws; the bytes are those of a process that draws."""
         n, work, spec = self.size, self.work, self.spec
-        seconds = rates.draw_seconds(n, work, spec)
-        nbytes = rates.draw_bytes(n, work, spec)
-        placed = rates.placing_seconds(self.n - n, spec), rates.placed_bytes(self.n, n, self.n_features, spec)
-        return Cost(seconds + placed[0], nbytes + placed[1])
+        nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(self.n, n, self.n_features, spec)
+        return Cost(_draw_seconds(self.n, n, work, spec, self.n_features)[1], nbytes)
 
     @property
     def single_draw_seconds(self) -> float:
         """Seconds of a draw alone, whose unused lanes repeat it."""
-        return rates.lanes(self.size, self.spec) * self.draw.seconds
+        return _draw_seconds(self.n, self.size, self.work, self.spec, self.n_features)[0]
 
     @property
     def peak(self) -> Cost:
@@ -278,6 +276,13 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     return Estimate(n, data.shape[1], spec, search, factorization)
 
 
+def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:
+    """Return the seconds of a draw of n points alone, and of one of many; `solved` points have an eigenproblem."""
+    lane = rates.draw_seconds(solved, work, spec, d) + rates.placing_seconds(n - solved, spec)
+    fallback = rates.fallback_seconds(solved, work, spec, d)  # without lanes: one draw at a time
+    return rates.lanes(solved) * lane + fallback, lane + fallback
+
+
 class DrawCost(NamedTuple):
     """Expected cost of draws on one core.
 
@@ -315,11 +320,10 @@ def draw_cost(posterior: Posterior) -> DrawCost:
 
     """
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
-    n, placed = len(pattern.neighbors), posterior.n_points - len(pattern.neighbors)
-    work = count_work(pattern)
-    each = rates.draw_seconds(n, work, spec) + rates.placing_seconds(placed, spec)
+    n, work = len(pattern.neighbors), count_work(pattern)
+    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged one may have none, and then costs most
+    alone, each = _draw_seconds(posterior.n_points, n, work, spec, d)
     nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(posterior.n_points, n, 0, spec)
-    alone = rates.lanes(n, spec) * each
     if (classes := len(posterior.pins)) > 1:  # no lanes
         alone += rates.pivoting_seconds(n, work) + rates.null_seconds(n, work, classes)
         each = alone

@@ -203,3 +203,52 @@ def test_eigenvalues_that_lie_close_together_take_more_steps() -> None:
     _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), 6)
     assert pairs.diagnostics["solver"] != "shift-invert"
     np.testing.assert_allclose(pairs.values, bottom(neighbors, weights, 6)[0], rtol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def direct_posterior() -> Posterior:
+    """Return a published posterior by direct, whose weights reach 10^5."""
+    return fit(np.random.default_rng(0).standard_normal((200, 8)), n_neighbors=10, variant="published", method="direct")
+
+
+def test_published_draws_that_the_lanes_reject_need_no_pivoting(
+    direct_posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every draw has the span of a dense SVD without the pivoted factors, whose fill large weights leave unbounded."""
+
+    def failing(*_: Any) -> Any:
+        raise FloatingPointError("no factors with pivoting")
+
+    monkeypatch.setattr(eigenproblem, "factor", failing)
+    for index in range(40):
+        weights = direct_posterior.weights(index, scale=10.0)
+        pairs = direct_posterior.eigenproblem.solve(weights, 2)
+        values, vectors = bottom(direct_posterior.neighbors, weights, 2, constrained=False)
+        assert angle(pairs.vectors, vectors) < 1e-8
+        np.testing.assert_allclose(pairs.values, values, rtol=1e-7)
+
+
+@pytest.mark.parametrize("trans", ["N", "T"])
+def test_refinement_squares_the_error_of_the_factors(direct_posterior: Posterior, trans: str) -> None:
+    """A refined solution of B^T x = b or B x = b has the square of the error without pivoting, and rounding."""
+    pattern, b = direct_posterior.eigenproblem.pattern, np.random.default_rng(1).standard_normal(200)
+    order = pattern.structure.order
+    for index in range(20):
+        weights = direct_posterior.weights(index, scale=10.0)
+        refined = lu.factor_refined(pattern, weights).lu
+        assert isinstance(refined, lu.RefinedLU)
+        matrix = residual_matrix(direct_posterior.neighbors, weights)[np.ix_(order, order)]
+        matrix = matrix if trans == "T" else matrix.T
+        error, left = (
+            np.linalg.norm(b - matrix @ solver.solve(b, trans)) / np.linalg.norm(b) for solver in (refined.lu, refined)
+        )
+        rounding = np.finfo(float).eps * np.linalg.norm(matrix) * np.linalg.norm(np.linalg.solve(matrix, b))
+        assert left < 100 * error**2 + rounding
+
+
+def test_every_draw_of_a_singular_problem_has_eigenpairs() -> None:
+    """Exact reconstructions have null vectors, for which the sparse factors may find no finite eigenvalue."""
+    singular = fit(manifolds.make("swiss_roll", 200, seed=0).X, n_neighbors=10, variant="published")
+    for drawn in singular.draws(40):
+        values = bottom(singular.neighbors, singular.weights(drawn.index), 2, constrained=False)[0]
+        np.testing.assert_allclose(drawn.eigenvalues, values, rtol=1e-6, atol=1e-20)

@@ -143,6 +143,21 @@ def test_the_cost_of_draws_follows_from_the_posterior(options: dict[str, Any]) -
     assert draw_cost(fit(cube(5, 600), **options)).seconds > 1.1 * cost.seconds
 
 
+def test_published_draws_cost_what_other_solvers_than_the_lanes_take() -> None:
+    """Refined draws cost more than constrained ones, singular ones much more; alone, only the lanes are idle."""
+    X, options = cube(3, 600, 6), {"n_neighbors": 10, "variant": "published"}
+    kept, refined = estimate(X, n_neighbors=10), estimate(X, **options, method="direct")  # type: ignore[arg-type]
+    singular, mean = estimate(X, **options), estimate(cube(3, 600, 12), **options)  # type: ignore[arg-type]
+    assert 2 * kept.draw.seconds < refined.draw.seconds < singular.draw.seconds / 4
+    assert mean.draw.seconds < singular.draw.seconds / 4, "with more features than neighbors B has full rank"
+    for expected in (refined, singular):
+        fallback = rates.fallback_seconds(600, expected.work, expected.spec, 6)
+        lane = expected.draw.seconds - fallback
+        assert expected.single_draw_seconds == pytest.approx(LANES * lane + fallback)
+        posterior = fit(X, expected.spec)
+        assert draw_cost(posterior).each_seconds > fallback > rates.draw_seconds(600, kept.work, kept.spec, 6)
+
+
 def test_draws_without_lanes_cost_as_much_each_as_alone() -> None:
     """Several closed classes are solved one draw at a time, with pivoting."""
     rng = np.random.default_rng(1)
