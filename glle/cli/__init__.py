@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 # Environment variables of the client; they are no settings of the server.
 VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
-SERVER_COMMANDS = frozenset(
-    ("up", "serve", "api", "worker", "doctor", "keys", "store", "backup", "restore", "settings", "scrub")
-)
+SERVER_COMMANDS = frozenset(("up", "serve", "api", "worker", "doctor", "keys", "settings", "scrub"))
 
 
 def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Commands of the server: `glle up`, `serve`, `worker`, `keys`, `backup`, `doctor`, `store`, `settings`.
+"""Commands of the server: `glle up`, `serve`, `worker`, `keys`, `doctor`, `scrub`, `settings`.
 
 May import every package of `service`. Start with `main`.
 """

@@ -44,7 +44,7 @@ def lock_data_folder(data: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             remedy = "Stop it, or choose another folder with --data-dir."
-            raise StartError(f"Another `glle up`, backup or restore uses {data}. {remedy}") from None
+            raise StartError(f"Another `glle up` uses {data}. {remedy}") from None
         yield
 
 

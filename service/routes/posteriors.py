@@ -34,10 +34,9 @@ from service.submission.validation import (
 )
 from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records.ids import posterior_id
 from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.datasets import Dataset
-from worker.storage.posteriors import PosteriorRecord, recorded_parameters
+from worker.storage.posteriors import PosteriorRecord, posterior_id, recorded_parameters
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])

@@ -31,10 +31,9 @@ from worker.execution.draws import draw_entries, make_draws
 from worker.jobs.queue import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawAddress
-from worker.records.ids import posterior_id
 from worker.records.stored_file import StoredFile
 from worker.storage.datasets import Table
-from worker.storage.posteriors import ARRAYS, PosteriorRecord
+from worker.storage.posteriors import ARRAYS, PosteriorRecord, posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from glle_engine.methods import METHODS
 from tests.service.conftest import connected_app, data_and_posterior, serving, store_posterior
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
-from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
+from worker.storage.posteriors import posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:

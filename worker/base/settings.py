@@ -116,9 +116,10 @@ class Settings:
         "Seconds that a stopping `glle serve` goes on serving while not ready, so that a load balancer notices.",
         at_least=0,
     )
-    log_format: Literal["text", "json"] = _setting("text", "Log lines as text or as JSON objects.")
+    log_format: Literal["text", "json"] = _setting(
+        "text", "Log lines as text or as JSON objects; as text, requests are logged at level debug only."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Lowest level of the log lines.")
-    access_log: Literal["auto", "on", "off"] = _setting("auto", "One log line per request; auto: with JSON only.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Self:

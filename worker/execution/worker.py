@@ -315,7 +315,8 @@ def require_records(settings: Settings) -> None:
 
     A process looks that ends afterwards, because no work-horse can use the object store if its parent has used it.
     """
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+    guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
+    with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:
         refusal = pool.submit(_find_start_refusal, settings).result()
     if refusal:
         raise SettingsError(refusal)

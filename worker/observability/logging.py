@@ -65,8 +65,8 @@ def configure(settings: Settings) -> None:
 
 
 def has_access_log(settings: Settings) -> bool:
-    """Return whether each request is logged."""
-    return settings.access_log == "on" or (settings.access_log == "auto" and settings.log_format == "json")
+    """Return whether each request is logged: always as JSON, and as text at level debug."""
+    return settings.log_format == "json" or settings.log_level == "debug"
 
 
 def announce(text: str, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Operations: health checks, embedded Redis servers, backups.
+"""Operations: health checks and embedded Redis servers.
 
 May import every package of `worker`. Start with `health`.
 """

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine import NUMBERS
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,11 +35,6 @@ def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
         hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
         hasher.update(np.ascontiguousarray(array).data)
     return hasher.hexdigest()
-
-
-def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
-    """Return the id of a data set's posterior under a full specification and the engine's version of numbers."""
-    return "post_" + digest(dataset, spec, NUMBERS)
 
 
 def new_job_id() -> str:

@@ -22,8 +22,7 @@ from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX, is_tenant_name
 from worker.records.stored_file import STORED
-from worker.storage.mark import KEYS
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.records import KEYS, RecordKind, RecordStore
 
 if TYPE_CHECKING:
     import redis

@@ -32,14 +32,13 @@ from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record, load_record
 from worker.records.ids import text
 from worker.storage.object_store.files import FOLDER
-from worker.storage.records import CHANGES, SERVICE, USAGE_OF_ALL
+from worker.storage.records import CHANGES, KEYS, SERVICE, USAGE_OF_ALL
 
 if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
 MARK_FOLDER = f"{FOLDER}/mark/"  # with the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
-KEYS = "keys"  # counter of API keys
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records
 MAX_BYTES = 4096  # of the mark
 READ_SECONDS = 10.0
@@ -231,7 +230,7 @@ def _compare(mark: Mark | None, state: _RedisState) -> ProblemError | None:
         "It is another server, was emptied, or has lost what it had written.",
         "Bring back the server of these files: set GLLE_REDIS_URL to it, or for `glle up` put back the folder queue of "
         "the data folder. If the server is the right one, check its line `user default` and restart it from its "
-        f"append-only file (docs/how-to/redis.md). {_ACCEPT} Then `glle restore` brings back a backup.",
+        f"append-only file (docs/how-to/redis.md), or restore a backup (docs/how-to/backup.md). {_ACCEPT}",
         marked=mark.records,
         marked_changes=mark.changes,
         at=mark.at,

@@ -14,7 +14,7 @@ from glle_engine.base.spec import FitSpec
 from worker.base.problems import refuse
 from worker.base.versions import dump_record
 from worker.records.cache_entry import Entry
-from worker.records.ids import DEFAULT, content_sha256
+from worker.records.ids import DEFAULT, content_sha256, digest
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 from worker.records.stored_file import STORED, StoredFile
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a file's metadata: the digest of the arrays
 NEIGHBORS = "neighbors"  # of a spec: the data set of given neighbors; absent otherwise
+
+
+def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
+    """Return the id of a data set's posterior under a full specification and the engine's version of numbers."""
+    return "post_" + digest(dataset, spec, glle_engine.NUMBERS)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)

@@ -38,6 +38,7 @@ USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 SERVICE = "glle:service"  # `worker.storage.mark` has its other members
 CHANGES = "changes"
+KEYS = "keys"  # counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
 # KEYS: record, usage of the tenant, of all, the service, a job's record (or again the record), keys that must exist,

@@ -92,14 +92,18 @@ def replace_settings(stores: Stores, settings: Settings) -> Stores:
 
 
 @pytest.mark.parametrize(
-    ("log_format", "access_log", "is_on"),
-    [("text", "auto", False), ("json", "auto", True), ("text", "on", True), ("json", "off", False)],
+    ("log_format", "log_level", "is_on"),
+    [("text", "info", False), ("text", "debug", True), ("json", "info", True), ("json", "error", True)],
 )
 def test_access_log_is_on_with_json(
-    settings: Settings, log_format: Literal["text", "json"], access_log: Literal["auto", "on", "off"], *, is_on: bool
+    settings: Settings,
+    log_format: Literal["text", "json"],
+    log_level: Literal["debug", "info", "error"],
+    *,
+    is_on: bool,
 ) -> None:
-    """The text format omits requests by default; the setting overrides it."""
-    assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
+    """The text format omits requests above level debug."""
+    assert logs.has_access_log(replace(settings, log_format=log_format, log_level=log_level)) is is_on
 
 
 def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +120,7 @@ def test_keys_are_redacted_in_logs_and_responses(
 ) -> None:
     """In a path, a query, a body or a traceback, the key's id replaces its secret."""
     key, spoken = stores.keys.create("alice", ("write",), "", None)
-    settings = replace(stores.settings, log_format=log_format, access_log="on", log_level="debug")
+    settings = replace(stores.settings, log_format=log_format, log_level="debug")
     logs.configure(settings)
     with serving(create_app(replace_settings(stores, settings))) as client:
         client.headers["Authorization"] = f"Bearer {spoken}"
@@ -140,7 +144,7 @@ def test_keys_are_redacted_in_logs_and_responses(
 
 def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
     """Control characters of a path are escaped."""
-    settings = replace(stores.settings, log_format="text", access_log="on")
+    settings = replace(stores.settings, log_format="text", log_level="debug")
     logs.configure(settings)
     with serving(create_app(replace_settings(stores, settings))) as client:
         for path in ("/x%0a2026-01-01T00:00:00.000Z%20info%20forged", "/x%0d%1b[2J", "/x%c2%85y", "/%e2%80%ae"):

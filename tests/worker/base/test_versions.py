@@ -19,10 +19,9 @@ from worker.jobs.store import job_key
 from worker.records import draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
-from worker.records.ids import posterior_id
 from worker.records.job import BATCH
 from worker.storage.datasets import Table
-from worker.storage.posteriors import ARRAYS
+from worker.storage.posteriors import ARRAYS, posterior_id
 from worker.storage.results import result_id
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def test_ids_are_stable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None
     assert dataset.id == "ds_26831868551925ad32832b765d585aa9"
     alices, _ = stores.datasets.of("alice").add(Table(values=X, source={"kind": "test"}))
     assert alices.id == "ds_dda17b6d8f274f125e9017203b77453f"
-    monkeypatch.setattr("worker.records.ids.NUMBERS", "0.1.0")
+    monkeypatch.setattr("glle_engine.NUMBERS", "0.1.0")
     posterior = posterior_id(DATA, FitSpec(n_neighbors=10).to_dict())
     assert posterior == "post_56e7efce750a971f8f329fbe44e59c56"
     recipe = Recipe(dataset=DATA, method="isomap", parameters={"n_neighbors": 10}, engine="0.1.0")

@@ -15,7 +15,7 @@ import glle_engine
 from glle_engine import manifolds
 from service.submission.waiting import requested_draw
 from tests.conftest import refusal, until
-from tests.processes import children
+from tests.processes import children, name_of
 from tests.worker.execution.workers import enqueued_fit, worker
 from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
@@ -250,7 +250,7 @@ def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Se
     """SIGTERM reaches children that are being forked: one signal ends the worker."""
     del stores
     with worker(settings, "starting") as process:
-        until(lambda: children(process.pid))
+        until(lambda: any(name_of(child).startswith("glle-") for child in children(process.pid)))
         time.sleep(delay)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

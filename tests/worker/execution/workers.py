@@ -20,8 +20,9 @@ from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from tests.processes import children, command_line
 from worker.records.draws import DrawsSpec
-from worker.records.ids import digest, posterior_id
+from worker.records.ids import digest
 from worker.storage.datasets import Table
+from worker.storage.posteriors import posterior_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
