@@ -25,10 +25,11 @@ from glle_engine.posterior.cost.estimate import draw_cost
 from worker.analyses.embedding_records import remove_results
 from worker.analyses.registry import analysis_of, recipes_of
 from worker.base.clock import now_iso
+from worker.base.memory import limited_work
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance, require_numbers
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, cache_result, fit_values
-from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws
+from worker.execution.draws import group_size, lane_group, limited_drawing, make_draws, store_draws, untouched_bytes
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES
 from worker.jobs.store import Cancelled, Job, job_key
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from worker.execution.draws import Group
+    from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
@@ -112,7 +114,8 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, round_: int 
         job = telemetry.begin(stores.jobs.start(job_id))
         require_numbers(f"Job {job_id}", job.numbers, stores.numbers)
         if round_ in {None, job.round}:  # otherwise it was reopened since, and another task has this work
-            telemetry.job = work(TaskContext(stores, job)) or job
+            with limited_work(untouched_bytes(_points(stores, job))):
+                telemetry.job = work(TaskContext(stores, job)) or job
     except Cancelled:
         cancelled = stores.jobs.finish_cancel(job_id)
         if telemetry.job is not None:
@@ -121,6 +124,16 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, round_: int 
         raise
     except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
         telemetry.job = _fail(stores, job_id, error) or telemetry.job
+
+
+def _points(stores: Stores, job: Job) -> int:
+    """Return the number of points of a job's posterior, or else of its data set; 0 if it is gone."""
+    record: PosteriorRecord | Dataset | None = None
+    if job.posterior is not None:
+        record = stores.posteriors.get(job.posterior)
+    if record is None and job.dataset is not None and job.dataset != job.inline:
+        record = stores.datasets.get(job.dataset)
+    return 0 if record is None else record.n
 
 
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
