@@ -48,6 +48,70 @@ def limited_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
+class _WorkLimit:
+    """Limit of this process on working memory; 0: none."""
+
+    bytes = 0
+    is_set = False  # within `limited_work`
+
+
+def limit_work(nbytes: int) -> None:
+    """Limit the working memory of what runs within `limited_work` in this process, from now on."""
+    _WorkLimit.bytes = nbytes
+
+
+def work_limit() -> int:
+    """Return the bytes of working memory that `limit_work` has set; 0: no limit."""
+    return _WorkLimit.bytes
+
+
+@contextmanager
+def limited_work(untouched: int = 0) -> Iterator[None]:
+    """Run work under the limit of `limit_work`; allocations beyond it raise MemoryError.
+
+    `worker.base.problems.problem_of` turns that into a problem with the limit. Work within limited work shares its
+    limit.
+
+    Parameters
+    ----------
+    untouched
+        Bytes that the work allocates and does not use, which take no memory.
+
+    """
+    if _WorkLimit.is_set or not _WorkLimit.bytes:
+        yield
+        return
+    _WorkLimit.is_set = True
+    try:
+        with limited_memory(_WorkLimit.bytes + untouched):
+            yield
+    finally:
+        _WorkLimit.is_set = False
+
+
+def offer_to_oom_killer() -> None:
+    """Have the kernel kill this process first when the machine or its container has no memory left (Linux)."""
+    with suppress(OSError):  # a container may mount /proc read-only
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def count_oom_kills(root: Path = Path("/")) -> int:
+    """Return the number of processes that the kernel of this machine has killed for memory; 0 if it does not say.
+
+    Parameters
+    ----------
+    root
+        Folder of ``proc``.
+
+    """
+    with suppress(OSError):  # only Linux has it
+        for line in (root / "proc/vmstat").read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return 0
+
+
 def _private_bytes() -> int:
     return _pages(5) * resource.getpagesize()  # only Linux has statm, and counts private memory by RLIMIT_DATA
 

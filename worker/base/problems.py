@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from dataclasses import dataclass, field
@@ -9,12 +10,19 @@ from itertools import accumulate, islice
 from typing import Any, Self
 
 from glle_engine import GlleError
+from worker.base.memory import work_limit
 
 MAX_TEXT = 2000  # characters of a text; the longest remedy has some 300
 MAX_MEMBERS = 100  # of a list or an object
 MAX_DEPTH = 6  # of nested lists and objects
 MAX_TOTAL = 32_768  # characters of all facts
 CUT = "truncated"  # member of shortened details
+# Errors of a failed allocation: of a thread's stack, and of a library that is loaded.
+_NO_MEMORY = (
+    (RuntimeError, "can't start new thread"),
+    (ImportError, "failed to map segment"),
+    (ImportError, "Cannot allocate memory"),
+)
 _MAX_BITS = 128  # of an integer: seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
@@ -24,6 +32,7 @@ TITLES = {
     "job-timeout": "The job took too long",
     "worker-lost": "The job's workers died",
     "out-of-memory": "Not enough memory",
+    "task-crashed": "The job's process crashed",
     "deadline-exceeded": "The job did not end in time",
     "not-enqueued": "The job left the queue",
     "cache-too-small": "Larger than the cache allows",
@@ -117,7 +126,17 @@ def problem_of(error: Exception) -> Problem:
         return Problem.from_engine(error)
     if isinstance(error, ProblemError):
         return error.problem
-    return out_of_memory(str(error)) if isinstance(error, MemoryError) else internal_error(error)
+    return too_much_memory(work_limit(), error) if _is_memory_error(error) else internal_error(error)
+
+
+def _is_memory_error(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause, means that an allocation failed."""
+    return error is not None and (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or any(isinstance(error, kind) and text in str(error) for kind, text in _NO_MEMORY)
+        or _is_memory_error(error.__cause__)
+    )
 
 
 def timed_out(seconds: int) -> Problem:
@@ -153,13 +172,54 @@ def deadline_exceeded(job: str, deadline: str) -> Problem:
     )
 
 
-def out_of_memory(message: str) -> Problem:
-    """Return the problem of a task that needs more memory than its worker has."""
+def too_much_memory(allowed: int, error: Exception) -> Problem:
+    """Return the problem of a task of which an allocation failed, under a limit of `allowed` bytes (0: none)."""
+    detail = (
+        f"The task takes more than {allowed:,} bytes of working memory."
+        if allowed
+        else f"The task has no memory left. {error}"
+    )
+    return Problem(
+        code="too-much-memory",
+        status=422,
+        detail=detail.strip(),
+        remedy="Use fewer points, landmarks or neighbors; or raise GLLE_METHOD_BYTES and the memory of the workers.",
+        details={"allowed_bytes": allowed} if allowed else {},
+    )
+
+
+def out_of_memory(allowed: int, machine: int) -> Problem:
+    """Return the problem of a task whose process ended for lack of memory.
+
+    Parameters
+    ----------
+    allowed
+        Bytes of working memory that it may take.
+    machine
+        Bytes of memory of the machine or container of its worker.
+
+    """
     return Problem(
         code="out-of-memory",
         status=422,
-        detail=f"The worker had not enough memory. {message}".strip(),
-        remedy="Use fewer points or neighbors, or give the workers more memory.",
+        detail=f"The process of a task ended because there was no memory left. A task may take {allowed:,} bytes of "
+        f"working memory; the machine or container of its worker has {machine:,} for all of its processes.",
+        remedy="Use fewer points or neighbors. If smaller tasks fail so, too, give the workers more memory, or lower "
+        "GLLE_METHOD_BYTES or GLLE_WORKERS.",
+        details={"allowed_bytes": allowed, "machine_bytes": machine},
+    )
+
+
+def task_crashed(signal: str, allowed: int) -> Problem:
+    """Return the problem of a task whose process ended by a signal, under a limit of `allowed` bytes of memory."""
+    return Problem(
+        code="task-crashed",
+        status=422,
+        detail=f"The process of a task ended by {signal}. Libraries end so when they get no memory: a task may take "
+        f"{allowed:,} bytes of working memory.",
+        remedy="Use fewer points or neighbors, or raise GLLE_METHOD_BYTES and the memory of the workers. If smaller "
+        "tasks fail so, too, install the versions of requirements/server.lock.",
+        details={"signal": signal, "allowed_bytes": allowed},
     )
 
 

@@ -98,7 +98,11 @@ class Settings:
         "Where all files are stored: s3://, gs:// or az://bucket/prefix, file:///folder. Empty: the data folder.",
     )
     job_timeout: int = _setting(600, "Time limit of one task of a job, seconds.", at_least=1)
-    method_bytes: Size = _setting(2 * 2**30, "Bytes of working memory of an embedding or a fit.", at_least=2**20)
+    method_bytes: Size = _setting(
+        2 * 2**30,
+        "Bytes of working memory of a task, such as a fit, an embedding, an audit or draws; a task beyond it fails.",
+        at_least=2**20,
+    )
     job_ttl: int = _setting(7 * 86400, "Seconds that the record of an ended job and its result are kept.", at_least=1)
     heartbeat: int = _setting(
         5, "Seconds between the heartbeats of a busy worker; after 4 missed ones its task is repeated.", at_least=1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,54 +12,34 @@ import glle_engine
 from glle_engine import Draw, Posterior
 from glle_engine.eigen.eigenpairs import MAX_STEPS
 from glle_engine.linalg import LANES
-from worker.base.memory import limited_memory
+from worker.base.memory import limited_work
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
 from worker.records.cache_entry import Entry
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from worker.records.draws import DrawAddress
 
 # Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
-UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
+_UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
-class _Limit:
-    """Bytes of working memory of a lane group in this process; 0: no limit, or within one."""
-
-    bytes = 0
-
-
-def limit_draws(nbytes: int) -> None:
-    """Limit the working memory of each lane group that this process draws, and of the structure of its factors."""
-    _Limit.bytes = nbytes
+def limited_drawing(posterior: Posterior) -> AbstractContextManager[None]:
+    """Limit the working memory of draws; once for several lane groups, or for each."""
+    return limited_work(untouched_bytes(len(posterior.order)))
 
 
-@contextmanager
-def limited_drawing(posterior: Posterior) -> Iterator[None]:
-    """Raise ``too-much-memory`` if draws need more memory than the limit; once for several lane groups, or for each."""
-    allowed, _Limit.bytes = _Limit.bytes, 0
-    try:
-        with limited_memory(allowed + UNTOUCHED * len(posterior.order)) if allowed else nullcontext():
-            yield
-    except MemoryError as error:
-        raise refuse(
-            "too-much-memory",
-            422,
-            f"A draw of this posterior of {posterior.n_points:,} points takes more than {allowed:,} bytes of"
-            " working memory.",
-            "Fit fewer points or landmarks, or use fewer neighbors; or raise GLLE_METHOD_BYTES.",
-            allowed_bytes=allowed,
-        ) from error
-    finally:
-        _Limit.bytes = allowed
+def untouched_bytes(n_points: int) -> int:
+    """Return the bytes that draws of a posterior of so many points allocate and do not use."""
+    return _UNTOUCHED * n_points
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return the size of a lane group, whose draws cost little more than one; raises ``too-much-memory``."""
+    """Return the size of a lane group, whose draws cost little more than one; raises MemoryError."""
     with limited_drawing(posterior):
         return LANES if posterior.lane_solver else 1
 
@@ -74,7 +53,7 @@ def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
     """Make draws of one source and alignment; return them and the seconds per draw.
 
-    Raises ``too-much-memory``, and ``no-convergence`` if a draw is not finite.
+    Raises MemoryError (`limited_drawing`), and ``no-convergence`` if a draw is not finite.
     """
     started = time.perf_counter()
     with stage("drawing", glle__draws=len(keys)) as attributes, limited_drawing(posterior):

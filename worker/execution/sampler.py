@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import redis
 
 from glle_engine.linalg import LANES
-from worker.base.memory import GROWTH, resident_bytes, resident_limit
+from worker.base.memory import GROWTH, limit_work, resident_bytes, resident_limit
 from worker.base.problems import ProblemError, problem_of
 from worker.base.versions import require_numbers
-from worker.execution.draws import draw_entries, group_size, lane_group, limit_draws, make_draws
+from worker.execution.draws import draw_entries, group_size, lane_group, make_draws
 from worker.execution.telemetry import observe, record_stages, stage
 from worker.jobs.draw_stream import (
     LEASE_SECONDS,
@@ -141,7 +141,7 @@ class SamplerLoop:
 
     def run(self) -> None:
         """Draw until SIGTERM, and end the work in progress."""
-        limit_draws(self._stores.settings.method_bytes)
+        limit_work(self._stores.settings.method_bytes)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -230,7 +230,7 @@ class SamplerLoop:
             self._slow.add(batch.posterior)
 
     def _draw_uncached(self, batch: DrawBatch) -> None:
-        """Draw requests; raises as `_posterior`, and ``too-much-memory``."""
+        """Draw requests; raises as `_posterior`, and MemoryError."""
         posterior = self._posterior(batch.posterior)
         size = group_size(posterior)
         keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]

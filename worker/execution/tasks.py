@@ -22,10 +22,11 @@ from glle_engine.base.progress import StageClock
 from glle_engine.posterior.cost.estimate import draw_cost
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
+from worker.base.memory import limited_work
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
-from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws
+from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws, untouched_bytes
 from worker.execution.sweep import sweep
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
 from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES, SWEEP
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from glle_engine import Draw
+    from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
@@ -97,7 +99,8 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
-        telemetry.job = work(TaskContext(stores, job)) or job
+        with limited_work(untouched_bytes(_points(stores, job))):
+            telemetry.job = work(TaskContext(stores, job)) or job
     except Cancelled:
         cancelled = stores.jobs.finish_cancel(job_id)
         if telemetry.job is not None:
@@ -106,6 +109,16 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
         raise
     except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
         telemetry.job = _fail(stores, job_id, error) or telemetry.job
+
+
+def _points(stores: Stores, job: Job) -> int:
+    """Return the number of points of a job's posterior, or else of its data set; 0 if it is gone."""
+    record: PosteriorRecord | Dataset | None = None
+    if job.posterior is not None:
+        record = stores.posteriors.get(job.posterior)
+    if record is None and job.dataset is not None and job.dataset != job.inline:
+        record = stores.datasets.get(job.dataset)
+    return 0 if record is None else record.n
 
 
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:

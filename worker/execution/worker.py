@@ -40,13 +40,12 @@ from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.cost.estimate import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.base.clock import clock_skew
-from worker.base.memory import memory_limit
-from worker.base.problems import ProblemError
+from worker.base.memory import count_oom_kills, limit_work, memory_limit, offer_to_oom_killer
+from worker.base.problems import ProblemError, out_of_memory, task_crashed
 from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue, require_login
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks
-from worker.execution.draws import limit_draws
 from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
 from worker.jobs.queue import SERIALIZER, SafeJob
@@ -65,6 +64,8 @@ if TYPE_CHECKING:
     from rq.executions import Execution
     from rq.job import Job as RqJob
 
+    from worker.base.problems import Problem
+
 MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
 LOCK_SECONDS = 30  # of maintenance, after which the lock of a killed worker ends (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
@@ -72,6 +73,7 @@ AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
 LOADED_POINTS = 100
+CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # by which a work-horse ends itself
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 
 log = logging.getLogger(__name__)
@@ -105,6 +107,7 @@ class TaskWorker(RqWorker):
     """RQ's forking worker, which notices an abandoned task after `MAX_MISSED` heartbeats."""
 
     max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
+    _oom_kills = 0  # of this machine before the task
 
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
         """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
@@ -130,12 +133,33 @@ class TaskWorker(RqWorker):
         super().cleanup_execution(job, pipeline, execution)
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
+    def fork_work_horse(self, job: RqJob, queue: Queue) -> None:
+        """Fork a work-horse, and note how many processes the kernel has killed for memory before."""
+        self._oom_kills = count_oom_kills()
+        super().fork_work_horse(job, queue)
+
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a task whose process was killed, for the metrics."""
+        """Count a task whose process was killed, for the metrics; fail its job if it would be killed again."""
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)  # type: ignore[no-untyped-call] # of RQ
-        counts = process_stores().counts
-        counts.add("tasks_killed", job.origin)
-        counts.flush()
+        stores = process_stores()
+        stores.counts.add("tasks_killed", job.origin)
+        stores.counts.flush()
+        if (problem := self._find_problem(ret_val)) is not None:
+            job.retries_left = 0
+            stores.jobs.fail(job.args[0], problem)
+
+    def _find_problem(self, status: int | None) -> Problem | None:
+        """Return the problem of a task that has ended its process, or None if someone else has.
+
+        The kernel kills for memory by SIGKILL, as does a restart. A crash has the same reason if compiled code does not
+        check its allocations.
+        """
+        if status is None or not os.WIFSIGNALED(status):
+            return None
+        signum, allowed = os.WTERMSIG(status), process_stores().settings.method_bytes
+        if signum == signal.SIGKILL:
+            return out_of_memory(allowed, memory_limit()) if count_oom_kills() > self._oom_kills else None
+        return task_crashed(signal.Signals(signum).name, allowed) if signum in CRASHES else None
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.
@@ -153,7 +177,8 @@ class TaskWorker(RqWorker):
 def begin_work_horse(parent: int) -> None:
     """Prepare a forked work-horse, which dies with its worker."""
     process_guard.die_with_parent(signal.SIGKILL, parent)
-    limit_draws(process_stores().settings.method_bytes)
+    offer_to_oom_killer()
+    limit_work(process_stores().settings.method_bytes)
     process_stores().counts.clear()  # its parent's
 
 

@@ -20,14 +20,13 @@ import socket
 import sys
 import traceback
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import numpy as np
 
 from service.encoding.arrow import has_arrow
 from service.uploads.reading import Upload
-from worker.base.memory import limit_memory
+from worker.base.memory import limit_memory, offer_to_oom_killer
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
 from worker.records.dataset import EXTRAS, VALUES, Array, Table
@@ -109,8 +108,7 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + _GRACE_SECONDS))
     signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends it
-    with contextlib.suppress(OSError):  # a container may mount /proc read-only
-        Path("/proc/self/oom_score_adj").write_text("1000")  # the first one to kill without memory
+    offer_to_oom_killer()
     limit_memory(memory)
 
 

@@ -173,7 +173,7 @@ def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Clie
 
 def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Client, stores: Stores) -> None:
     """Factors larger than GLLE_METHOD_BYTES end their request with a problem, in the sampler and in a work-horse."""
-    with workers(stores, 1, method_bytes=2**24):
+    with workers(stores, 1, method_bytes=2**26):
         dense = fit_posterior(client, {}, np.random.default_rng(0).normal(size=(1500, 20)))
         quick = fit_posterior(client, {}, sheet(150))
         many = partial(client.post, f"{dense}/draws", json={"count": 8}, params={"wait": 20})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from worker.base import memory
-from worker.base.memory import limited_memory, memory_limit, resident_limit
+from worker.base.memory import count_oom_kills, limited_memory, memory_limit, resident_limit
 from worker.base.settings import Settings
 from worker.execution.process_guard import LINUX
 
@@ -70,3 +70,11 @@ def test_memory_is_limited_for_a_while() -> None:
             np.ones(256 * MIB, np.uint8)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert np.ones(256 * MIB, np.uint8).all()
+
+
+def test_processes_killed_for_memory_are_counted(tmp_path: Path) -> None:
+    """By the kernel's counter; 0 where there is none."""
+    assert count_oom_kills(tmp_path) == 0
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/vmstat").write_text("nr_free_pages 12\noom_kill 3\noom_kill_other 7\n")
+    assert count_oom_kills(tmp_path) == 3

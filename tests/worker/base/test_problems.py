@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.base.problems import CUT, MAX_TEXT, Problem, quotable, refuse, shorten
+from worker.base import memory
+from worker.base.problems import CUT, MAX_TEXT, Problem, problem_of, quotable, refuse, shorten
 
 MAX_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
@@ -87,3 +89,23 @@ def test_long_sentences_are_cut() -> None:
         assert text.endswith("(998,000 more characters)")
     assert shorten("short") == "short"
     assert quotable({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("900 GB"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+        ImportError("_isfinite.so: failed to map segment from shared object"),
+    ],
+)
+def test_failed_allocations_name_the_limit(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Also if another error has one as its cause; errors of the engine keep their own remedy."""
+    monkeypatch.setattr(memory._WorkLimit, "bytes", 1000)
+    caused = ValueError("no embedding")
+    caused.__cause__ = error
+    for each in (error, caused):
+        found = problem_of(each)
+        assert (found.code, found.details) == ("too-much-memory", {"allowed_bytes": 1000})
+    assert problem_of(ValueError("no embedding")).code == "internal-error"

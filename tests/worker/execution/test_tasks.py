@@ -89,7 +89,7 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, mon
     ("error", "code", "status"),
     [
         (JobTimeoutException("too long"), "job-timeout", 422),
-        (MemoryError("900 GB"), "out-of-memory", 422),
+        (MemoryError("900 GB"), "too-much-memory", 422),
         (ZeroDivisionError("oops"), "internal-error", 500),
         (OutOfRangeError("Too far.", remedy="Rescale.", details={"largest": np.inf}), "out-of-range", 422),
     ],

@@ -15,7 +15,7 @@ from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 from rq.worker_registration import clean_worker_registry
 
 from tests.conftest import until
-from tests.processes import command_line
+from tests.processes import children, command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
@@ -163,3 +163,34 @@ def test_a_task_that_is_killed_or_cancelled_leaves_its_worker_to_others(stores: 
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
         after = enqueued_fit(stores, 100)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded")
+
+
+SLOW = "import time; from worker.execution import tasks; tasks.fit_values = lambda *_, **__: time.sleep(60)"
+DEAF = f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); {SLOW}"  # as within compiled code
+CRASH = "import os; from worker.execution import tasks; tasks.fit_values = lambda *_, **__: os.abort()"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "limit"),
+    [
+        (SLOW, "job-timeout", "GLLE_JOB_TIMEOUT"),
+        (DEAF, "job-timeout", "GLLE_JOB_TIMEOUT"),
+        (CRASH, "task-crashed", "GLLE_METHOD_BYTES"),
+    ],
+    ids=["slow", "deaf", "crash"],
+)
+def test_a_task_that_ends_by_itself_fails_once(
+    stores: Stores, settings: Settings, program: str, code: str, limit: str
+) -> None:
+    """A task beyond its time, or that crashes, fails with the limit and its setting; it is not tried again."""
+    job = enqueued_fit(stores, 100)
+    with worker(replace(settings, job_timeout=1), "limited", program) as process:
+        until(lambda: children(process.pid, "glle-batch"))
+        forking = children(process.pid, "glle-batch")
+        until(lambda: stores.jobs.fetch(job.id).status == "failed")
+        error = stores.jobs.fetch(job.id).error
+        assert error is not None
+        assert (error.code, limit in error.remedy) == (code, True)
+        until(lambda: not horses(process.pid))
+        assert children(process.pid, "glle-batch") == forking
+        assert not open_queue(BATCH, stores.client).get_job_ids()
