@@ -28,6 +28,7 @@ from bench.report import machine
 from bench.service.deployment import running_service
 from bench.service.uncached import DRAWS, run_job
 from docs.figures.methods.tables import put, table
+from glle_engine.linalg import LANES
 from qa.frame import repeat
 from tests.processes import children
 from worker.base.settings import Settings
@@ -139,6 +140,7 @@ def _number(value: float) -> str:
 def _operations() -> Iterator[tuple[str, int, Cost]]:
     """Yield the cost of every operation for every number of points."""
     with running_service(1, 1) as service:
+        time.sleep(IDLE_SECONDS)  # the readers of uploads start
         idle = _measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS)
         for n, times in SIZES.items():
             for what, count, do in _requests(service, n, times):
@@ -147,15 +149,16 @@ def _operations() -> Iterator[tuple[str, int, Cost]]:
 
 def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, Callable[[], object]]]:
     """Yield the operations, each with its repetitions in a window."""
-    seeds, indices = itertools.count(n * 1000), itertools.count()
+    seeds, groups = itertools.count(n * 1000), itertools.count()
     path, singles = service.fit_synthetic("swiss_roll", n), 4 * times
     datasets = [service.upload(data_of("swiss_roll", n, next(seeds))) for _ in range(WINDOWS * times)]
     yield "a fit", times, lambda: service.posterior(datasets.pop())
     job = f"a job of {DRAWS} draws, its result as npy"
     yield job, times, lambda: run_job(service.http, path, n, DRAWS, next(seeds))
     yield "a single draw", singles, lambda: service.http.npy(f"{path}/draws/0?seed={next(seeds)}")
-    run_job(service.http, path, n, WINDOWS * singles, 0)
-    yield "a draw from the cache", singles, lambda: service.http.npy(f"{path}/draws/{next(indices)}")
+    for group in range(WINDOWS * singles):
+        service.http.npy(f"{path}/draws/{LANES * group}")  # the other draws of its lane group are cached with it
+    yield "a draw from the cache", singles, lambda: service.http.npy(f"{path}/draws/{LANES * next(groups) + 1}")
 
 
 def _cost(service: Service, idle: Cost, times: int, do: Callable[[], object]) -> Cost:
@@ -239,7 +242,7 @@ def _request_seconds(url: str, samplers: int) -> float:
         for request in stream.read(1, 1.0):
             stream.finish(DrawBatch([request]), "drawn")
 
-    fields = {"name": "posterior arrays posterior procrustes", "metadata": "{}", "reply": "reply"}
+    fields = {"name": "posterior posterior procrustes", "metadata": "{}", "reply": "reply"}
     with ExitStack() as stack:
         client, *clients = (stack.enter_context(redis.Redis.from_url(url)) for _ in range(samplers + 1))
         streams = [DrawStream(one, str(number)) for number, one in enumerate(clients)]

@@ -52,7 +52,6 @@ PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
-MAX_UNSWEPT_DAYS = 2.0  # a sweep a day is usual
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
 SHOWN_IDS = 5  # of records without files

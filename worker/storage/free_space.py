@@ -138,7 +138,7 @@ class QueueCapacity:
         return refuse(
             "redis-full",
             503,
-            f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs and imports are refused.",
+            f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs are refused.",
             "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
             "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
             retry_after=RETRY_SECONDS,
