@@ -11,7 +11,7 @@ from glle_engine.base.parameters import require_known_names
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
-from glle_engine.graph.neighbors import all_pairs_seconds, approximate_seconds, search_cost
+from glle_engine.graph.neighbors import approximate_seconds, search_cost
 from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.posterior.cost import rates
@@ -329,19 +329,3 @@ def draw_cost(posterior: Posterior) -> DrawCost:
         each = alone
         nbytes += rates.null_bytes(n, classes)
     return DrawCost(alone, each, nbytes)
-
-
-def refit_seconds(posterior: Posterior, d: int) -> float:
-    """Return the expected seconds of a fit of the same specification to other points with d features.
-
-    The search is the faster one of all pairs and the approximate one: an exact search of data of few dimensions takes
-    no longer, and the data are not in a posterior.
-    """
-    pattern, spec = posterior.eigenproblem.pattern, posterior.spec
-    n = len(pattern.neighbors)
-    work = count_work(pattern)
-    search = min(all_pairs_seconds(posterior.n_points, d), approximate_seconds(posterior.n_points, d))
-    embedding = rates.mean_seconds(n, work, spec)
-    if n > DENSE_BELOW:
-        embedding += rates.order_seconds(n, work, float(spec.n_components), spec)
-    return search + rates.weights_seconds(posterior.n_points, d, spec) + embedding

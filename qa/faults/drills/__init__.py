@@ -1,1 +1,1 @@
-"""Drills with real processes: upgrades between versions, and restored backups."""
+"""Drills with real processes: secrets, and Redis with TLS, a balancer and users with few rights."""

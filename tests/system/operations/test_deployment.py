@@ -14,7 +14,6 @@ from tests.conftest import until
 from tests.system.conftest import fit_posterior, synthetic
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     import pytest
 
@@ -81,14 +80,14 @@ def test_trace_and_request_id_reach_the_worker(limited_up: Limited) -> None:
 
 
 def test_doctor_reports_no_problem_of_a_running_deployment(
-    up: Up, client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    up: Up, client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every check is ok, the end-to-end job draws the engine's bits, and no data set is left."""
     until(lambda: client.get("/readyz").status_code == 200)
     before = {item["id"] for item in client.get("/v1/datasets?limit=100").json()["items"]}
     for name in ("GLLE_REDIS_URL", "GLLE_CACHE_URL"):
         monkeypatch.setenv(name, up.redis_url(name))
-    monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("GLLE_DATA_DIR", str(up.log.parent / "data"))
     monkeypatch.setenv("GLLE_HEARTBEAT", "1")
     code = main.main(["doctor", "--json", "--url", up.url])
     report = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
