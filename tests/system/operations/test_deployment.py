@@ -14,7 +14,6 @@ from tests.conftest import until
 from tests.system.conftest import fit_posterior, synthetic
 
 if TYPE_CHECKING:
-
     import pytest
 
     from tests.system.conftest import Limited, Up

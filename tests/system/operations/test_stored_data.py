@@ -99,8 +99,8 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         assert "0 are damaged" in deployment.run("five", "scrub")
         assert one.delete(f"{data}?force=true").status_code in {200, 204}
         assert two.get(data).status_code == 404
-        objects = (deployment.folder / "objects" / "data").rglob("*")
-        assert not any(path.is_file() for path in objects), "no file of the data set, its posteriors or results is left"
+        left = [path.name for path in (deployment.folder / "objects").rglob("*") if path.is_file()]
+        assert left == ["records.json"], "the mark; no file of the data set, its posteriors or results is left"
 
         key_id = key.split("_")[1]
         deployment.run("five", "keys", "revoke", key_id)
