@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -45,6 +44,7 @@ from service.uploads.formats.posterior import EXPORT, LARGE, MEDIA, require_medi
 from service.uploads.reading import receive_body
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.base.clock import now_iso
+from worker.base.disk import temporary_file
 from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
@@ -268,7 +268,7 @@ def _data_identity(stores: Stores, record: PosteriorRecord) -> dict[str, Any]:
 def _import(stores: Stores, processes: ReaderProcesses, file: IO[bytes]) -> tuple[PosteriorRecord, bool]:
     """Store a spooled file; return the record, and whether it is new."""
     tenant = stores.tenant or DEFAULT
-    with tempfile.TemporaryFile(dir=Path(stores.settings.data_dir) / "incoming") as checked:
+    with temporary_file(Path(stores.settings.data_dir) / "incoming") as checked:
         facts = processes.read_posterior(tenant, file, checked)
         fields, dataset = facts["record"], dataset_id(facts["dataset"]["sha256"], tenant)
         id_ = imported_id(facts["sha256"], tenant)
