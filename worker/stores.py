@@ -166,6 +166,11 @@ class Stores:
             jobs=self.jobs.of(tenant, quota),
         )
 
+    def stop_waiting(self) -> None:
+        """Let each further call fail soon if its server is away: this process is about to end."""
+        for client, variable in ((self.client, "GLLE_REDIS_URL"), (self.cache.client, "GLLE_CACHE_URL")):
+            client.set_retry(RetryPolicy(0.0, variable))
+
     def close(self) -> None:
         """Close the connections."""
         self.endings.close()

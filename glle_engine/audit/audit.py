@@ -109,6 +109,7 @@ def audits(
     n_neighbors: int = NEIGHBORS,
     seed: int = 0,
     executor: Executor | None = None,
+    threads: int | None = None,
     on_progress: OnProgress = silent,
 ) -> Iterator[Audit]:
     """Yield an audit after each stage, the first one after four pairs of halves, until its statements are certain.
@@ -143,8 +144,8 @@ def audits(
         )  # fmt: skip
         return added if done is None else done + added
 
-    is_threaded = executor is None and source.is_threaded
-    with ThreadPoolExecutor(os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
+    is_threaded = executor is None and source.is_threaded and threads != 1
+    with ThreadPoolExecutor(threads or os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
         if source.embedder is None:
             found.chance = compare()
             yield _of_coordinates(found, source.name)
@@ -187,8 +188,9 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     seed : int
         Of permutations and halves.
     executor : concurrent.futures.Executor, optional
-        Computes the resamples in parallel, with the same bits. By default threads on all processors do for methods of
-        this library.
+        Computes the resamples in parallel, with the same bits. By default threads do for methods of this library.
+    threads : int, optional
+        Number of these threads. Default: the number of processors.
     on_progress
         Called with (done, all, stage); its exceptions end the audit.
 

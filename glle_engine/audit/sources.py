@@ -127,13 +127,18 @@ def source_of_function(
 
 def source_of_coordinates(X: ArrayLike, p: int) -> Source:
     """Return the source of given coordinates: permuted data are embedded by a strong method."""
-    name = next(name for name in STRONG if all(map(find_spec, registry.method(name).libraries)))
-    method = registry.method(name)
     data = checked_matrix(X)
-    perplexity = min(30.0, max(len(data) - 2, 4) / 3)  # t-SNE's limit; fewer than 6 points are refused
-    spec = method.spec(n_components=p, perplexity=perplexity)
+    method, spec = method_of_coordinates(len(data), p)
     again = partial(_method_again, method=method, spec=spec, n=len(data))
-    return Source(name, data, np.asarray, again, notes=_scale_notes(data))
+    return Source(method.name, data, np.asarray, again, notes=_scale_notes(data))
+
+
+def method_of_coordinates(n: int, p: int) -> tuple[Method[Any], MethodSpec]:
+    """Return the method, with its specification, that embeds permuted data for given coordinates (n, p)."""
+    strong = map(registry.method, STRONG)
+    method = next(method for method in strong if all(map(find_spec, method.libraries)))
+    perplexity = min(30.0, max(n - 2, 4) / 3)  # t-SNE's limit; fewer than 6 points are refused
+    return method, method.spec(n_components=p, perplexity=perplexity)
 
 
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:

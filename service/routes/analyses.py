@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.audit.sources import STRONG
+from glle_engine.audit.sources import method_of_coordinates
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points, require_neighbors
@@ -257,8 +257,9 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
     elif body.coordinates is not None:
         assert body.dataset is not None
-        source, plan = body.dataset, Plan.of(STRONG[0])
-        map_["coordinates"], points = coordinates_beside(stores, body.coordinates, stores.datasets.fetch(source).n)
+        source, n = body.dataset, stores.datasets.fetch(body.dataset).n
+        map_["coordinates"], p, points = coordinates_beside(stores, body.coordinates, n)
+        plan = Plan(*method_of_coordinates(n, p))
     else:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)

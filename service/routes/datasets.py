@@ -35,7 +35,6 @@ from service.uploads.reading import MULTIPART, Upload, receive_body
 from service.uploads.registry import XLSX
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
-from worker.storage.free_space import require_room
 from worker.stores import Stores
 
 ATTEMPTS = 5  # to delete a data set, while jobs add posteriors and embeddings of it
@@ -367,7 +366,6 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
 
 def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table and start its cache index; return its record and whether it is new."""
-    require_room(Path(stores.settings.data_dir), 8 * table.values.size)
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
     return replace(dataset, source=source), new  # an earlier upload of the content may have had other columns

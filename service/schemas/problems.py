@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
+from worker.base.disk import DISK_REMEDY
 from worker.base.problems import Problem, ProblemError
 from worker.observability.logging import redact_keys
-from worker.storage.free_space import DISK_REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

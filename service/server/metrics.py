@@ -23,12 +23,12 @@ from prometheus_client.registry import Collector
 
 import glle_engine
 from worker.base.clock import clock_skew
+from worker.base.disk import nearest_existing
 from worker.base.problems import ProblemError
 from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
-from worker.storage.free_space import nearest_existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,10 +11,10 @@ from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
 from service.uploads.limits import Limits
 from worker.analyses.posterior_analyses import resampling_obstacle
+from worker.base.disk import DISK_REMEDY, free_bytes
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.storage.datasets import all_points_equal
-from worker.storage.free_space import DISK_REMEDY, free_bytes
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
@@ -69,19 +69,19 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
     return id_, shape, points
 
 
-def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[str, Array | None]:
-    """Return the id of coordinates of n points, and the coordinates themselves if they are inline.
+def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[str, int, Array | None]:
+    """Return the id of coordinates (n, p), the number p, and the coordinates themselves if they are inline.
 
     Raise a problem unless there are n rows.
     """
-    id_, (rows, _), points, _ = _given_points(stores, given)
+    id_, (rows, columns), points, _ = _given_points(stores, given)
     if rows != n:
         raise InvalidShapeError(
             f"There are {rows:,} rows of coordinates; the data have {n:,} points.",
             remedy=f"Give {n:,} rows of coordinates, in the order of the data.",
             details={"rows": rows, "n_points": n},
         )
-    return id_, points
+    return id_, columns, points
 
 
 def _given_points(

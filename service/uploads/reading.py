@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import mmap
 import os
-import tempfile
 import zlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,9 +24,9 @@ from glle_engine.base.columns import ColumnRoles
 from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import Limits, check_inflated
 from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
+from worker.base.disk import require_room, temporary_file
 from worker.base.files import make_folder
 from worker.base.problems import Problem, ProblemError, refuse
-from worker.storage.free_space import require_room
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -70,7 +69,7 @@ async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _
     check_size(int(length or 0), cap, remedy)
     await run_in_threadpool(require_room, folder, int(length or 0))
     await run_in_threadpool(make_folder, folder)
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with temporary_file(folder) as file:
         size = 0
         buffer = bytearray()
         async for chunk in request.stream():
@@ -79,7 +78,6 @@ async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _
                 raise _too_large(f"The body has more than {cap:,} bytes", cap, remedy)
             buffer += chunk
             if len(buffer) >= _BUFFER:
-                require_room(folder, len(buffer))
                 await run_in_threadpool(file.write, bytes(buffer))
                 buffer.clear()
         await run_in_threadpool(file.write, bytes(buffer))
@@ -170,7 +168,7 @@ class Upload:
         if not layers:
             detail = f"The body is packed more than {MAX_LAYERS} times."
             raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
-        with tempfile.TemporaryFile(dir=self.folder) as unpacked:
+        with temporary_file(Path(self.folder)) as unpacked:
             upload = self.unpack(file, unpacked)
             unpacked.seek(0)
             return upload.read(unpacked, out, layers - 1)

@@ -50,6 +50,7 @@ class AuditSpec(AnalysisSpec):
             labels=labels,
             n_neighbors=self.n_neighbors,
             seed=self.seed,
+            threads=1,  # as the workers announce; they compute several tasks at once
             on_progress=context.on_progress,
         ):
             result = self._entry(audit, context.subject)

@@ -11,8 +11,11 @@ import fcntl
 import os
 import tempfile
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+from worker.base.disk import open_reserving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,15 +31,16 @@ NPY_HEADER_LOCK = threading.Lock()
 class Temporary:
     """Unnamed file that `publish` gives its name."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
+        self._path = path
         self.write = file.write
 
     def publish(self, path: Path) -> None:
         """Replace the file at `path`; afterwards content and name survive a power cut."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        Path(self._file.name).replace(path)
+        self._path.replace(path)
         sync_folder(path.parent)
 
 
@@ -63,17 +67,24 @@ def make_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def temporary(folder: Path) -> Iterator[Temporary]:
+def temporary(folder: Path, *, keep_reserve: bool = False) -> Iterator[Temporary]:
     """Yield a temporary file in `folder`; remove it at the end unless it was published.
 
     The file stays locked meanwhile, so that `remove_abandoned` recognizes the file of a killed writer.
+
+    Parameters
+    ----------
+    keep_reserve
+        Whether a write raises ``storage-full`` before it uses the reserve of the disk (`worker.base.disk`).
+
     """
-    file = _create_locked(folder)
+    locked = _create_locked(folder)
+    path = Path(locked.name)
     try:
-        with file:
-            yield Temporary(file)
+        with locked, open_reserving(os.dup(locked.fileno())) if keep_reserve else nullcontext(locked) as file:
+            yield Temporary(file, path)
     finally:
-        Path(file.name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def remove_abandoned(folder: Path) -> int:

@@ -158,6 +158,7 @@ class SamplerLoop:
                     time.sleep(AGAIN_SECONDS)
                 except _StopWaiting:
                     break
+            self._stores.stop_waiting()
             self._wait_until_written()
             with suppress(redis.RedisError):
                 self._stream.leave()

@@ -161,6 +161,12 @@ class TaskWorker(RqWorker):
             return out_of_memory(allowed, memory_limit()) if count_oom_kills() > self._oom_kills else None
         return task_crashed(signal.Signals(signum).name, allowed) if signum in CRASHES else None
 
+    def teardown(self) -> None:
+        """Take leave of the queue's Redis without waiting for it: the worker's keys expire by themselves."""
+        self.connection.set_retry(RetryPolicy(0.0, "GLLE_REDIS_URL"))
+        with suppress(redis.RedisError, OSError):
+            super().teardown()  # type: ignore[no-untyped-call] # of RQ
+
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 from rq.rate_limit import RateLimitRegistry
 
+from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes, nearest_existing
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import stream_state
 from worker.jobs.queue import fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
 from worker.records.job import QUEUES
 from worker.storage import free_space
-from worker.storage.free_space import DISK_REMEDY, disk_refusal, free_bytes, nearest_existing, probe
+from worker.storage.free_space import disk_refusal, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +207,7 @@ def disk_space(settings: Settings) -> Check:
     if (refusal := disk_refusal(settings)) is not None:
         problem = refusal.problem
         return Check(name, "problem", problem.detail, problem.remedy, problem.code)
-    if free < free_space.disk_reserve(Path(settings.data_dir)):
+    if free < disk_reserve(Path(settings.data_dir)):
         return Check(name, "warning", f"{free:,} bytes are free: uploads are refused.", DISK_REMEDY, "storage-full")
     return Check(name, "ok", f"{free:,} bytes are free.")
 

@@ -1,7 +1,7 @@
 """Free space on the data folder's disk and on the queue server.
 
-Of R bytes, the `disk_reserve`, uploads and results leave all free, so new jobs are refused below R. Below R/2 the
-service is not ready if the queue's log is on this disk, because its server ends when it cannot write.
+Of R bytes, the `disk_reserve`, what is written below the data folder leaves all free (`worker.base.disk`). New jobs are
+refused below R/2 if the queue's log is on this disk, because its server ends when it cannot write.
 
 A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
 above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
@@ -10,7 +10,6 @@ above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -28,22 +28,8 @@ if TYPE_CHECKING:
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
 LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server's memory
-MAX_RESERVE = 2**28
 HIGH_WATER = 0.8  # share of the queue server's memory
 RETRY_SECONDS = 30
-DISK_REMEDY = (
-    "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
-)
-
-
-def nearest_existing(folder: Path) -> Path:
-    """Return a folder, or its nearest existing parent; the first upload makes the folders."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the bytes that this process can still write on a folder's disk."""
-    return shutil.disk_usage(nearest_existing(folder)).free
 
 
 def probe(folder: Path) -> None:
@@ -52,21 +38,6 @@ def probe(folder: Path) -> None:
         file.write(b"\0" * PROBE_BYTES)
         file.flush()
         os.fsync(file.fileno())
-
-
-def disk_reserve(folder: Path) -> int:
-    """Return the bytes that uploads leave free on a folder's disk, for the log of the embedded queue server."""
-    return min(MAX_RESERVE, shutil.disk_usage(nearest_existing(folder)).total // 8)
-
-
-def require_room(folder: Path, nbytes: int, what: str = "The upload") -> None:
-    """Raise ``storage-full`` if a new file would leave less than the reserve; `what` names it in the detail."""
-    if (free := free_bytes(folder)) - nbytes < (reserve := disk_reserve(folder)):
-        detail = (
-            f"{what} takes {nbytes:,} bytes; {free:,} are free on the disk of the data folder, of which {reserve:,} "
-        )
-        detail += "are a reserve."
-        raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
@@ -80,12 +51,11 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
     """Return the refusal of a new job if the disk of its result has less free than the reserve, otherwise None."""
-    try:
-        if not settings.store_url:
-            require_room(Path(settings.data_dir), 0, "The result of a new job")
-    except ProblemError as refusal:
-        return refusal
-    return None
+    folder = Path(settings.data_dir)
+    if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
+        return None
+    detail = f"{free:,} bytes are free on the disk of the data folder; results of new jobs must leave {reserve:,} free."
+    return refuse("storage-full", 507, detail, DISK_REMEDY, free=free, reserve=reserve)
 
 
 def memory_share(info: dict[str, Any]) -> float | None:

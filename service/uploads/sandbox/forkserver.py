@@ -26,6 +26,7 @@ import numpy as np
 
 from service.encoding.arrow import has_arrow
 from service.uploads.reading import Upload
+from worker.base.disk import open_reserving, require_room_in
 from worker.base.memory import limit_memory, offer_to_oom_killer
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
@@ -83,14 +84,12 @@ def work(body: int, out: int, message: int) -> NoReturn:
     """Read a body by the request in a message file, append the outcome to that, and end this process."""
     code = FAILED
     try:
-        with os.fdopen(body, "rb") as file, os.fdopen(out, "r+b") as output, os.fdopen(message, "r+b", 0) as messages:
+        with os.fdopen(body, "rb") as file, os.fdopen(message, "r+b", 0) as messages:
             messages.seek(0)
             request = json.loads(messages.read())
             restrict(**request["allowed"])
             file.seek(0)
-            outcome = _read(request["options"], file, output)
-            output.flush()
-            messages.write(b"\n" + json.dumps(outcome).encode())
+            messages.write(b"\n" + _read(request["options"], file, open_reserving(out)))
         code = DONE
     except MemoryError:
         code = NO_MEMORY
@@ -112,12 +111,14 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> dict[str, Any]:
-    """Return the outcome of a request."""
+def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> bytes:
+    """Return the outcome of a request as JSON. A problem is small, and is written on a full disk as well."""
     try:
-        return write_table(out, Upload.from_dict(options).read(file, out))
+        encoded = json.dumps(write_table(out, Upload.from_dict(options).read(file, out))).encode()
+        require_room_in(out, len(encoded))
     except ProblemError as error:
-        return {"problem": error.problem.to_dict()}
+        return json.dumps({"problem": error.problem.to_dict()}).encode()
+    return encoded
 
 
 class _NoPandas(MetaPathFinder):

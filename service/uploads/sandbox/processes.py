@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections import defaultdict
@@ -23,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from service.uploads.limits import BAD_ALLOC
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
+from worker.base.disk import temporary_file
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
 
@@ -162,7 +162,7 @@ class ReaderProcesses:
             That of the reader, such as a full disk.
 
         """
-        with tempfile.TemporaryFile(dir=self._folder) as out:
+        with temporary_file(self._folder) as out:
             if upload.is_safe(body):
                 return upload.read(body, out)
             kind = upload.content_type.partition(";")[0].strip().lower()
@@ -174,7 +174,7 @@ class ReaderProcesses:
         request = json.dumps({"allowed": allowed, "options": options}).encode()
         for _ in range(_ATTEMPTS):
             out.truncate(0)
-            with tempfile.TemporaryFile(dir=self._folder) as message:
+            with temporary_file(self._folder) as message:
                 ended = self._server.read(request, body, out, message)
             out.seek(0)
             if ended.code is not None:

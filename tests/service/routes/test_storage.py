@@ -17,9 +17,9 @@ from tests.conftest import stored_files
 from tests.service.conftest import check_problem, register_worker, serving
 from tests.service.routes.posteriors.conftest import NPY, fit_posterior, result_of
 from tests.service.tenants import serve_stores
+from worker.base import disk
 from worker.execution import tasks
 from worker.operations import health
-from worker.storage import free_space
 from worker.storage.free_space import ADDRESSES
 from worker.stores import Stores
 
@@ -120,7 +120,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores, mo
     """507 with the numbers and the remedy, and no file; other requests succeed with the queue's log elsewhere."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
-    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    monkeypatch.setattr(disk, "reserve_of", lambda _: ALL)
     with serve_stores(stores) as full:
         for answer in (
             full.post("/v1/datasets", content="a,b\n1,2\n3,4\n", headers=CSV),
@@ -147,7 +147,7 @@ def test_new_work_is_refused_on_the_disk_of_the_queue(
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["links"]["self"]
     (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
-    monkeypatch.setattr(free_space, "disk_reserve", lambda _: ALL)
+    monkeypatch.setattr(disk, "reserve_of", lambda _: ALL)
     with serve_stores(stores) as full:
         answer = full.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 7})
         check_problem(answer, 503, "redis-full")

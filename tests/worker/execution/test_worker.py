@@ -7,10 +7,12 @@ import signal
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
 from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 from rq.worker_registration import clean_worker_registry
 
@@ -22,6 +24,7 @@ from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
 from worker.jobs.queue import RETRIES, SWEEP_AT, fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
+from worker.operations.embedded_redis import cache_server, queue_server
 from worker.records.cache_entry import Entry
 from worker.records.job import BATCH, INTERACTIVE
 
@@ -140,6 +143,33 @@ def test_an_idle_worker_looks_for_work_and_stops_at_once(stores: Stores, setting
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
     assert stores.queue.live_workers() == 0
+
+
+def is_idle(client: redis.Redis, role: str) -> bool:
+    """Return whether a process of the worker `idle` waits for a task."""
+    return client.hget(f"rq:worker:idle.{role}.1", "state") == b"idle"
+
+
+def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp_path: Path) -> None:
+    """It waits for them with a task, and not to take leave."""
+    servers = queue_server(settings), cache_server(settings)
+    for server in servers:
+        server.spawn()
+    for server in servers:
+        server.wait()
+    urls = replace(settings, redis_url=servers[0].url, cache_url=servers[1].url, data_dir=str(tmp_path / "data"))
+    try:
+        with redis.Redis.from_url(servers[0].url) as client, worker(urls, "idle") as process:
+            for role in ("quick", "batch"):
+                until(partial(is_idle, client, role))
+            for server in servers:
+                server.stop()
+            time.sleep(1.0)  # it tries again
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def test_a_task_that_is_killed_or_cancelled_leaves_its_worker_to_others(stores: Stores, settings: Settings) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.conftest import refusal
 from tests.service.conftest import register_worker
 from tests.worker.storage.conftest import fill_memory
+from worker.base.disk import disk_reserve
 from worker.storage import free_space
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
 def test_new_jobs_leave_the_reserve_of_the_disk_free(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their results would need it; with an object store they do not."""
     folder = Path(stores.settings.data_dir)
-    for nbytes, is_refused in ((free_space.disk_reserve(folder), False), (free_space.disk_reserve(folder) - 1, True)):
+    for nbytes, is_refused in ((disk_reserve(folder), False), (disk_reserve(folder) - 1, True)):
         monkeypatch.setattr(free_space, "free_bytes", lambda _, nbytes=nbytes: nbytes)
         assert free_space.QueueCapacity(stores.client, stores.settings).is_full == is_refused
     stores.room._look_again = 0.0

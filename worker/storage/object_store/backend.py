@@ -184,7 +184,7 @@ def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 make_folder(file.parent)
-                target = stack.enter_context(temporary(file.parent))
+                target = stack.enter_context(temporary(file.parent, keep_reserve=True))
                 break
             except FileNotFoundError:
                 if not attempts_left:

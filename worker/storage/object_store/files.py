@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import redis
 
+from worker.base.disk import nearest_existing
 from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
 from worker.records.cache_entry import file_parts, parse_file
 from worker.records.quotas import too_many_bytes
 from worker.records.stored_file import StoredFile
-from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.backend import PIECE, Bucket
 from worker.storage.records import LimitExceededError, Record
 
@@ -129,7 +129,7 @@ class LocalCopies:
 
     def _read(self, path: Path, size: int, read: Callable[[], Iterable[bytes]]) -> None:
         make_folder(self._folder)
-        with temporary(self._folder) as file:
+        with temporary(self._folder, keep_reserve=True) as file:
             self._make_room(size)
             if sum(file.write(piece) for piece in read()) != size:
                 raise FileNotFoundError(errno.ENOENT, "The stored object is missing or shorter", path.name)
