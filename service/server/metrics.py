@@ -146,8 +146,9 @@ class _Deployment(Collector):
             usage = self._stores.datasets.usage()
             yield _gauge("glle_datasets", "Data sets.", usage["datasets"])
             yield _gauge("glle_dataset_bytes", "Bytes of data sets and imported posteriors.", usage["stored_bytes"])
-        free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
-        yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
+        disk = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir)))
+        yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", disk.free)
+        yield _gauge("glle_data_disk_bytes", "Bytes of that disk.", disk.total)
 
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
