@@ -162,7 +162,7 @@ class TaskWorker(RqWorker):
         """Take leave of the queue's Redis without waiting for it: the worker's keys expire by themselves."""
         self.connection.set_retry(RetryPolicy(0.0, "GLLE_REDIS_URL"))
         with suppress(redis.RedisError, OSError):
-            super().teardown()
+            super().teardown()  # type: ignore[no-untyped-call] # of RQ
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.

@@ -150,8 +150,8 @@ def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp
     urls = replace(settings, redis_url=servers[0].url, cache_url=servers[1].url, data_dir=str(tmp_path / "data"))
     try:
         with redis.Redis.from_url(servers[0].url) as client, worker(urls, "idle") as process:
-            for role in ("quick", "batch"):
-                until(lambda role=role: client.hget(f"rq:worker:idle.{role}.1", "state") == b"idle")
+            names = ("rq:worker:idle.quick.1", "rq:worker:idle.batch.1")
+            until(lambda: [client.hget(name, "state") for name in names] == [b"idle"] * 2)
             for server in servers:
                 server.stop()
             time.sleep(1.0)  # it tries again
