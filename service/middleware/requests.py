@@ -22,8 +22,9 @@ from service.encoding.representations import compress_json
 from service.middleware import access_policy
 from service.middleware.access_policy import required_scope
 from service.middleware.answer_cache import AnswerCache, send_answer
-from service.schemas.problems import internal_error, problem_response, redis_problem
+from service.schemas.problems import internal_error, problem_response
 from worker.base.problems import ProblemError
+from worker.connections.failures import redis_problem
 from worker.observability.tracing import REQUEST_ID, REQUEST_MS
 from worker.records.ids import DEFAULT
 

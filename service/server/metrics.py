@@ -146,8 +146,9 @@ class _Deployment(Collector):
             yield _gauge("glle_posteriors", "Posteriors.", usage["posteriors"])
             yield _gauge("glle_results", "Results of analyses, their parts, and shards of draws.", usage["results"])
             yield _gauge("glle_stored_bytes", "Bytes of the files of all records.", usage["stored_bytes"])
-        free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
-        yield _gauge("glle_data_free_bytes", "Bytes free in the data folder.", free)
+        disk = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir)))
+        yield _gauge("glle_data_free_bytes", "Bytes free on the disk of the data folder.", disk.free)
+        yield _gauge("glle_data_disk_bytes", "Bytes of this disk.", disk.total)
 
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))

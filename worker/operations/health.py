@@ -16,6 +16,7 @@ from rq.rate_limit import RateLimitRegistry
 
 from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes, nearest_existing
 from worker.base.problems import ProblemError
+from worker.connections.failures import redis_problem
 from worker.jobs.draw_stream import stream_state
 from worker.jobs.queue import fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
@@ -35,6 +36,7 @@ RECORDS = "records"  # name of the check
 DRAWS = "draws"  # name of the requests for single draws, among the queues
 
 FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
+PROBE, PROBE_TTL = "glle:probe", 60  # key of the write to the queue's server, and its seconds
 PROBE_SECONDS = 1.0  # between two writes to a disk, because /readyz is public and each write is synchronised
 
 UNKNOWN = "unknown"  # for facts that a managed server does not report
@@ -108,7 +110,7 @@ def readiness(stores: Stores) -> list[Check]:
     """Return the checks that must pass before the service can work."""
     settings = stores.settings
     return [
-        _check_server("queue server", lambda: _queue_server(stores.client.info("memory"))),
+        _check_server("queue server", lambda: _queue_server(stores.client)),
         _check_server(
             "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
         ),
@@ -145,11 +147,8 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except redis.RedisError as error:
-        remedy = (
-            "Try again in some seconds; if the problem persists, check GLLE_REDIS_URL, GLLE_CACHE_URL and the servers."
-        )
-        detail = f"A Redis server does not answer as it should ({type(error).__name__})."
-        return Check(name, "problem", detail, remedy, "redis-unavailable")
+        problem = redis_problem(error)
+        return Check(name, "problem", problem.detail, problem.remedy, problem.code)
 
 
 def _object_store(files: ObjectFiles) -> Check:
@@ -161,7 +160,9 @@ def _object_store(files: ObjectFiles) -> Check:
     return Check(OBJECT_STORE, "ok", "It answers.")
 
 
-def _queue_server(info: dict[str, Any]) -> Check:
+def _queue_server(client: redis.Redis) -> Check:
+    """Check by a write that the server takes new work; raises `redis.RedisError`."""
+    info = client.info("memory")
     name, policy = "queue server", info.get("maxmemory_policy", UNKNOWN)
     if policy not in {"noeviction", UNKNOWN}:
         detail = f"Its policy is {policy}: it would drop tasks and records when its memory is full."
@@ -172,7 +173,14 @@ def _queue_server(info: dict[str, Any]) -> Check:
         detail = f"{memory_usage(info)} in use: new work is refused."
         remedy = "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS."
         return Check(name, state, detail, remedy, "redis-full")
+    _probe_server(client, int(time.monotonic() / PROBE_SECONDS))
     return Check(name, "ok", f"{memory_usage(info)} in use, policy {policy}.")
+
+
+@lru_cache(8)
+def _probe_server(client: redis.Redis, period: int) -> None:
+    """Write to a server once per period; failures are not cached."""
+    client.set(PROBE, period, ex=PROBE_TTL)
 
 
 def disk_checks(settings: Settings) -> list[Check]:

@@ -22,6 +22,7 @@ from tests.service.tenants import serve_stores
 from worker.base.problems import refuse
 from worker.jobs.draw_stream import DrawBatch, DrawStream
 from worker.jobs.queue import open_queue
+from worker.operations import health
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH
 from worker.storage import api_keys
@@ -147,6 +148,29 @@ def test_not_ready_when_the_queue_may_be_evicted(client: httpx.Client, stores: S
     assert (body["type"], body["details"]["failed"]) == ("urn:glle:problem:queue-evicts", ["queue server"])
     assert "noeviction" in body["remedy"]
     assert {check["state"] for check in body["details"]["checks"]} == {"ok", "problem"}
+
+
+def test_not_ready_while_the_queue_takes_no_writes(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers and refuses writes is a failed check: without its replicas, or with a full disk."""
+    register_worker(stores)
+    stores.client.config_set("min-replicas-to-write", 1)
+    health._probe_server.cache_clear()
+    try:
+        upload = client.post("/v1/datasets", content="a,b\n1,2\n3,4\n", headers={"Content-Type": "text/csv"})
+        ready = client.get("/readyz")
+    finally:
+        stores.client.config_set("min-replicas-to-write", 0)
+    problem = check_problem(ready, 503, "redis-unavailable")
+    assert (upload.status_code, problem["details"]["failed"]) == (503, ["queue server"])
+    assert client.get("/readyz").status_code == 200
+
+    def refuse_write(*_: object) -> None:
+        raise redis.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
+
+    monkeypatch.setattr(health, "_probe_server", refuse_write)
+    check_problem(client.get("/readyz"), 503, "redis-full")
 
 
 def test_oldest_task_measures_the_wait_of_the_queue(client: httpx.Client, stores: Stores) -> None:

@@ -48,7 +48,7 @@ def gzipped_text() -> bytes:
     return gzip.compress(LINES * (MIB // len(LINES)), 9) * (LARGE // MIB)
 
 
-def zipped(save: str) -> bytes:
+def zip_matrix(save: str) -> bytes:
     """Return a small npz file of a large matrix, dense or sparse."""
     out = io.BytesIO()
     if save == "dense":
@@ -62,8 +62,8 @@ def test_what_uploads_unpack_leaves_the_reserve(small_disk: Path) -> None:
     """Several at once get 507 with the numbers; afterwards their space is free, and an upload and a job succeed."""
     bodies = [
         ("text/csv", {"Content-Encoding": "gzip"}, gzipped_text()),
-        ("application/x-npz", {}, zipped("dense")),
-        ("application/x-npz", {}, zipped("sparse")),
+        ("application/x-npz", {}, zip_matrix("dense")),
+        ("application/x-npz", {}, zip_matrix("sparse")),
     ] * 2
     least = [DISK]
 

@@ -41,11 +41,11 @@ def small(small_up: Up) -> Iterator[httpx.Client]:
     before = [small_up.workers(), *map(small_up.pids_of, ROLES)]
     with httpx.Client(base_url=small_up.url, timeout=60) as client:
         yield client
-        assert ended(client, "embeddings", {"method": "pca"}, n=60 + secrets.randbelow(200))["error"] is None
+        assert run_job(client, "embeddings", {"method": "pca"}, n=60 + secrets.randbelow(200))["error"] is None
     assert [small_up.workers(), *map(small_up.pids_of, ROLES)] == before
 
 
-def ended(client: httpx.Client, kind: str, request: dict[str, Any], n: int) -> dict[str, Any]:
+def run_job(client: httpx.Client, kind: str, request: dict[str, Any], n: int) -> dict[str, Any]:
     """Run a job on n points to its end; return its record."""
     body = {"dataset": synthetic(client, n), **request}
     answer = client.post(f"/v1/{kind}", json=body, headers={"Prefer": "respond-async"})
@@ -73,12 +73,12 @@ def test_a_task_beyond_its_memory_names_the_limit(
     small: httpx.Client, kind: str, n: int, request_: dict[str, Any]
 ) -> None:
     """A law of costs admits it, and its allocation fails."""
-    require_limit(ended(small, kind, request_, n)["error"])
+    require_limit(run_job(small, kind, request_, n)["error"])
 
 
 def test_a_method_of_a_comparison_beyond_its_memory_names_the_limit(small: httpx.Client) -> None:
     """Its row has the problem; the row of the other method has its embedding."""
-    job = ended(small, "comparisons", {"methods": [{"method": "pca"}, LARGE]}, 1000)
+    job = run_job(small, "comparisons", {"methods": [{"method": "pca"}, LARGE]}, 1000)
     other, large, *_ = small.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
     require_limit(large["problem"])
     assert other["problem"] is None
@@ -116,7 +116,7 @@ def _group_of(pid: int) -> Path:
 def test_a_task_that_the_kernel_kills_for_memory_fails_once(small_up: Up, small: httpx.Client) -> None:
     """The kernel chooses the work-horse, not its worker; the task is not tried again."""
     with cgroup([pid for role in ROLES for pid in small_up.pids_of(role)], 12 * 2**20):
-        problem = ended(small, "embeddings", {"method": "mds"}, 1000)["error"]
+        problem = run_job(small, "embeddings", {"method": "mds"}, 1000)["error"]
     assert problem["type"] == "urn:glle:problem:out-of-memory", problem
     assert (problem["details"]["allowed_bytes"], f"{BYTES:,} bytes" in problem["detail"]) == (BYTES, True)
     with small_up.redis("GLLE_REDIS_URL") as client:

@@ -7,7 +7,6 @@ import signal
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -145,11 +144,6 @@ def test_an_idle_worker_looks_for_work_and_stops_at_once(stores: Stores, setting
     assert stores.queue.live_workers() == 0
 
 
-def is_idle(client: redis.Redis, role: str) -> bool:
-    """Return whether a process of the worker `idle` waits for a task."""
-    return client.hget(f"rq:worker:idle.{role}.1", "state") == b"idle"
-
-
 def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp_path: Path) -> None:
     """It waits for them with a task, and not to take leave."""
     servers = queue_server(settings), cache_server(settings)
@@ -160,8 +154,8 @@ def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp
     urls = replace(settings, redis_url=servers[0].url, cache_url=servers[1].url, data_dir=str(tmp_path / "data"))
     try:
         with redis.Redis.from_url(servers[0].url) as client, worker(urls, "idle") as process:
-            for role in ("quick", "batch"):
-                until(partial(is_idle, client, role))
+            names = ("rq:worker:idle.quick.1", "rq:worker:idle.batch.1")
+            until(lambda: [client.hget(name, "state") for name in names] == [b"idle"] * 2)
             for server in servers:
                 server.stop()
             time.sleep(1.0)  # it tries again
