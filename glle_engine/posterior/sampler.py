@@ -63,6 +63,11 @@ class DrawKey:
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", check_integer("index", self.index, 0, counter=True))
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
+        if isinstance(self.scale, str) and self.scale == "auto":
+            raise InvalidParameterError(
+                "scale='auto' needs the data, which a posterior does not have.",
+                remedy="Calibrate once and give the number: scale=posterior.calibrate(X).scale.",
+            )
         object.__setattr__(self, "scale", check_positive("scale", self.scale, zero=True))
 
 
