@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.eigen.eigenproblem import warm
+from glle_engine.posterior.cost.estimate import draw_cost
 from glle_engine.posterior.fit import fit
 from glle_engine.posterior.sampler import DrawKey
 
@@ -110,6 +111,7 @@ if __name__ == "__main__":
     draws.start()
     own = fingerprint()
     next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
+    draw_cost(fit(sheet(_SPARSE_POINTS), n_neighbors=8))
     draws.join()
     warm()
     state = "the pinned bits" if own == PINNED else "other bits than the pinned ones"
