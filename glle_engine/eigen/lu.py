@@ -253,7 +253,7 @@ class RefinedLU:
 
     .. math:: F b + F (b - B F b) = (2 F - F B F) b = B^{-1} (I - (E F)^2) b,
 
-    so that its error is the square of that of F b. The transpose of this operator is the refined solution with
+    so that its error is the square of the error of F b. The transpose of this operator is the refined solution with
     :math:`B^T`: the inverse of M stays symmetric. (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
     chapter 12.)
 

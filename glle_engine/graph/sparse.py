@@ -110,7 +110,7 @@ class SparsePoints:
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Return the k nearest of these n points to other points (m,), and distances: (m, k).
 
-        They are those of smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`.
+        They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`.
         Row own[i] is left out for point i; -1 for none. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))

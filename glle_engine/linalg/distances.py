@@ -52,7 +52,7 @@ def distances(
 def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return integers that grow with distances, and are the same where distances agree to 34 bits.
 
-    They are those of the compiled search (`rank_of`), by which neighbors are compared.
+    The compiled search compares neighbors by the same ranks (`rank_of`).
     """
     bits = np.ascontiguousarray(distances).view(np.int64)
     return np.asarray((bits + (1 << (kernels.DROPPED_BITS - 1))) >> kernels.DROPPED_BITS)

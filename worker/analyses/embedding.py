@@ -202,7 +202,7 @@ class PlacementSpec(AnalysisSpec):
     recipe: dict[str, Any]  # its inputs
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the new points
-        """Return the ids of the records with which the result is deleted: those of the embedding."""
+        """Return the ids of the records with which the result is deleted: the embedding's."""
         return Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:

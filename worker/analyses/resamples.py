@@ -36,7 +36,7 @@ class StoredResamples:
     Parameters
     ----------
     owners
-        Ids of the records with which they are deleted; the last one is that of the embedder.
+        Ids of the records with which they are deleted; the last one is the embedder.
     embedder
         Returns what is embedded again.
     strict

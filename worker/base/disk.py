@@ -42,12 +42,12 @@ def disk_reserve(folder: Path) -> int:
 
 
 def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if so many more bytes would leave less than the reserve."""
+    """Raise ``storage-full`` if `nbytes` more would leave less than the reserve."""
     _require(os.statvfs(nearest_existing(folder)), nbytes)
 
 
 def require_room_in(file: IO[bytes], nbytes: int) -> None:
-    """Raise ``storage-full`` if so many more bytes on the disk of an open file would leave less than the reserve."""
+    """Raise ``storage-full`` if `nbytes` more on the disk of an open file would leave less than the reserve."""
     _require(os.fstatvfs(file.fileno()), nbytes)
 
 

@@ -34,7 +34,7 @@ def limited_drawing(posterior: Posterior) -> AbstractContextManager[None]:
 
 
 def untouched_bytes(n_points: int) -> int:
-    """Return the bytes that draws of a posterior of so many points allocate and do not use."""
+    """Return the bytes that draws of a posterior of `n_points` points allocate and do not use."""
     return _UNTOUCHED * n_points
 
 

@@ -260,7 +260,7 @@ def _make_parts(shard: _Shard) -> Job | None:
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    counted = most = 0  # resamples before the present part, and those of it that are reported before it is stored
+    counted = most = 0  # resamples before the present part; of this part, reported before it is stored
 
     def report_within(done: int, _total: int, _stage: str) -> None:
         shard.report_progress(counted + min(done, most))

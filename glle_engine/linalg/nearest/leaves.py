@@ -148,7 +148,7 @@ class Leaves:
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        Row own[i] is left out for point i. The k rows are those of smallest (rank of the distance, index), in this
+        Row own[i] is left out for point i. The k rows have the smallest (rank of the distance, index), in this
         order.
         """
         order, queries = self._queries(points, own)

@@ -180,7 +180,7 @@ class MembershipMap(NeighborMap):
 def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return the memberships (m, k) of new points by their distances to the k nearest, positive and ascending.
 
-    :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that those of all but the nearest sum to :math:`\log_2 k`, and
+    :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that all but the nearest sum to :math:`\log_2 k`, and
     no less than a thousandth of the mean distance. umap-learn takes the mean over all points that are placed together
     for this bound, so that its memberships depend on the other points.
     """

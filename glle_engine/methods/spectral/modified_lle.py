@@ -49,7 +49,7 @@ class ModifiedLleSpec(NeighborSpec):
         self.require_rank(n, d)
         self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
 
-    def cost(self, row: str, n: int, d: int) -> Cost:  # the work is that of LTSA
+    def cost(self, row: str, n: int, d: int) -> Cost:  # the same work as LTSA
         """Return the expected cost."""
         return super().cost("ltsa", n, d)
 

@@ -250,7 +250,7 @@ def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
     The share of published draws that the lanes reject grows with the number of points and the scale. On a Swiss roll it
     is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate takes every draw to be refined. The seconds of
-    singular draws are those of all solvers.
+    singular draws take the work of all solvers.
     """
     if spec.variant != "published" or n <= DENSE_BELOW:
         return 0.0

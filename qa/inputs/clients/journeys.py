@@ -55,7 +55,7 @@ def run_typescript(folder: Path, url: str) -> str:
     run([str(tools / command[0]), *command[1:]], folder)
     output = run(["node", "page.mjs"], folder, GLLE_URL=url)
     _compare(folder, url, output)
-    return "The TypeScript page compiles in strict mode, and its draws are those of the service."
+    return "The TypeScript page compiles in strict mode, and its draws have the bits of the service."
 
 
 def run_python(folder: Path, url: str) -> str:
@@ -71,7 +71,7 @@ def run_python(folder: Path, url: str) -> str:
     (program,) = [block for block in blocks(PYTHON_PAGE, "python") if PACKAGE in block]
     output = run([sys.executable, "-c", program + SAVE_PYTHON], folder, GLLE_URL=url, **made)
     _compare(folder, url, output)
-    return f"All {count} modules of the Python client load, and its draws are those of the service."
+    return f"All {count} modules of the Python client load, and its draws have the bits of the service."
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
@@ -92,7 +92,7 @@ def _commands(page: Path, start: str, url: str) -> list[list[str]]:
 
 
 def _compare(folder: Path, url: str, output: str) -> None:
-    """Raise RuntimeError unless the draws that a page saved are those of the posterior that it names."""
+    """Raise RuntimeError unless a page has saved the draws of the posterior that it names."""
     found = re.search(r"\bpost_[0-9a-f]{32}\b", output)
     if found is None:
         raise RuntimeError(f"The page names no posterior:\n{output}")

@@ -18,7 +18,7 @@ from tests.engine.methods.reference import LIBRARIES, embed, import_or_skip
 
 pytestmark = [
     pytest.mark.timeout(600),  # libraries are compiled at their first import
-    pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP is that of Linux"),
+    pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP is the default on Linux alone"),
 ]
 X = manifolds.make("s_curve", 150, seed=0).X
 
@@ -36,7 +36,7 @@ def test_loops_in_children_and_threads(name: str, layer: str) -> None:
 
 
 def test_approximate_neighbors_in_a_child() -> None:
-    """They are those of the parent."""
+    """A forked child finds the neighbors that its parent finds."""
     pytest.importorskip("faiss")
     assert _run("neighbors") == "equal"
 

@@ -1,4 +1,4 @@
-"""What holds for every map from new points to places: those of the methods, and those of posteriors."""
+"""What holds for every map from new points to places, of a method or of a posterior."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ def neighbor_map(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
 
 
 def fit_map(case: Case, data: Array) -> FittedMap:
-    """Embed data; the map of UMAP is that of any embedding, and its library compiles itself for half a minute."""
+    """Embed data; UMAP maps by neighbors as other embeddings do, and its library compiles itself for half a minute."""
     if case.name == "posterior":
         posterior = fit(data, **case.options)
         return FittedMap(posterior.embedding, lambda new: posterior.transform(data, new))

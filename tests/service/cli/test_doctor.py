@@ -289,7 +289,7 @@ def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None
 def test_a_server_older_than_documented_is_a_problem(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, version: str, state: str
 ) -> None:
-    """The least version is that of the page."""
+    """The page names the same least version."""
     page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
     assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
     monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})

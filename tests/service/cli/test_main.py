@@ -176,7 +176,7 @@ def test_start_errors_name_the_setting(
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_process_does_not_start_without_the_records(stores: Stores, command: str) -> None:
-    """The exit code is that of a command that cannot start, and the message names the remedy."""
+    """The command ends with `CANNOT_START`, and the message names the remedy."""
     stores.keys.create("alice", ("read",), "", None)
     stores.mark.renew()
     stores.client.flushall()

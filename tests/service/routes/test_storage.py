@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def remote_stores(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
-    """Stores whose files are behind a URL, as those of a bucket."""
+    """Stores whose files are behind a URL, as in a bucket."""
     (tmp_path / "objects").mkdir()
     connected = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects"))
     monkeypatch.setattr(connected.files.bucket, "is_local", False)

@@ -99,7 +99,7 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
 
 
 def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
-    """Bytes, jobs, records and posteriors of the key's tenant; those of another are not counted."""
+    """Bytes, jobs, records and posteriors of the key's tenant; no other tenant is counted."""
     alice = resources_of("alice", stores)
     quotas = "alice=bytes:90000,jobs:3,posteriors:7,records:64KiB"
     with serve_stores(stores, auth="required", quotas=quotas) as client:

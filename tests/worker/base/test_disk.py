@@ -71,6 +71,6 @@ def test_a_write_leaves_the_reserve(tmp_path: Path, write: Callable[[Path, int],
 
 
 def test_room_is_required_of_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    """The disk is that of the nearest parent."""
+    """The nearest existing parent names the disk."""
     disk.require_room(tmp_path / "a/b", MIB)
     assert refusal(disk.require_room, tmp_path / "a/b", MIB + 1).code == "storage-full"

@@ -77,7 +77,7 @@ def test_an_unreadable_record_keeps_all_files(stores: Stores, stored: list[str])
 def test_expired_results_are_removed(
     stores: Stores, stored: list[str], posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of all tenants that have had jobs, with their files; posteriors, embeddings and data sets stay."""
+    """Results of all tenants go with their files; posteriors, embeddings and data sets stay."""
     stores.of("alice").jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     assert stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
     later = now_ms() + 1000 * (stores.settings.job_ttl + 1)

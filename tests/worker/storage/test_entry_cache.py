@@ -40,7 +40,7 @@ def found(stores: Stores, *indices: int, posterior: str = ID) -> list[int | None
 
 
 def test_draws_are_read_by_their_address(stores: Stores) -> None:
-    """Those of a lane group share a key, and come back to the bit; each read is a hit or a miss."""
+    """The draws of a lane group share a key and keep their bits; each read is a hit or a miss."""
     put(stores, *range(LANES - 1), LANES)
     assert stores.cache.client.dbsize() == 2
     assert found(stores, 0, LANES - 1, LANES) == [0, None, LANES]

@@ -72,7 +72,7 @@ def test_the_loss_of_records_of_any_kind_is_noticed(remote_stores: Stores, kind:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_the_files_is_noticed(remote_stores: Stores, kind: str) -> None:
-    """An empty folder or bucket is not that of the records, and is not marked; an empty service has lost nothing."""
+    """An empty folder or bucket does not belong to records, and is not marked; an empty service has lost nothing."""
     KINDS[kind](remote_stores)
     process(remote_stores).renew()
     bucket = remote_stores.datasets.files.bucket

@@ -182,7 +182,7 @@ def test_a_result_that_is_deleted_during_a_read_is_missing(
 
 
 def test_old_results_expire(stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the lifetime of jobs' records, however many they are; those of each tenant by themselves."""
+    """All of a tenant's results expire with their lifetime, and no other tenant's."""
     ttl, now = stores.settings.job_ttl, now_ms()
     for key, age in (("young", ttl - 60), ("old", ttl + 60), ("older", ttl + 120)):
         monkeypatch.setattr(results, "now_iso", lambda age=age: iso(now - 1000 * age))

@@ -57,7 +57,7 @@ def test_pacmap_is_pacmaps() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [8, 13, 30, 35])
 def test_few_points_get_fewer_pairs(n: int) -> None:
-    """By the estimator, whose defaults suit the data; as many as the library can sample."""
+    """The estimator has defaults that suit the data, and the library can sample from 8 points."""
     import_or_skip("pacmap")
     model = estimator.Embedding("pacmap", n_iter=5).fit(SHEET.X[:n])
     assert np.isfinite(model.embedding_).all()

@@ -362,7 +362,7 @@ def test_a_far_point_does_not_set_the_bandwidth(far: float, roll: manifolds.Mani
 
 @pytest.mark.parametrize("gap", [30.0, 1e5])
 def test_diffusion_maps_tell_far_parts_apart(gap: float) -> None:
-    """The first coordinate has one value in each of them, and the bandwidth is that of each alone."""
+    """The first coordinate has one value in each of them, and each has the bandwidth that it has alone."""
     blob = cloud(60, 3)
     found = embed("diffusion-maps", np.concatenate([blob, blob + gap]))
     first = found.Y[:, 0] * np.sign(found.Y[0, 0])

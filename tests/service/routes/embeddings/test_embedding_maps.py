@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-# A linear map, that of a kernel, and two without arrays beside the data.
+# A linear map, a map by a kernel, and two maps without arrays beside the data.
 MAPS: dict[str, dict[str, tuple[int, ...]]] = {
     "pca": {"mean": (3,), "components": (2, 3)},
     "kernel-pca": {"kernel_means": (N,)},
