@@ -30,11 +30,13 @@ from qa.load.user import JSON, NPY, NPZ
 from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.base.versions import versioned_key
 from worker.jobs.draw_stream import STREAMS
+from worker.operations.health import PROBE
 from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.storage.datasets import KIND as DATASET
+from worker.storage.mark import MARK_FOLDER
 from worker.storage.posteriors import KIND as POSTERIOR
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.records import SERVICE, RecordKind, RecordStore
 from worker.storage.results import KIND as RESULT
 
 if TYPE_CHECKING:
@@ -146,6 +148,8 @@ QUEUE = (
     Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
     Owner("sweep: time of the next", r"glle:sweep", "never"),
+    Owner("readiness: last write", re.escape(PROBE), "always"),
+    Owner("mark: service and its changes", re.escape(SERVICE), "never"),
     Owner("results: record", r"glle:result:res_[0-9a-f]+", "never"),
     Owner("results: list", r"glle:results", "never"),
     Owner("results: by owner", rf"glle:results:of:{_SUBJECT}", "never", "subject"),
@@ -309,6 +313,8 @@ def check_stored(user: User) -> Row:
     ledger = user.ledger
     row = Row("data sets, posteriors, embeddings missing or different", len(ledger.stored))
     before = len(ledger.faults)
+    ended = ledger.jobs.values()
+    cancelled = {job.artifact for job in ended if job.status == "cancelled" and isinstance(job.artifact, Embedding)}
     for path, artifact in list(ledger.stored.items()):
         what = {Content: "/data", Fit: "/arrays", Embedding: "/coordinates?wait=20"}[type(artifact)]
         media = NPZ if isinstance(artifact, Fit) else NPY
@@ -317,6 +323,8 @@ def check_stored(user: User) -> Row:
             if answer is None or answer.status_code != 202:
                 break
             time.sleep(0.5)
+        if answer is not None and answer.status_code == 409 and artifact in cancelled:
+            continue  # the record of an embedding stays when its job is cancelled, and a GET computes nothing
         if answer is None or answer.status_code != 200:
             row.violations.append(f"{path}: {answer and (answer.status_code, answer.text[:200])} ({artifact})")
         else:
@@ -389,8 +397,10 @@ def residents(head: int) -> Row:
 
 
 def files(folder: Path, client: redis.Redis) -> Row:
-    """Look for files that no record names, such as those of killed processes, after a sweep."""
-    stored = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
+    """Look for files that no record names, such as those of killed processes, after a sweep; the mark has no record."""
+    mark = folder / "objects" / MARK_FOLDER
+    found = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
+    stored = [path for path in found if path.parent != mark]
     named: set[Path] = set()
     kinds: tuple[RecordKind[Any], ...] = (DATASET, POSTERIOR, EMBEDDING, RESULT)
     for kind in kinds:
