@@ -63,24 +63,26 @@ function rolesToSend(pending, isShown = false) {
   return { given: sent.map((column) => [column.name, roleOf(column, pending)]), isFixed };
 }
 
-/** The form of a file. */
-function formOf(file, { delimiter, missing }, { given, isFixed }) {
+/** Send a file with the roles of its columns. */
+function send(path, file, { delimiter, missing }, { given, isFixed }) {
   const form = new FormData();
   if (delimiter) form.append('delimiter', delimiter);
   if (missing) form.append('missing', missing);
   const names = {};
   for (const [name, role] of given) if (role && role !== 'feature') (names[MAP.includes(role) ? 'ignore' : role] ??= []).push(name);
-  for (const [role, found] of Object.entries(names)) for (const text of fieldsOf(found)) form.append(role, text);
+  for (const [role, found] of Object.entries(names)) for (const text of fieldsOf(found.filter((name) => name.trim() === name))) form.append(role, text);
   if (isFixed) form.append('features', '*');
   form.append('file', file, file.name);
-  return form;
+  const blank = Object.entries(names).flatMap(([role, found]) => found.filter((name) => name.trim() !== name).map((name) => [role, name]));
+  const query = blank.length ? `?${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
+  return askJson(`${path}${query}`, { method: 'POST', body: form });
 }
 
-/** Names in as few fields as possible, with commas; a name with a comma or blanks around it has its own field. */
+/** Names in as few fields as possible, with commas; a name with a comma has its own field. */
 function fieldsOf(names) {
   const fields = [''];
   for (const name of names) {
-    if (name.includes(',') || name.trim() !== name) fields.unshift(name);
+    if (name.includes(',')) fields.unshift(name);
     else if (fields.at(-1).length > MAX_FIELD) fields.push(name);
     else fields[fields.length - 1] += `${fields.at(-1) && ','}${name}`;
   }
@@ -106,18 +108,19 @@ export const chooseMissing = (missing) => previewPending({ missing, cells: new M
 
 let previews = 0; // only the last one counts
 
-const askPreview = (file, pending, roles) => askJson('/v1/datasets/preview', { method: 'POST', body: formOf(file, pending, roles) });
+const askPreview = (file, pending, roles) => send('/v1/datasets/preview', file, pending, roles);
 
 /** Ask the service what it would fit of the pending file. Nothing is stored. */
 async function previewPending(changes = {}) {
   const pending = { ...state.pending, ...changes };
   const turn = ++previews;
   const isLast = () => turn === previews && state.pending?.file === pending.file;
+  const leave = () => turn === previews && set({ work: null }); // another data set was chosen
   const sent = pending.head ?? pending.file;
   set({ pending, problem: null, work: { label: `Reading ${pending.file.name}`, stage: '', done: 0, total: 0 } });
   try {
     const shown = await askPreview(sent, pending, rolesToSend(pending));
-    if (!isLast()) return;
+    if (!isLast()) return leave();
     if (shown.problem && pending.head && !shown.problem.details?.options) {
       return previewPending({ head: null }); // the head may end within a quoted line break
     }
@@ -125,7 +128,7 @@ async function previewPending(changes = {}) {
     const first = new Map([...columns.map(({ name, role }) => [name, role]), ...pending.first]);
     set({ work: null, problem: shown.problem, pending: { ...pending, shown, columns, first, cells: new Map([...cellsOf(shown), ...pending.cells]) } });
   } catch (error) {
-    if (!isLast()) return;
+    if (!isLast()) return leave();
     set({ work: null });
     if (!(error instanceof Refused)) throw error;
     set({ problem: error.problem });
@@ -168,8 +171,7 @@ export async function uploadPending() {
   const { pending } = state;
   const map = mapOf(pending);
   const isMade = await createDataset(async () => {
-    const body = formOf(pending.file, pending, rolesToSend(pending, pending.head !== null));
-    const dataset = await askJson('/v1/datasets', { method: 'POST', body });
+    const dataset = await send('/v1/datasets', pending.file, pending, rolesToSend(pending, pending.head !== null));
     await keepLeftOut(pending.file, dataset);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);

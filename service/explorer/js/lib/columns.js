@@ -26,8 +26,8 @@ export const isWide = (columns) => columns.length > MAX_HEADS;
 
 /** The names of the columns that a problem refuses. */
 export function refusedColumns(problem) {
-  const { options = {}, name } = problem?.details ?? {};
-  return new Set([...Object.values(options).flat(), ...(typeof name === 'string' ? [name] : [])]);
+  const { options = {}, bad_columns = {}, name } = problem?.details ?? {};
+  return new Set([...Object.values(options).flat(), ...Object.keys(bad_columns), ...(typeof name === 'string' ? [name] : [])]);
 }
 
 const LISTED = 100; // columns that a preview lists from the first one; later ones only if they are no features
@@ -72,7 +72,8 @@ export function cellsOf({ columns, names, rows, labels, ids }) {
 const shorten = (value) => String(typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(5)) : value);
 
 /**
- * The columns of each head: one, or a run of alike columns of a wide table.
+ * The columns of each head: one, or a run of alike columns of a wide table. Names of alike columns differ in their numbers,
+ * unless too many heads are left.
  * @param {object[]} columns - with name, role, isGuessed, isRefused
  * @param {string} text - part of the names of the wanted columns
  * @param {Set<string>} opened - names of columns whose run is shown one by one
@@ -80,14 +81,23 @@ const shorten = (value) => String(typeof value === 'number' && !Number.isInteger
 export function headsOf(columns, text, opened) {
   const found = matching(columns, text);
   if (!isWide(found)) return found.map((column) => [column]);
+  const byName = runsOf(found, true);
+  const runs = isWide(byName) ? runsOf(found, false) : byName;
+  return runs.flatMap((run) => (opened.has(run[0].name) ? run.map((column) => [column]) : [run]));
+}
+
+/** Runs of alike columns; few alike ones are runs of one column. */
+function runsOf(columns, isByName) {
+  const stem = ({ name }) => name.replaceAll(/\d+/g, '0');
+  const members = ['role', 'isGuessed', 'isRefused'];
   const runs = [];
-  for (const column of found) {
-    const run = runs.at(-1);
-    const isAlike = run && ['role', 'isGuessed', 'isRefused'].every((member) => run[0][member] === column[member]);
-    if (isAlike) run.push(column);
+  for (const column of columns) {
+    const first = runs.at(-1)?.[0];
+    const isAlike = first && members.every((member) => first[member] === column[member]) && (!isByName || stem(first) === stem(column));
+    if (isAlike) runs.at(-1).push(column);
     else runs.push([column]);
   }
-  return runs.flatMap((run) => (run.length < MIN_RUN || opened.has(run[0].name) ? run.map((column) => [column]) : [run]));
+  return runs.flatMap((run) => (run.length < MIN_RUN ? run.map((column) => [column]) : [run]));
 }
 
 /** The columns whose name contains a text. */

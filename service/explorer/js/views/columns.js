@@ -43,7 +43,7 @@ export function Columns() {
   return html`<section class="columns" data-testid="pending" aria-labelledby="columns-title">
     <h2 id="columns-title" tabindex="-1" ref=${title}>Check the columns</h2>
     <p class="file-name"><strong>${file.name}</strong>
-      ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.n_features)} features</span>` : ''}</p>
+      ${shown?.n ? html` <span class="quiet">${head ? 'the first ' : ''}${number(shown.n)} rows, ${number(shown.n_features)} ${shown.n_features === 1 ? 'feature' : 'features'}</span>` : ''}</p>
     ${columns.length > 0 && html`<p class=${missing ? 'hint warn' : 'hint'} data-testid="columns-hint">${missing
       ? `Click ${missing === 1 ? 'the marked head' : `the ${missing} marked heads`} and choose what ${missing === 1 ? 'the column is' : 'these columns are'}.`
       : 'Click the head of a column to change what it is. Nothing is stored or fitted yet.'}</p>`}
@@ -64,7 +64,7 @@ export function Columns() {
     <div class="buttons">
       <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work) || !shown || Boolean(shown.problem)} onClick=${uploadPending}>
         ${mapOf(pending) ? 'Audit this map' : 'Use this table'}</button>
-      <button type="button" data-testid="discard-file" onClick=${() => set({ pending: null, problem: null })}>Discard</button>
+      <button type="button" data-testid="discard-file" disabled=${Boolean(work)} onClick=${() => set({ pending: null, problem: null })}>Discard</button>
     </div>
     ${menu && html`<${Menu} ...${menu} onClose=${close} onChoose=${(role) => giveRole(menu.names, role)}
       onOpen=${menu.key && menu.names.length > 1 ? () => setOpened(new Set([...opened, ...menu.names])) : null} />`}
@@ -74,7 +74,7 @@ export function Columns() {
 /** What a head says of a column. */
 function stateOf(column, pending, refused) {
   const role = roleOf(column, pending);
-  const isGuessed = role !== 'feature' && role !== '' && !pending.roles.has(column.name) && pending.first.get(column.name) === role;
+  const isGuessed = role !== 'feature' && role !== '' && !pending.roles.has(column.name);
   return { role, isGuessed, isRefused: role === '' || (refused.has(column.name) && role !== 'ignore') };
 }
 
