@@ -43,23 +43,23 @@ def embedding(explorer: Explorer, index: int) -> np.ndarray:
 
 
 def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> None:
-    """All digits equal the service's, and the file name has the draw's index."""
+    """The npy has the digits of the service, CSV those of 32 bits beside all columns; both are named after the draw."""
     expected = embedding(tab_at_third_draw, 2)
     name, content = tab_at_third_draw.download("npy")
     assert name == "draw-2.npy"
     np.testing.assert_array_equal(np.load(io.BytesIO(content)), expected)
     name, content = tab_at_third_draw.download("csv")
     assert name == "draw-2.csv"
-    assert content.startswith(b"row,y1,y2,spread,stability\n")
+    assert content.startswith(b"row,x1,x2,x3,y1,y2,spread,stability\n")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
     np.testing.assert_array_equal(table[:, 0], np.arange(150))
-    np.testing.assert_allclose(table[:, 1:3], expected, rtol=1e-12)
+    np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-6)
     summary = (
         f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?count=6&scale=1"
     )
     arrays = np.load(io.BytesIO(httpx.get(summary, headers={"Accept": "application/zip"}).content))
-    np.testing.assert_allclose(table[:, 3], arrays["spread"], rtol=1e-6)
-    np.testing.assert_allclose(table[:, 4], arrays["stability"], rtol=1e-6)
+    np.testing.assert_allclose(table[:, 6], arrays["spread"], rtol=1e-6)
+    np.testing.assert_allclose(table[:, 7], arrays["stability"], rtol=1e-6)
 
 
 def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> None:
@@ -71,7 +71,7 @@ def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> 
     np.testing.assert_allclose(np.load(io.BytesIO(content)), expected, atol=1e-5)
     _, content = tab_at_third_draw.download("csv")
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
-    np.testing.assert_allclose(table[:, 1:3], expected, atol=1e-5)
+    np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-5)
 
 
 def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None:
@@ -83,20 +83,20 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     explorer.fit(count=2)
     _, content = explorer.download("csv")
     rows = list(reader(io.StringIO(content.decode())))
-    assert rows[0] == ["row", "y1", "y2", "label", "spread", "stability"]
-    assert [row[3] for row in rows[1:]] == kinds
+    assert rows[0] == ["row", "kind", "x", "y", "z", "y1", "y2", "spread", "stability"]
+    assert [row[1] for row in rows[1:]] == kinds
     _, svg = explorer.download("svg")
     texts = [text.text for text in ET.fromstring(svg).iter(f"{SVG}text") if text.get("stroke") is None]  # noqa: S314
     assert 'the "inner", first' in texts  # the name of a group
     legend = texts[texts.index("kind") :]
     assert legend[1:3] == ["outer (45)", 'the "inner", first (45)']
-    assert " ".join(map(str, legend[3:])) == explorer.at("faint").inner_text()
+    assert " ".join(map(str, legend[3:])) == explorer.at("small").inner_text()
     _, png = explorer.download("png")
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
-    corner = picture[-picture.shape[0] // 3 :, : picture.shape[1] // 20].reshape(-1, 3)
+    lowest = picture[-picture.shape[0] // 10 :].reshape(-1, 3)
     colors = explorer.page.evaluate("[...document.querySelectorAll('.swatch')].map((s) => s.style.background)")
     for color in colors:
-        assert (corner == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
+        assert (lowest == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
 def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
@@ -110,6 +110,36 @@ def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
     assert len(list(circles)) == 150
     outlines = [path for path in ET.fromstring(svg).iter(f"{SVG}path") if path.get("fill") == "none"]  # noqa: S314
     assert len(outlines) == 20
+
+
+def test_the_png_has_300_dots_an_inch_and_says_what_it_shows(tab_at_third_draw: Explorer) -> None:
+    """It is at least eight inches long; the SVG has the data, the method, the draw and the verdict as text."""
+    _, png = tab_at_third_draw.download("png")
+    picture = Image.open(io.BytesIO(png))
+    picture.verify()
+    assert max(picture.size) >= 8 * 300
+    assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+    _, svg = tab_at_third_draw.download("svg")
+    text = " ".join(str(one.text) for one in ET.fromstring(svg).iter(f"{SVG}text"))  # noqa: S314
+    assert "S curve: GLLE, 8 neighbors. Draw 2" in text
+    assert "The median point keeps" in text
+    assert "How sure is the spread?" in text
+
+
+def test_the_saved_page_opens_without_the_service(tab_at_third_draw: Explorer, tmp_path: Path) -> None:
+    """One file has the title, the verdict, the picture and the table, and asks for nothing."""
+    name, content = tab_at_third_draw.download("html")
+    assert name == "draw-2.html"
+    (tmp_path / name).write_bytes(content)
+    page = tab_at_third_draw.page.context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / name).as_uri())
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    expect(page.locator("h1")).to_have_text("S curve: GLLE, 8 neighbors. Draw 2")
+    expect(page.locator("p").first).to_contain_text("The median point keeps")
+    assert page.locator("img").evaluate("image => image.naturalWidth") >= 2000
+    expect(page.locator("tbody tr")).to_have_count(150)
 
 
 def test_the_legend_of_a_phone_is_below_its_picture(tab: Tab, up: Up, link: str) -> None:
@@ -188,6 +218,6 @@ def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:
             explorer.at("scrub").fill("2")
         _, content = explorer.download("csv")
         rows = list(reader(io.StringIO(content.decode())))
-        assert rows[0] == ["row", "id", "y1", "y2", "spread", "stability"]
+        assert rows[0] == ["row", "id", "x", "y", "z", "y1", "y2", "spread", "stability"]
         assert [row[1] for row in rows[1:]] == ids
         assert np.isfinite(np.array([row[2:] for row in rows[1:]], float)).all()

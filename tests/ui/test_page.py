@@ -161,8 +161,8 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
         name, ring = explorer.page.evaluate(FOCUSED)
         assert ring, f"{name} does not show that it has the focus"
         reached.append(name)
-    expected = ["change-data", "method", "form-em-n_neighbors", "draws-count", "fit", "tab-draws", "stage", "play"]
-    expected += ["scrub", "show-consensus", "export-png", "color"]
+    expected = ["tab-draws", "stage", "play", "scrub", "show-consensus", "export-png", "change-data", "method"]
+    expected += ["form-em-n_neighbors", "draws-count", "fit", "color"]
     assert [name for name in dict.fromkeys(reached) if name in expected] == expected
     explorer.at("stage").focus()
     keys.press("Space")
@@ -179,6 +179,16 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
     expect(explorer.at("keys-dialog")).to_be_visible()
     keys.press("Escape")
     expect(explorer.at("keys-dialog")).to_have_count(0)
+
+
+def test_five_tabs_reach_the_first_example(explorer: Explorer) -> None:
+    """The picture comes before the steps and the buttons of the top line, which has the page's heading."""
+    explorer.open()
+    expect(explorer.page.locator("h1")).to_have_text("glle")
+    expect(explorer.at("example-swiss-roll")).to_be_visible()
+    for _ in range(5):
+        explorer.page.keyboard.press("Tab")
+    assert explorer.page.evaluate(FOCUSED)[0] == "example-swiss-roll"
 
 
 # The focused element, and whether it has a visible ring.
@@ -244,7 +254,7 @@ def test_one_click_on_an_example_plays_its_draws(explorer: Explorer, name: str) 
     assert explorer.screenshot() != before
     assert explorer.state("dataset")["n"] == n
     if classes:
-        expect(explorer.at("legend").locator("button")).to_have_count(int(classes))
+        expect(explorer.at("legend").locator(".class")).to_have_count(int(classes))
     explorer.wait_drawn()
 
 

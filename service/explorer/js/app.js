@@ -6,9 +6,11 @@ import { Inspector } from './panels/inspector.js';
 import { FitPanel, MethodPanel } from './panels/method_panel.js';
 import { Banner, Problem } from './panels/problem.js';
 import { Progress } from './panels/progress.js';
+import { Selection } from './panels/selection.js';
 import { RecentWork } from './panels/recent.js';
 import { KEYS } from './keyboard.js';
 import { html, useEffect, useRef, useState } from './lib/html.js';
+import { CIRCLES } from './lib/paint.js';
 import { onTheme, switchTheme, theme } from './lib/theme.js';
 import { set, useStore } from './store.js';
 import { Columns } from './views/columns.js';
@@ -38,27 +40,28 @@ export function App() {
     <a class="skip" href="#view" onClick=${skip}>To the picture</a>
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
+      <main id="view" tabindex="-1"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /><${Selection} /></main>
       <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /><${RecentWork} /></div>
-      <main id="view" tabindex="-1"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></main>
       <${Inspector} />
     </div>
-    <${Drag} /><${Keys} /><${Announcer} />
+    <${Corner} /><${Drag} /><${Keys} /><${Announcer} />
   `;
 }
 
-/** The top line. */
-function Top() {
+/** The top line; its buttons come last in the order of the keyboard. */
+const Top = () => html`<header class="top"><h1><a class="brand" href="/">glle</a></h1>
+  <span class="tagline">Embeddings, and how sure they are</span></header>`;
+
+/** The buttons at the top right. */
+function Corner() {
   const [now, setNow] = useState(theme());
   useEffect(() => onTheme(() => setNow(theme())), []);
-  return html`<header class="top">
-    <a class="brand" href="/">glle</a>
-    <span class="tagline">Embeddings, and how sure they are</span>
-    <span class="gap"></span>
+  return html`<nav class="corner" aria-label="Help and look">
     <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)" onClick=${() => set({ dialog: 'keys' })}>?</button>
     <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colors' : 'Use dark colors'}
       title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
     <a class="docs" href="/docs">API</a>
-  </header>`;
+  </nav>`;
 }
 
 /** The button that shows and hides the steps. */
@@ -90,13 +93,13 @@ function Tabs() {
 
 /** The chosen view. */
 function View() {
-  const { view, reference, single, pending } = useStore('view', 'reference', 'single', 'pending');
+  const { view, reference, single, pending, dataset } = useStore('view', 'reference', 'single', 'pending', 'dataset');
   const shows = reference || single;
   const panel = (content) => html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>${content}</div>`;
   if (pending) return panel(html`<${Columns} />`);
   return panel(html`
     ${view === 'draws' && !shows && html`<${Empty} />`}
-    ${view === 'draws' && shows && html`<${Stage} />${!single && html`<${Transport} />`}`}
+    ${view === 'draws' && shows && html`<${Stage} key=${dataset?.n > CIRCLES} />${!single && html`<${Transport} />`}`}
     ${view === 'grid' && html`<${Grid} />`}
     ${view === 'compare' && html`<${Compare} />`}`);
 }
@@ -140,7 +143,7 @@ function Keys() {
   return html`<dialog class="keys" ref=${element} onClose=${close} data-testid="keys-dialog" aria-label="Keys">
     <div class="panel-head"><h2>Keys</h2><button type="button" class="link" aria-label="Close" onClick=${close}>×</button></div>
     <dl>${KEYS.map(([key, text]) => html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${text}</dd>`)}</dl>
-    <p class="quiet">Drag to move the picture, scroll to zoom, hold Shift and drag to select.</p>
+    <p class="quiet">Drag to move the picture, scroll to zoom. To select, press ◌ and draw around points, or hold Shift and drag.</p>
   </dialog>`;
 }
 

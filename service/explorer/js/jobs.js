@@ -5,6 +5,7 @@ import { asFloats, readNpy } from './lib/npy.js';
 import { set, state } from './store.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);
+const AGAIN = 2000; // milliseconds until the next request to a service that is away
 
 /**
  * Follow a job to its end.
@@ -21,12 +22,24 @@ export async function follow(job, label) {
     if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
   }
   while (OPEN.has(now.status)) {
-    now = await askJson(`/v1/jobs/${job.id}?wait=5`);
+    now = await patiently(() => askJson(`/v1/jobs/${job.id}?wait=5`));
     set({ work: workOf(now, label) });
   }
   if (now.status === 'cancelled') throw new Cancelled();
   if (now.status === 'failed') throw new Refused(now.error);
   return now;
+}
+
+/** Ask until the service is there: jobs and results outlast its restart. */
+async function patiently(request) {
+  for (;;) {
+    try {
+      return await request();
+    } catch (error) {
+      if (error.code !== 'unreachable' && ![502, 503, 504].includes(error.problem?.status)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+  }
 }
 
 /**
@@ -36,7 +49,7 @@ export async function follow(job, label) {
 export async function askMade(path, accept, label) {
   if (state.work) set({ work: { label, stage: '', done: 0, total: 0 } }); // the answer may take seconds
   for (;;) {
-    const answer = await ask(path, { accept });
+    const answer = await patiently(() => ask(path, { accept }));
     if (answer.status !== 202) return answer;
     await follow(await answer.json(), label);
   }

@@ -35,6 +35,7 @@ export const state = {
   reliability: null, // of the spread of a posterior: {id, level, reason}
   single: null, // an embedding by a method without draws
   movement: null, // of `single` over half-samples: {level, reason, figures, notes, arrays, p}
+  isAudited: false, // whether the audit of the shown posterior or embedding was asked for
   audit: null, // of the shown map: its statements, and arrays with a value for each point
   compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
@@ -51,6 +52,7 @@ export const state = {
   color: 'auto',
   shape: 'none', // of the spread: none, ellipse, density
   selection: null, // {list, mask}
+  hidden: null, // classes of the legend that are not shown: {names, mask}
   hover: -1,
   lassoing: false,
   gliding: false, // whether the points move to a new frame

@@ -121,25 +121,22 @@ OUTLINES = """async () => {
 }"""
 
 
-def test_stable_points_are_opaque(tab_with_draws: Explorer) -> None:
-    """The farther a point's color from the paper, the more of its neighbors stay; the legend says so."""
-    expect(tab_with_draws.at("faint")).to_have_text("Faint: few neighbors stay from draw to draw")
-    stability, contrast = np.array(tab_with_draws.page.evaluate(CONTRASTS)).T
+def test_stable_points_are_large(tab_with_draws: Explorer) -> None:
+    """The more of its neighbors stay, the larger is a point, in the color of the legend; the legend says so."""
+    expect(tab_with_draws.at("small")).to_have_text("Small: few neighbors stay from draw to draw")
+    stability, level = np.array(tab_with_draws.page.evaluate(LEVELS)).T
     order = np.argsort(stability)
-    assert (np.diff(contrast[order]) >= -0.02).all()  # colors have 256 steps
-    assert contrast[order[-1]] > contrast[order[0]]
+    assert (np.diff(level[order]) >= 0).all()
+    assert level[order[-1]] > level[order[0]]
     tab_with_draws.at("color").select_option("stability")
-    expect(tab_with_draws.at("faint")).to_have_count(0)
+    expect(tab_with_draws.at("small")).to_have_count(0)
 
 
-# The stability of each row, and how far its color is from the paper, as a share of that of its color in the legend.
-CONTRASTS = """async () => {
+# The stability of each row, and its level of sizes.
+LEVELS = """async () => {
     const { state } = await import('/explorer/js/store.js');
     const { onStage: { look } } = await import('/explorer/js/views/stage.js');
-    const { rgb } = await import('/explorer/js/lib/palettes.js');
-    const distance = (color) => Math.hypot(...rgb(color).map((part) => 255 - part));
-    return Array.from(state.summary.stability, (share, row) =>
-        [share, distance(look.palette[look.index[row]]) / distance(look.solid[look.index[row] % look.solid.length])]);
+    return Array.from(state.summary.stability, (share, row) => [share, look.level[row]]);
 }"""
 
 
@@ -237,7 +234,7 @@ WITHIN = """async () => {
         let [inside, all] = [0, 0];
         for (let draw = 0; draw < draws.count; draw++) {
             for (let row = 0; row < draws.n; row++) {
-                if (look.index[row] % look.solid.length !== index) continue;
+                if (look.index[row] !== index) continue;
                 const place = placeOf(draws.data.subarray(draw * draws.n * 2), row, 2, directions, box);
                 const [column, line] = place.map((value) => Math.floor(((value + 1.25) / 2.5) * side));
                 inside += values[line * side + column] >= level;

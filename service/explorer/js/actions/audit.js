@@ -13,10 +13,16 @@ const REFITTING = 'Refitting to halves of the data';
 const ARRAYS = ['movement', 'baseline', 'neighbor_stability', 'consensus', 'covariance'];
 
 /** Audit the shown embedding or posterior. */
-export async function auditShown() {
+export const auditShown = () => runWork(audit);
+
+/** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
+export async function audit() {
   const { single, posterior } = state;
   const body = single ? { embedding: single.path.split('/')[3] } : { posterior: posterior.id };
-  await runWork(async () => read(await askJson('/v1/audits', { method: 'POST', body })));
+  const job = await askJson('/v1/audits', { method: 'POST', body });
+  set({ isAudited: true });
+  writeLink();
+  await read(job);
 }
 
 /** Audit the coordinates of a data set beside the chosen one, and show them; runs within other work. */

@@ -3,25 +3,37 @@
 import { askMade } from '../jobs.js';
 import { embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
-import { paint } from '../lib/paint.js';
-import { parseCsv } from './metadata.js';
+import { percent } from '../lib/html.js';
+import { paint, SIZES, trace } from '../lib/paint.js';
+import { tableHere } from '../lib/rows.js';
+import { titleOfMethod } from '../lib/titles.js';
+import { nameOf } from '../panels/data_panel.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
 import { drawMarks } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
-import { SvgContext } from '../plot/svg.js';
+import { escapeXml, SvgContext } from '../plot/svg.js';
+import { median, SURE } from '../views/headline.js';
 import { onStage } from '../views/stage.js';
 import { state } from '../store.js';
 
-const SIDE = 1200; // pixels of a saved picture
+const SIDE = 2400; // pixels of the longer side of a saved picture, which are 8 inches
+const DPI_300 = [0, 0, 0, 9, 112, 72, 89, 115, 0, 0, 46, 35, 0, 0, 46, 35, 1, 120, 165, 63, 118]; // a chunk pHYs of PNG
+const HEAD = 33; // bytes of a PNG before its second chunk
+const MAX_ROWS = 5000; // of a table in a saved page
 
 /** Save the picture as PNG, as it is on the screen. */
 export async function savePng() {
-  const { plot, xy, look, overlay } = onStage;
-  if (!plot || !xy) return 'Show a draw first';
-  const [width, height] = sizeOfPicture();
-  const factor = Math.max(1, SIDE / Math.max(width, overlay.clientHeight));
+  if (!onStage.xy) return 'Show a draw first';
+  return save(await pngOf(), `${fileName()}.png`);
+}
+
+/** The picture with title, verdict and legend as PNG at 300 dots per inch. */
+async function pngOf() {
+  const { plot, xy, look } = onStage;
+  const { width, height, top } = placesOfPicture();
+  const factor = Math.max(1, SIDE / Math.max(width, height));
   const [picture, dots] = [1, 2].map(() => Object.assign(document.createElement('canvas'), { width: width * factor, height: height * factor }));
   const screen = Object.fromEntries(Object.entries(plot.screen()).map(([name, value]) => [name, value * factor]));
   const { size, opacity } = sizeOf(xy.length / 2);
@@ -29,56 +41,100 @@ export async function savePng() {
   const context = picture.getContext('2d');
   context.fillStyle = colors().surface;
   context.fillRect(0, 0, picture.width, picture.height);
-  context.drawImage(dots, 0, 0);
+  context.drawImage(dots, 0, top * factor);
   context.scale(factor, factor);
+  context.translate(0, top);
   drawAbove(context);
-  return save(await new Promise((resolve) => picture.toBlob(resolve, 'image/png')), `${fileName()}.png`);
+  const made = await new Promise((resolve) => picture.toBlob(resolve, 'image/png'));
+  return new Blob([made.slice(0, HEAD), new Uint8Array(DPI_300), made.slice(HEAD)], { type: 'image/png' });
 }
 
-/** Height of the points, with the legend below them where the stage has it there. */
-function heightOfStage() {
-  const { overlay, look, isNarrow } = onStage;
-  return overlay.clientHeight + (isNarrow ? legendHeight(look) : 0);
+/** Data, method and frame of the picture. */
+function titleHere() {
+  const { dataset, single, posterior, frame } = state;
+  return `${nameOf(dataset)}: ${single ? single.title : `${titleOfMethod(posterior.spec.method)}, ${posterior.spec.n_neighbors} neighbors. ${titleOf(frame)}`}`;
 }
 
-/** Width and height of the picture, with the verdict below it. */
-function sizeOfPicture() {
-  const [width, verdict] = [onStage.overlay.clientWidth, state.audit?.verdict];
-  return [width, heightOfStage() + (verdict ? sentenceHeight(verdict, width) : 0)];
+/** The verdict of the picture, or what is known in its place. */
+function verdictHere() {
+  const { audit, single, summary, reliability } = state;
+  if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
+  return `The median point keeps ${percent(median(summary.stability))} of its neighbors. ${reliability ? `How sure is the spread? ${SURE[reliability.level]}. ${reliability.reason}` : ''}`;
 }
 
-/** Draw the overlay and the legend over the points, and the verdict below them, by a context of a canvas or of SVG. */
+/** Width and height of the picture: its title, from `top` on the points, then the verdict, then the legend. */
+function placesOfPicture() {
+  const { overlay, look } = onStage;
+  const [width, verdict] = [overlay.clientWidth, verdictHere()];
+  const top = sentenceHeight(titleHere(), width);
+  const below = overlay.clientHeight + (verdict && sentenceHeight(verdict, width));
+  return { width, top, below, height: top + below + legendHeight(look, width) };
+}
+
+/** Draw the overlay over the points, the title above and the verdict and the legend below them, by a context of a canvas or of SVG. */
 function drawAbove(context) {
   const { plot, xy, look, box, overlay } = onStage;
-  drawMarks(context, { width: overlay.clientWidth, height: overlay.clientHeight }, xy, plot.screen(), box, look, colors());
-  drawLegend(context, look, heightOfStage(), colors());
-  if (state.audit?.verdict) drawSentence(context, state.audit.verdict, overlay.clientWidth, heightOfStage(), colors());
+  const { width, top, below } = placesOfPicture();
+  drawMarks(context, { width, height: overlay.clientHeight }, xy, plot.screen(), box, look, colors());
+  drawSentence(context, titleHere(), width, -top, colors());
+  if (verdictHere()) drawSentence(context, verdictHere(), width, overlay.clientHeight, colors());
+  drawLegend(context, look, width, below, colors());
 }
 
-/** Save the points as circles of an SVG, with the overlay and the legend. */
+/** Save the points as shapes of an SVG, with the overlay, the title, the verdict and the legend. */
 export function saveSvg() {
   const { xy, look, plot } = onStage;
   if (!plot || !xy) return 'Show a draw first';
   const { x, y, sx, sy } = plot.screen();
   const { size, opacity } = sizeOf(xy.length / 2);
-  const [width, height] = sizeOfPicture();
-  const mask = state.selection?.mask;
-  const groups = look.palette.map(() => []);
+  const { width, height, top } = placesOfPicture();
+  const { mask } = state.selection ?? {};
+  const dots = new SvgContext();
   for (let i = 0; i < xy.length / 2; i++) {
-    const faint = mask && !mask[i] ? ' opacity=".25"' : '';
-    const place = `cx="${(x + sx * xy[2 * i]).toFixed(2)}" cy="${(y + sy * xy[2 * i + 1]).toFixed(2)}"`;
-    groups[look.index[i]].push(`<circle ${place} r="${size / 2}"${faint}/>`);
+    if (state.hidden?.mask[i]) continue;
+    Object.assign(dots, { fillStyle: look.palette[look.index[i]], globalAlpha: mask && !mask[i] ? 0.25 : opacity });
+    const [px, py, radius] = [x + sx * xy[2 * i], y + sy * xy[2 * i + 1], (size / 2) * SIZES[look.level?.[i] ?? SIZES.length - 1]];
+    const shape = look.shapes?.[look.index[i]] ?? 0;
+    dots.beginPath();
+    if (shape) trace(dots, shape, px, py, radius);
+    if (shape) dots.fill();
+    else dots.circle(px, py, radius);
   }
-  const drawn = groups.map((circles, i) => circles.length && `<g fill="${look.palette[i]}">${circles.join('')}</g>`);
   const above = new SvgContext();
   drawAbove(above);
   const text = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
-    `<title>${titleOf(state.frame)}</title><rect width="100%" height="100%" fill="${colors().surface}"/>`,
-    `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g>`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 ${-top} ${width} ${height}" width="${width}" height="${height}">`,
+    `<title>${escapeXml(titleHere())}</title><rect y="${-top}" width="100%" height="100%" fill="${colors().surface}"/>`,
+    `<g>${dots.elements.join('\n')}</g>`,
     `<g id="above">${above.elements.join('\n')}</g></svg>`,
   ].join('\n');
   return save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
+}
+
+/** Save a page that needs no service: the picture, the verdict, and the table of the selected rows or of all. */
+export async function saveHtml() {
+  if (!onStage.xy) return 'Show a draw first';
+  const [title, verdict, { columns, total }] = [escapeXml(titleHere()), escapeXml(verdictHere()), tableHere()]; // a playing picture changes
+  const reader = new FileReader();
+  const read = new Promise((resolve) => (reader.onload = resolve));
+  reader.readAsDataURL(await pngOf());
+  await read;
+  const rows = Array.from(state.selection?.list ?? Array(total).keys());
+  const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeXml(text)}</${tag}>`).join('')}</tr>`;
+  const text = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
+<style>body{font:15px system-ui,sans-serif;margin:2em;color-scheme:light dark}img{max-width:100%}div{overflow:auto;max-height:80vh}table{border-collapse:collapse}td,th{padding:3px 9px;border-bottom:1px solid #8884;text-align:left}</style>
+<h1>${title}</h1><p><strong>${verdict}</strong></p><img alt="${title}" src="${reader.result}">
+<p>${rows.length > MAX_ROWS ? `The first ${MAX_ROWS} of ` : ''}${rows.length} rows${state.selection ? ` that were selected of ${total}` : ''}.</p>
+<div><table><thead>${cells('th', columns.map(({ name }) => name))}</thead><tbody>
+${rows.slice(0, MAX_ROWS).map((row) => cells('td', columns.map(({ at }) => at(row)))).join('\n')}</tbody></table></div></html>`;
+  return save(new Blob([text], { type: 'text/html' }), `${fileName()}.html`);
+}
+
+/** Save rows with all columns as CSV; without a list all rows. */
+export function saveCsv(list = null) {
+  const { columns, total } = tableHere();
+  const lines = [columns.map(({ name }) => quote(name)), ...Array.from(list ?? Array(total).keys(), (row) => columns.map(({ at }) => quote(at(row))))];
+  return save(new Blob([`${lines.map((line) => line.join(',')).join('\n')}\n`], { type: 'text/csv' }), `${list ? 'selection' : fileName()}.csv`);
 }
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
@@ -87,44 +143,9 @@ export async function saveNpy() {
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 
-/** Save the embedding as CSV: row, id, coordinates, label, color, further columns, spread and stability. */
-export async function saveCsv() {
-  return saveWork(async () => {
-    const lines = isAverage() ? linesOf(embeddingOf(-1), state.draws.p)
-      : linesWithoutIds(await (await askMade(arrayPath(), 'text/csv', PREPARING)).text());
-    const { columns, metadata, summary, single } = state;
-    const beside = {
-      ...(columns?.labels && { label: columns.labels }),
-      ...(columns?.color && { color: columns.color }),
-      ...metadata,
-      ...(summary && !single && { spread: summary.spread, stability: summary.stability }),
-    };
-    const cells = (first, pick) => [first, ...Object.entries(beside).map(([name, values]) => quote(pick(name, values)))].join(',');
-    const [head, ...rows] = lines;
-    const text = [
-      `row,${columns?.ids ? 'id,' : ''}${cells(head, (name) => name)}`,
-      ...rows.map((line, row) => `${row},${columns?.ids ? `${quote(columns.ids[row])},` : ''}${cells(line, (_, values) => values[row])}`),
-    ];
-    save(new Blob([`${text.join('\n')}\n`], { type: 'text/csv' }), `${fileName()}.csv`);
-  });
-}
-
 const PREPARING = 'Preparing the file';
 const isAverage = () => state.frame === -1 && !state.single;
 const quote = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
-
-/** An embedding as lines of CSV, with its header. */
-function linesOf(embedding, p) {
-  const names = Array.from({ length: p }, (_, j) => `y${j + 1}`).join(',');
-  return [names, ...Array.from({ length: embedding.length / p }, (_, row) => embedding.subarray(row * p, (row + 1) * p).join(','))];
-}
-
-/** The lines of a table without its columns of ids, which may be quoted. */
-function linesWithoutIds(text) {
-  const [head, ...rows] = parseCsv(text);
-  const ids = head.filter((name) => /^id(_\d+)?_*$/.test(name)).length;
-  return [head, ...rows].map((cells) => cells.slice(ids).join(','));
-}
 
 async function saveWork(work) {
   let said = '';

@@ -1,6 +1,7 @@
 /** Link that reproduces the view, in the fragment of the address: data, running job, posterior, draws, comparison. */
 
 import { set, state } from '../store.js';
+import { changedFrom } from './fit.js';
 
 const VIEWS = new Set(['draws', 'grid', 'compare']);
 const PLACE = ['dataset', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
@@ -9,11 +10,12 @@ const SHAPES = new Set(['none', 'ellipse', 'density']);
 /** Read the link of the address, or null. */
 export function readLink() {
   const query = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(['dataset', 'job', 'posterior', 'comparison', 'method'].map((name) => [name, query.get(name)]));
+  const found = Object.fromEntries(['dataset', 'coordinates', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [name, query.get(name)]));
   if (!Object.values(found).some(Boolean)) return null;
   const scale = query.get('scale') ?? '1';
   return {
     ...found,
+    fit: fitOf(query.get('fit')),
     seed: whole(query.get('seed'), 0),
     count: Math.max(1, whole(query.get('count'), 24)),
     scale: scale === 'auto' ? scale : Number(scale) || 0,
@@ -26,20 +28,39 @@ export function readLink() {
 
 /** Address of the current view. */
 export function linkHere() {
-  const { dataset, job, posterior, draws, forms, comparisonJob, single } = state;
+  const { dataset, job, posterior, draws, forms, comparisonJob, single, playing } = state;
   const query = new URLSearchParams();
   const put = (values) => Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
+  if (dataset) put({ dataset: dataset.id });
   if (posterior) put({ posterior: posterior.id });
-  else if (dataset) put({ dataset: dataset.id, ...(job && { job }) });
+  else if (job) put({ job });
+  if (single?.isGiven) put({ coordinates: single.body.coordinates });
+  else if (posterior || job) put({ fit: JSON.stringify(fitHere()) });
   if (posterior || job) {
     const { seed, count, scale, isAuto } = draws ?? forms.draws ?? {};
     put({ seed, count, scale: isAuto ? 'auto' : scale });
   }
   if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
-  if (posterior && draws) put({ frame: state.frame });
+  if (posterior && draws) put({ frame: playing === 'once' ? -1 : state.frame }); // it ends at the average
+  if (state.isAudited) put({ audit: 1 });
   if (posterior || job || comparisonJob) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
   const text = String(query);
   return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
+}
+
+/** The method and the settings of what is shown, or is being fitted, to fit it again if it is deleted. */
+function fitHere() {
+  const { posterior, single, method, forms } = state;
+  if (posterior) return { method: posterior.spec.method, ...changedFrom(posterior.spec.method, posterior.spec) };
+  return single ? { method: single.body.method, ...changedFrom(single.body.method, single.body.parameters) } : { method, ...forms[method] };
+}
+
+function fitOf(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 let isOpening = false; // a link is being opened: the address has its entry in the history

@@ -6,7 +6,7 @@ const KEPT = 'glle-columns-';
 const MAX_COLUMNS = 100;
 
 /** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
-export function parseCsv(text) {
+function parseCsv(text) {
   const body = text.replace(/^\uFEFF/, '');
   const [first] = body.split(/\r?\n/, 1);
   const count = (sign) => first.split(sign).length;
@@ -56,7 +56,7 @@ export async function addColumns(file) {
   }
   const columns = Object.fromEntries(names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
   const metadata = { ...state.metadata, ...columns };
-  set({ metadata, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
+  set({ metadata, hidden: null, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
   keep(dataset.id, metadata);
 }
 

@@ -2,7 +2,7 @@
 
 import { askJson, Refused } from '../api.js';
 import { set, state } from '../store.js';
-import { showAudited } from './audit.js';
+import { audit, auditCoordinates, showAudited } from './audit.js';
 import { openRow, showComparison, showEmbedding } from './compare.js';
 import { choose, listDatasets } from './data.js';
 import { changedFrom, draw, followFit, show } from './fit.js';
@@ -48,17 +48,32 @@ export async function openLinked(link) {
       clearResults();
       return set({ dataset: null, pending: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
     }
-    if (link.posterior) await openPosterior(link.posterior, link);
-    else if (link.job && link.job !== state.job) await openJobOf(link);
-    else if (link.dataset && link.dataset !== state.dataset?.id) await choose(await askJson(`/v1/datasets/${link.dataset}`));
-    else if (!link.job) clearResults();
-    if (!link.comparison) set({ comparison: null, comparisonJob: null });
-    else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
-    const row = state.comparison?.rows.find(({ label }) => label === link.method);
-    if (row) openRow(row);
-    set({ view: link.view, color: link.color, shape: link.shape });
+    try {
+      await openResults(link);
+    } catch (error) {
+      if (error.problem?.status !== 404 || !link.dataset || link.dataset === error.problem.details?.dataset) throw error;
+      await choose(await askJson(`/v1/datasets/${link.dataset}`)); // its result was deleted, or its job is forgotten
+      if (link.coordinates) return auditCoordinates(link.coordinates);
+      const { method, ...parameters } = link.fit;
+      if (state.methods.some(({ name }) => name === method)) settings(method, parameters, link);
+      throw error;
+    }
     return undefined;
   }));
+}
+
+/** Show what a link names. */
+async function openResults(link) {
+  if (link.posterior) await openPosterior(link.posterior, link);
+  else if (link.job && link.job !== state.job) await openJobOf(link);
+  else if (link.dataset && link.dataset !== state.dataset?.id) await choose(await askJson(`/v1/datasets/${link.dataset}`));
+  else if (!link.job) clearResults();
+  if (!link.comparison) set({ comparison: null, comparisonJob: null });
+  else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
+  const row = state.comparison?.rows.find(({ label }) => label === link.method);
+  if (row) openRow(row);
+  set({ view: link.view, color: link.color, hidden: null, shape: link.shape });
+  if (link.audit && !state.isAudited) await audit();
 }
 
 /** Open a job of the list. */
@@ -118,7 +133,7 @@ async function openComparison(job) {
 async function openPosterior(id, link) {
   const { draws } = state;
   if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.count) {
-    return set({ ...(state.single && { single: null, movement: null, audit: null }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
+    return set({ ...(state.single && { single: null, movement: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);

@@ -14,6 +14,12 @@ export function choosePoints(rows) {
   set({ selection: { list: Int32Array.from(rows), mask }, announcement: `${rows.length} points are selected.` });
 }
 
+/** Hide the classes of these names; an empty set shows all. */
+export function hideClasses(names, { index, legend: { entries } }) {
+  const mask = Uint8Array.from(index, (place) => Number(names.has(entries[place].name)));
+  set({ hidden: names.size ? { names, mask } : null });
+}
+
 /** Number, id and label of a row, as far as they are known. */
 export const namesOf = (row) => [`Row ${row}`, state.columns?.ids?.[row], state.columns?.labels?.[row]].filter(Boolean);
 

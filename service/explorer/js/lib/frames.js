@@ -163,9 +163,12 @@ function inner(embedding, axis, p, share) {
   return [values[cut], values[values.length - 1 - cut]];
 }
 
+const AWAY = [1e4, 1e4]; // the place of hidden points, outside of every view
+
 /** Put an embedding into its box: x and y of each point in [-1, 1], into an existing array. */
 export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const directions = directionsOf(p, axes, turn);
-  for (let row = 0; row < n; row++) into.set(placeOf(embedding, row, p, directions, box), 2 * row);
+  const hidden = state.hidden?.mask;
+  for (let row = 0; row < n; row++) into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
   return into;
 }

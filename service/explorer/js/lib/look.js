@@ -1,12 +1,12 @@
 /** Color of each point, as a step of a palette, and its legend. */
 
-import { classes, CLASSES, gradient, mix, PLAIN, STEPS } from './palettes.js';
-import { colors, theme } from './theme.js';
+import { classes, CLASSES, gradient, PLAIN, shapeOf, STEPS } from './palettes.js';
+import { SIZES } from './paint.js';
+import { theme } from './theme.js';
 
 /** Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'audit', 'theme'];
 
-const OPACITIES = [0.3, 0.42, 0.55, 0.7, 0.85, 1]; // of points by their stability; the faint ones are painted first
 const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
 const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
@@ -70,31 +70,23 @@ export function leastCertain(state, most) {
 }
 
 /**
- * Color the points; those whose neighbors change are faint.
- * @returns {{name: string, index: Uint16Array, palette: string[], solid: string[], legend: object}} index modulo the
- *   colors of the legend, which are `solid`
+ * Color the points; those whose neighbors change are small, so that each keeps the color of its class.
+ * @returns {{name: string, index: Uint16Array, palette: string[], level: Uint8Array | undefined, legend: object}} index of the
+ *   palette, and level of `SIZES`
  */
 export function lookOf(state, n) {
   const look = colorsOf(state, n);
   const certainty = certaintyOf(state);
   if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability', 'neighbor_stability'].includes(look.name)) return look;
   const { shares, where } = certainty;
-  const { surface } = colors();
-  const palette = OPACITIES.flatMap((opacity) => look.palette.map((color) => mix(surface, color, opacity)));
-  const most = OPACITIES.length - 1;
-  const level = (share) => Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * OPACITIES.length)));
-  const faint = where ? `Faint: few neighbors stay ${where}` : 'Faint: neighbors as by chance';
-  const index = look.index.map((color, row) => level(shares[row]) * look.palette.length + color);
-  return { ...look, palette, index, legend: { ...look.legend, faint } };
+  const most = SIZES.length - 1;
+  const level = Uint8Array.from(shares, (share) => Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * SIZES.length))));
+  const small = where ? `Small: few neighbors stay ${where}` : 'Small: neighbors as by chance';
+  return { ...look, level, legend: { ...look.legend, small } };
 }
 
 /** The colors alone. */
 export function colorsOf(state, n) {
-  const look = paletteOf(state, n);
-  return { ...look, solid: look.palette };
-}
-
-function paletteOf(state, n) {
   const name = resolveColor(state);
   const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
@@ -140,24 +132,20 @@ function byValue(values, name, title, palette) {
   return { name, index, palette, legend: { kind: 'value', title, low, high, palette } };
 }
 
-/** Color by a class; if there are too many, the most frequent classes have colors. */
+/** Color and shape by a class; if there are too many, the most frequent classes have them. */
 function byClass(labels, title, called = 'labels') {
   const counts = new Map();
   for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const palette = classes(counts.size);
   const natural = (a, b) => a.localeCompare(b, undefined, { numeric: true });
-  let names = [...counts.keys()];
-  if (names.length > palette.length) {
-    names.sort((a, b) => counts.get(b) - counts.get(a));
-    names = [...names.slice(0, palette.length - 1).sort(natural), ...names.slice(palette.length - 1)];
-  } else names.sort(natural);
-  const place = new Map(names.map((name, i) => [name, Math.min(i, palette.length - 1)]));
-  const index = Uint16Array.from(labels, (label) => place.get(label));
-  const entries = palette.map((color, i) => {
-    const shared = i === palette.length - 1 && names.length > palette.length;
-    const name = shared ? `${names.length - i} others` : names[i];
-    const count = shared ? names.slice(i).reduce((sum, word) => sum + counts.get(word), 0) : counts.get(names[i]);
-    return { color, name, count, index: i, isRest: shared };
-  });
-  return { name: called, index, palette, legend: { kind: 'classes', title, entries } };
+  const frequent = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
+  const palette = classes(counts.size);
+  const most = counts.size > palette.length ? palette.length - 1 : palette.length;
+  const names = frequent.slice(0, most).sort(natural);
+  const place = new Map(names.map((name, i) => [name, i]));
+  const index = Uint16Array.from(labels, (label) => place.get(label) ?? most);
+  const entries = names.map((name, i) => ({ name, count: counts.get(name), color: palette[i], index: i }));
+  const rest = frequent.slice(most);
+  const count = rest.reduce((sum, name) => sum + counts.get(name), 0);
+  if (rest.length) entries.push({ name: `${rest.length} others`, count, color: palette[most], index: most, isRest: true });
+  return { name: called, index, palette, shapes: palette.map((_, i) => shapeOf(i)), legend: { kind: 'classes', title, entries } };
 }

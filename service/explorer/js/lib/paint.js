@@ -2,38 +2,56 @@
 
 import { rgb } from './palettes.js';
 
-const CIRCLES = 4000; // more points are painted as pixels
+/** Sizes of points by their stability, as shares of the largest. */
+export const SIZES = [0.4, 0.5, 0.62, 0.74, 0.87, 1];
+export const CIRCLES = 4000; // more points are painted as pixels, without shapes
+
+/** Corners of the shapes after the circle, in radii. */
+const CORNERS = [
+  [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
+  [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]],
+  [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
+  [[0, 1.2], [-1.1, -0.8], [1.1, -0.8]],
+  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
+];
+
+/** Add the shape of a class to a path, or to a context. */
+export function trace(path, shape, x, y, radius) {
+  const corners = CORNERS[shape - 1];
+  path.moveTo(x + radius * (corners?.[0][0] ?? 1), y + radius * (corners?.[0][1] ?? 0));
+  if (!corners) path.arc(x, y, radius, 0, 2 * Math.PI);
+  else for (const [dx, dy] of [...corners, corners[0]]) path.lineTo(x + radius * dx, y + radius * dy);
+}
 
 /**
  * Paint points.
  * @param {CanvasRenderingContext2D} context
  * @param {Float32Array} xy - in [-1, 1], two a point
  * @param {{x: number, y: number, sx: number, sy: number}} screen - pixel of 0, and pixels a unit
- * @param {{index: Uint16Array, palette: string[]}} look
+ * @param {{index: Uint16Array, palette: string[], level?: Uint8Array, shapes?: number[]}} look
  * @param {{radius: number, mask?: Uint8Array | null, opacity?: number}} options
  */
 export function paint(context, xy, screen, look, { radius, mask = null, opacity = 0.85 }) {
   const n = xy.length / 2;
   if (n > CIRCLES) pixels(context, xy, screen, look, radius, mask);
-  else circles(context, xy, screen, look, radius, mask, opacity);
+  else shapes(context, xy, screen, look, radius, mask, opacity);
 }
 
-/** Paint circles, grouped by color. */
-function circles(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask, opacity) {
+/** Paint shapes, grouped by size and color. */
+function shapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: kinds }, radius, mask, opacity) {
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
     context.globalAlpha = chosen ? opacity : 0.25;
-    const paths = palette.map(() => null);
+    const paths = Array(SIZES.length * palette.length).fill(null);
     for (let i = 0; i < n; i++) {
       if (mask && mask[i] !== chosen) continue;
-      const path = (paths[index[i]] ??= new Path2D());
-      const [px, py] = [x + sx * xy[2 * i], y + sy * xy[2 * i + 1]];
-      path.moveTo(px + radius, py);
-      path.arc(px, py, radius, 0, 7);
+      const size = level?.[i] ?? SIZES.length - 1;
+      const path = (paths[size * palette.length + index[i]] ??= new Path2D());
+      trace(path, kinds?.[index[i]] ?? 0, x + sx * xy[2 * i], y + sy * xy[2 * i + 1], radius * SIZES[size]);
     }
-    paths.forEach((path, color) => {
+    paths.forEach((path, at) => {
       if (!path) return;
-      context.fillStyle = palette[color];
+      context.fillStyle = palette[at % palette.length];
       context.fill(path);
     });
   }
@@ -53,17 +71,18 @@ function emptyImage(width, height) {
 }
 
 /** Paint squares into the pixels of an empty canvas. */
-function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask) {
+function pixels(context, xy, { x, y, sx, sy }, { index, palette, level }, radius, mask) {
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
   const colors = Uint32Array.from(palette, (color) => pack(rgb(color), 255));
   const faint = Uint32Array.from(palette, (color) => pack(rgb(color), 70));
   const n = xy.length / 2;
-  const side = Math.max(1, Math.round(radius * 1.6));
+  const sides = SIZES.map((size) => Math.max(1, Math.round(radius * 1.6 * size)));
   for (const chosen of mask ? [0, 1] : [1]) {
     const tones = chosen ? colors : faint;
     for (let i = 0; i < n; i++) {
       if (mask && mask[i] !== chosen) continue;
+      const side = sides[level?.[i] ?? SIZES.length - 1];
       const left = (x + sx * xy[2 * i] - side / 2 + 0.5) | 0;
       const top = (y + sy * xy[2 * i + 1] - side / 2 + 0.5) | 0;
       if (left < 0 || top < 0 || left + side > width || top + side > height) continue;

@@ -10,19 +10,21 @@ const CIVIDIS = [
   '#00224e', '#002e6a', '#1a386f', '#32436d', '#434e6c', '#535a6d', '#61656f', '#6f7073', '#7d7c78',
   '#8c8878', '#9b9476', '#aba072', '#bcae6c', '#cdbb63', '#dec958', '#f0d846', '#fee838',
 ];
-/** Okabe and Ito's eight; the first, black, is replaced by a grey that is visible on light and dark. */
-const OKABE_ITO = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#8c8c8c', '#c8b900'];
-/** Paul Tol's muted ten, for more classes. */
-const TOL = [
-  '#cc6677', '#5566c8', '#ddcc77', '#117733', '#88ccee', '#a3476b', '#44aa99', '#999933', '#aa4499', '#b0b0b0',
+/** Ten colors of classes, the least difference of which is as large as a search found, also without red or green cones. */
+const TEN = [
+  '#3c75ff', '#ebba04', '#a5089b', '#15d5d9', '#cc6114', '#92cc78', '#6d562e', '#db6189', '#58b1fc', '#3c2ffe',
 ];
 
 /** Color of missing values, and of the classes beyond a palette. */
 export const PLAIN = '#0072b2';
 export const OTHER = '#9a9a9a';
 export const STEPS = 64;
-/** Number of classes that have colors. */
-export const CLASSES = TOL.length;
+/** Number of classes with a color each; more share them, with another shape. */
+export const CLASSES = TEN.length;
+const MOST = 6 * CLASSES;
+
+/** The shape of a class: 0 circle, 1 square, 2 triangle, 3 diamond, 4 triangle that points down, 5 cross. */
+export const shapeOf = (place) => Math.floor((place % MOST) / CLASSES);
 
 /** The part of a palette that is visible on a light and on a dark page. */
 const SEEN = { light: [0, 0.95], dark: [0.16, 1] };
@@ -34,11 +36,10 @@ export function gradient(kind, theme = 'light') {
   return Array.from({ length: STEPS }, (_, i) => between(stops, from + ((to - from) * i) / (STEPS - 1)));
 }
 
-/** A palette of classes; classes beyond its end share the last color, as the legend shows. */
+/** A palette of classes; if there are too many for colors and shapes, the last color is of all others. */
 export function classes(count) {
-  if (count <= OKABE_ITO.length) return OKABE_ITO.slice(0, Math.max(1, count));
-  if (count <= TOL.length) return TOL.slice(0, count);
-  return [...TOL.slice(0, TOL.length - 1), OTHER];
+  const colors = Array.from({ length: Math.min(count, MOST) }, (_, i) => TEN[i % CLASSES]);
+  return count > MOST ? [...colors, OTHER] : colors;
 }
 
 /** Interpolate the stops at a position in [0, 1]. */
@@ -49,7 +50,7 @@ function between(stops, place) {
 }
 
 /** The color between two, at a share of the way from the first. */
-export function mix(first, second, share) {
+function mix(first, second, share) {
   const [a, b] = [rgb(first), rgb(second)];
   return hex(a.map((value, i) => Math.round(value + (b[i] - value) * share)));
 }

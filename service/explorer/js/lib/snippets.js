@@ -4,9 +4,11 @@
 function changedSettings({ posterior, forms, method, draws, frame }) {
   const changed = { ...forms[method] };
   const index = frame > 0 ? draws.first + frame - 1 : 0;
-  const scale = frame > 0 || !draws ? (draws?.scale ?? 1) : 0;
+  const scale = draws && frame !== 0 ? draws.scale : 0;
   return { fit: { dataset: posterior.dataset, method, ...changed }, index, seed: draws?.seed ?? 0, scale };
 }
+
+const isAverage = ({ frame, draws }) => frame === -1 && draws;
 
 /** Code that makes one embedding. */
 function singleLines({ single }, language) {
@@ -42,10 +44,24 @@ export function curlLines(state) {
   const { fit, index, seed, scale } = changedSettings(state);
   const origin = location.origin;
   const key = sessionStorage.getItem('glle-key') ? ` -H "Authorization: Bearer $GLLE_KEY"` : '';
-  return [
+  const fitted = [
     '# fit; the answer has the id of the posterior',
     `curl${key} '${origin}/v1/posteriors?wait=60' \\`,
     `  -H 'Content-Type: application/json' -d '${JSON.stringify(fit)}'`,
+  ];
+  if (isAverage(state)) {
+    const { count, first } = state.draws;
+    return [
+      ...fitted,
+      '# the draws whose average is shown, and the average',
+      `job=$(curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws?wait=60' -H 'Content-Type: application/json' \\`,
+      `  -d '${JSON.stringify({ count, first, seed, scale })}' | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+      `curl${key} "${origin}/v1/jobs/$job/result?wait=60" -H 'Accept: application/x-npy' -o draws.npy`,
+      `python3 -c 'import numpy; numpy.save("average.npy", numpy.load("draws.npy").mean(axis=0))'`,
+    ].join('\n');
+  }
+  return [
+    ...fitted,
     '# the embedding that is shown',
     `curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws/${index}?seed=${seed}&scale=${scale}&wait=60' \\`,
     "  -H 'Accept: application/x-npy' -o draw.npy",
@@ -64,8 +80,9 @@ export function pythonLines(state) {
     '',
     `client = Client("${location.origin}")`,
     `posterior = client.fit(client.dataset("${dataset}"), ${keywords.join(', ')})`,
-    `embedding = posterior.draw(${index}, seed=${seed}, scale=${literal(scale)})`,
+    ...(isAverage(state) ? [] : [`embedding = posterior.draw(${index}, seed=${seed}, scale=${literal(scale)})`]),
     `draws = posterior.draws(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,
+    ...(isAverage(state) ? ['embedding = draws.mean(axis=0)'] : []),
     `summary = posterior.summary(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,
   ].join('\n');
 }

@@ -14,7 +14,7 @@ export function Audit() {
   const beyond = arrays.is_point_beyond?.reduce((sum, flag) => sum + flag, 0);
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
-      ? 'Faint points have other neighbors in other samples.' : 'Faint points have no better neighbors than chance gives.'}</p>`}
+      ? 'Small points have other neighbors in other samples.' : 'Small points have no better neighbors than chance gives.'}</p>`}
     <dl class="facts">
       <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}
         ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>

@@ -1,21 +1,22 @@
 /** Export: pictures, arrays, the link, and equivalent commands. */
 
-import { copy, saveCsv, saveNpy, savePng, saveSvg } from '../actions/export.js';
+import { copy, saveCsv, saveHtml, saveNpy, savePng, saveSvg } from '../actions/export.js';
 import { linkHere } from '../actions/link.js';
 import { curlLines, pythonLines } from '../lib/snippets.js';
 import { html, useState } from '../lib/html.js';
 import { state, useStore } from '../store.js';
 
 const BUTTONS = [
-  ['png', 'PNG', savePng, 'The picture as it is on the screen'],
-  ['svg', 'SVG', saveSvg, 'The picture as lines and circles, for print'],
+  ['png', 'PNG', savePng, 'The picture with title, verdict and legend, at 300 dots per inch'],
+  ['svg', 'SVG', saveSvg, 'The same as lines and shapes'],
+  ['html', 'HTML', saveHtml, 'A page with the picture, the verdict and the table, which opens without the service'],
   ['npy', 'npy', saveNpy, 'The embedding for numpy'],
-  ['csv', 'CSV', saveCsv, 'The embedding with labels, colors and spread, for a spreadsheet'],
+  ['csv', 'CSV', () => saveCsv(), 'All rows with all columns, the embedding and the spread, for a spreadsheet'],
 ];
 
 /** The bar below the view. */
 export function ExportBar() {
-  const { posterior, draws, single, view } = useStore('posterior', 'draws', 'single', 'view', 'frame');
+  const { posterior, single, view } = useStore('posterior', 'draws', 'single', 'view', 'frame');
   const [said, say] = useState('');
   const [lines, setLines] = useState(null);
   if ((!posterior && !single) || view === 'compare') return null;
@@ -30,7 +31,7 @@ export function ExportBar() {
       ${BUTTONS.map(([name, title, act, hint]) => html`<button type="button" data-testid=${`export-${name}`} title=${hint}
         onClick=${() => done(name, act)}>${title}</button>`)}
       <span class="gap"></span>
-      <button type="button" data-testid="copy-link" disabled=${!draws} title="An address that shows this again"
+      <button type="button" data-testid="copy-link" title="An address that shows this again"
         onClick=${() => done('link', () => copy(linkHere(), 'Link copied'))}>Copy link</button>
       ${Object.keys(texts).map((name) => html`<button type="button" data-testid=${`show-${name}`} aria-expanded=${lines === name}
         aria-controls="lines" onClick=${() => setLines(lines === name ? null : name)}>${name === 'curl' ? 'curl' : 'Python'}</button>`)}

@@ -14,6 +14,7 @@ import { Movement } from './movement.js';
 import { Notes } from './notes.js';
 
 const NEIGHBORS = 12;
+const isTouch = matchMedia('(hover: none)').matches;
 const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
 const SHAPES_OF_MOVEMENT = SHAPES.slice(0, 2);
 
@@ -46,7 +47,7 @@ function Appearance() {
   const p = dimension();
   const count = selection?.list.length ?? 0;
   const pick = (color) => {
-    set({ color });
+    set({ color, hidden: null });
     writeLink();
   };
   return html`<section class="panel">
@@ -76,7 +77,7 @@ function Appearance() {
     ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
     ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${LEAST} least certain points. Point at others, or select them, to see theirs.</p>`}
-    ${count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
+    ${shape === 'ellipse' && count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
@@ -94,7 +95,7 @@ function Appearance() {
 /** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
   const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'movement', 'audit', 'neighbors', 'dataset');
-  const { hover, selection, columns, summary, movement, audit, dataset } = state;
+  const { hover, selection, columns, summary, movement, audit } = state;
   const [missed, setMissed] = useState('');
   const rowField = useRef(null);
   const textField = useRef(null);
@@ -121,12 +122,10 @@ function Point() {
     ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
       ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbors` : ''}.
       <button type="button" class="link" onClick=${() => choosePoints([])}>Clear</button></p>`}
-    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbors. Hold Shift and drag to
-      select several, in any view.</p>`}
+    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbors. ${isTouch ? 'Press ◌ and draw around several to select them.' : 'Hold Shift and drag to select several, in any view.'}</p>`}
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
-      ${Object.entries(state.metadata ?? {}).slice(0, 6).map(([name, values]) => html`<dt>${name}</dt><dd>${values[row]}</dd>`)}
       ${columns?.color && html`<dt>Color</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
@@ -136,7 +135,6 @@ function Point() {
         <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
-      ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.n_features, row)}</dd>`}
     </dl>`}
   </section>`;
 }
@@ -174,12 +172,4 @@ function rank(spread, row) {
   if (share > 0.9) return 'among the widest tenth';
   if (share < 0.1) return 'among the narrowest tenth';
   return share > 0.5 ? 'wider than most' : 'narrower than most';
-}
-
-/** The first values of a row. */
-function valuesOf({ names, values }, d, row) {
-  const most = 6;
-  const shown = Array.from({ length: Math.min(most, d) }, (_, j) =>
-    html`<span><span class="quiet">${names?.[j] ?? `x${j + 1}`}</span> ${number(values[row * d + j])}</span>`);
-  return [...shown, d > most ? html`<span class="quiet">and ${d - most} more</span>` : ''];
 }

@@ -1,6 +1,7 @@
 /** Problems in plain words, with the remedy as a button. */
 
 import { boot } from '../actions/boot.js';
+import { compare } from '../actions/compare.js';
 import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
@@ -53,7 +54,7 @@ function KeyForm() {
 
 /** The problem of a refused request. */
 export function Problem() {
-  const { problem, service, method, forms, pending } = useStore('problem', 'service', 'method', 'forms', 'pending');
+  const { problem, service, method, forms, pending, dataset, view } = useStore('problem', 'service', 'method', 'forms', 'pending', 'dataset', 'view');
   if (!problem || service === 'down' || service === 'locked') return null;
   const steps = stepsOf(problem, forms[method] ?? {});
   const ways = waysOf(problem);
@@ -69,6 +70,7 @@ export function Problem() {
     ${pending && ways.length > 0 && html`<div class="buttons">${ways.map(([name, label]) => html`
       <button type="button" data-testid=${`choose-${name}`} onClick=${() => chooseMissing(name)}>${label}</button>`)}</div>`}
     ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
+    ${problem.status === 404 && dataset && html`<div class="buttons"><button type="button" data-testid="fit-again" onClick=${() => (view === 'compare' ? compare() : fit())}>Fit again</button></div>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}
     </div>`}

@@ -12,13 +12,13 @@ export const middleOf = (cell) => ((cell + 0.5) / CELLS) * 2 * REACH - REACH;
 
 /**
  * The density of each class, or of all points if the colors are no classes.
- * @param {{draws: object, look: object, mask: Uint8Array | null, directions: number[][], box: object}} given
+ * @param {{draws: object, look: object, mask: Uint8Array | null, hidden: Uint8Array | undefined, directions: number[][], box: object}} given
  * @returns {{index: number, values: Float32Array, level: number, lines: number[][]}[]} line segments [x, y, x, y] in the box
  */
-export function densitiesOf({ draws, look, mask, directions, box }) {
+export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
   const classes = look.legend.kind === 'classes' ? look.legend.entries.length : 1;
   const rows = Array.from({ length: classes }, () => []);
-  for (let row = 0; row < draws.n; row++) if (!mask || mask[row]) rows[classes > 1 ? look.index[row] % classes : 0].push(row);
+  for (let row = 0; row < draws.n; row++) if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
   return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, ...densityOf(list, draws, directions, box) }).filter(Boolean);
 }
 

@@ -93,7 +93,7 @@ export function createFlatPlot(canvas, on) {
 
   return {
     kind: 'canvas',
-    show(xy, newLook, { ms = 0 } = {}) {
+    show(xy, newLook, { ms = 0, quick = false } = {}) {
       cancelAnimationFrame(move);
       arrived?.();
       arrived = null;
@@ -112,7 +112,7 @@ export function createFlatPlot(canvas, on) {
         const started = performance.now();
         const step = (at) => {
           const share = Math.min(1, Math.max(0, (at - started) / ms));
-          const eased = share * share * (3 - 2 * share);
+          const eased = quick ? share : share * share * (3 - 2 * share);
           for (let i = 0; i < to.length; i++) now[i] = from[i] + (to[i] - from[i]) * eased;
           draw();
           if (share < 1) move = requestAnimationFrame(step);

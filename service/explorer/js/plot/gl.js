@@ -1,6 +1,7 @@
 /** The large plot on the graphics card, by regl-scatterplot. */
 
 import createScatterplot from '../../vendor/regl-scatterplot-1.16.0.min.js';
+import { SIZES } from '../lib/paint.js';
 import { sizeOf } from './size.js';
 
 const UNSEEN = 0.25; // opacity of unselected points
@@ -49,6 +50,7 @@ export function createGlPlot(canvas, on) {
       row[0] = xy[2 * i];
       row[1] = xy[2 * i + 1];
       row[2] = look.index[i];
+      row[3] = look.level?.[i] ?? SIZES.length - 1;
     }
   }
 
@@ -61,7 +63,7 @@ export function createGlPlot(canvas, on) {
     if (wanted.look.palette !== palette) {
       palette = wanted.look.palette;
       const { size, opacity } = sizeOf(wanted.xy.length / 2);
-      plot.set({ pointColor: palette, colorBy: 'valueA', pointSize: size, opacity });
+      plot.set({ pointColor: palette, colorBy: 'valueA', pointSize: SIZES.map((share) => share * size), sizeBy: 'valueB', opacity });
     }
     const sameCount = rows.length === wanted.xy.length / 2;
     const index = sameCount && wanted.quick ? plot.get('spatialIndex') : undefined;
@@ -73,6 +75,7 @@ export function createGlPlot(canvas, on) {
         transitionDuration: wanted.ms,
         transitionEasing: wanted.quick ? 'linear' : 'cubicInOut',
         zDataType: 'categorical',
+        wDataType: 'categorical',
         preventFilterReset: sameCount,
         spatialIndex: index,
       });

@@ -1,34 +1,37 @@
 /** Legend of the colors, and the verdict, for saved pictures. */
 
 import { number } from '../lib/html.js';
+import { trace } from '../lib/paint.js';
 
 const LINE = 19; // pixels a row
 const PAD = 10;
 const NARROW = 6.7; // pixels a character of 12 pixels, about
+const WIDE = 7.8; // the same of bold ones
 const RAMP = 120;
 
-/** Pixels that the legend takes below a picture. */
-export const legendHeight = (look) => 8 + 2 * PAD + linesOf(look).length * LINE;
-
-function linesOf({ legend: { kind, title, entries = [], palette, low, high, faint } }) {
-  if (kind === 'plain' && !faint) return [];
-  return [
+/** The lines of a legend, their width, and how many are below one another: classes flow into columns. */
+function layOut({ legend: { kind, title, entries = [], palette, low, high, small }, shapes }, width) {
+  const lines = kind === 'plain' && !small ? [] : [
     { text: title, isBold: true },
-    ...entries.map(({ name, count, color }) => ({ text: `${name} (${number(count)})`, color })),
+    ...entries.map(({ name, count, color, index }) => ({ text: `${name} (${number(count)})`, color, shape: shapes[index] })),
     ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
-    ...(faint?.match(/.{1,22}( |$)/g) ?? []).map((text) => ({ text: text.trim() })),
+    ...(small?.match(/.{1,22}( |$)/g) ?? []).map((text) => ({ text: text.trim() })),
   ];
+  const across = Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
+  const columns = kind === 'classes' ? Math.max(1, Math.floor((width - 16) / across)) : 1;
+  return { lines, across, down: Math.ceil(lines.length / columns) };
 }
 
-/** Draw the legend at the lower left of a picture of this height, by a context of a canvas or of SVG. */
-export function drawLegend(context, look, height, { ink, surface }) {
-  const lines = linesOf(look);
+/** Pixels that the legend takes below a picture of this width. */
+export const legendHeight = (look, width) => 8 + 2 * PAD + layOut(look, width).down * LINE;
+
+/** Draw the legend below a picture of this width and height, by a context of a canvas or of SVG. */
+export function drawLegend(context, look, width, height, { ink, surface }) {
+  const { lines, across, down } = layOut(look, width);
   if (!lines.length) return;
-  const width = Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
-  const top = height - 8 - 2 * PAD - lines.length * LINE;
-  drawGround(context, top, width, lines.length, surface);
-  lines.forEach(({ text, color, ramp = [], end, isBold }, i) => {
-    const [x, y] = [8 + PAD, top + PAD + (i + 0.5) * LINE];
+  drawGround(context, height, width - 16, down, surface);
+  lines.forEach(({ text, color, shape, ramp = [], end, isBold }, i) => {
+    const [x, y] = [8 + PAD + Math.floor(i / down) * across, height + PAD + ((i % down) + 0.5) * LINE];
     ramp.forEach((step, at) => {
       context.fillStyle = step;
       context.fillRect(x + (at * RAMP) / ramp.length, y - 5, RAMP / ramp.length + 0.5, 9);
@@ -36,7 +39,7 @@ export function drawLegend(context, look, height, { ink, surface }) {
     if (color) {
       context.fillStyle = color;
       context.beginPath();
-      context.arc(x + 5, y, 5, 0, 2 * Math.PI);
+      trace(context, shape, x + 5, y, 5);
       context.fill();
     }
     context.fillStyle = ink;
@@ -48,7 +51,7 @@ export function drawLegend(context, look, height, { ink, surface }) {
   });
 }
 
-const partsOf = (text, width) => text.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / NARROW)}}( |$)`, 'g'));
+const partsOf = (text, width) => text.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / WIDE)}}( |$)`, 'g'));
 
 /** Pixels that a sentence takes below a picture of this width. */
 export const sentenceHeight = (text, width) => 8 + 2 * PAD + partsOf(text, width).length * LINE;

@@ -1,13 +1,15 @@
 /** The plot for this browser. */
 
+import { CIRCLES } from '../lib/paint.js';
+import { state } from '../store.js';
 import { createFlatPlot } from './flat.js';
 
 const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
-/** Return a plot on the graphics card, or a flat one if that fails; the library is loaded on demand. */
+/** Return a plot on the graphics card for many points, or a flat one with shapes; the library is loaded on demand. */
 export async function createPlot(host, heard) {
   const wanted = new URLSearchParams(location.search).get('plot');
-  if (wanted === 'webgl' || (wanted !== 'flat' && hasFastWebGl())) {
+  if (wanted === 'webgl' || (wanted !== 'flat' && state.dataset?.n > CIRCLES && hasFastWebGl())) {
     try {
       const { createGlPlot } = await import('./gl.js');
       return withCanvas(host, (canvas) => createGlPlot(canvas, heard));

@@ -14,26 +14,27 @@ const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
 
-/** The rows with a region: an even sample of the selection, or the least certain ones. */
+/** The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones. */
 export function outlinedRows() {
-  const list = state.selection?.list;
-  if (!list) return state.shape === 'ellipse' ? leastCertain(state, LEAST) : [];
+  const { selection, shape, hidden } = state;
+  if (shape !== 'ellipse') return selection?.list.length === 1 ? selection.list : [];
+  const list = (selection?.list ?? leastCertain(state, LEAST)).filter((row) => !hidden?.mask[row]);
   const step = Math.max(1, list.length / MAX_SHAPES);
   return Array.from({ length: Math.min(list.length, MAX_SHAPES) }, (_, i) => list[Math.floor(i * step)]);
 }
 
 /** Draw the overlay: `xy` are positions in the box, `screen` maps the box to the page. */
-export function drawOverlay(canvas, { width, height }, xy, screen, box, look, colors) {
+export function drawOverlay(canvas, { width, height }, xy, screen, box, look, colors, isMoving) {
   const context = resizeCanvas(canvas, width, height);
   if (!xy) return;
   const ratio = canvas.width / width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  drawMarks(context, { width, height }, xy, screen, box, look, colors);
+  drawMarks(context, { width, height }, xy, screen, box, look, colors, isMoving);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
 /** Draw the marks of the overlay by a context of a canvas or of SVG. */
-export function drawMarks(context, { width, height }, xy, screen, box, look, colors) {
+export function drawMarks(context, { width, height }, xy, screen, box, look, colors, isMoving = false) {
   const p = dimension();
   const view = { screen, box, look, colors, p, directions: directionsOf(p, state.axes, state.turn) };
   const at = (row) => [screen.x + screen.sx * xy[2 * row], screen.y + screen.sy * xy[2 * row + 1]];
@@ -50,7 +51,7 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
     if (hasSpread) drawPlaces(context, row, view);
     drawRing(context, at(row), colors);
   }
-  drawNames(context, at, view);
+  if (!isMoving) drawNames(context, at, view);
   if (state.turn) drawAxes(context, width, height, view);
 }
 
@@ -67,13 +68,13 @@ function traceContour(context, row, { screen, box, directions }) {
 
 /** Thin contours of the chosen rows and of the one under the pointer, with a line from the average to the dot. */
 function drawContours(context, at, hover, view) {
-  const { solid, index } = view.look;
+  const { palette, index } = view.look;
   const rows = new Set(outlinedRows());
   if (hover >= 0) rows.add(hover);
   context.lineWidth = 1;
   for (const row of rows) {
     const isLoud = row === hover || rows.size <= 2;
-    context.strokeStyle = isLoud ? view.colors.ink : solid[index[row] % solid.length];
+    context.strokeStyle = isLoud ? view.colors.ink : palette[index[row]];
     context.globalAlpha = isLoud ? 0.9 : rows.size > 30 ? 0.4 : 0.7;
     const middle = traceContour(context, row, view);
     context.stroke();
@@ -90,7 +91,7 @@ function drawContours(context, at, hover, view) {
 
 /** The places of a point in all shown draws. */
 function drawPlaces(context, row, { screen, box, p, directions, look, colors }) {
-  context.fillStyle = look.solid[look.index[row] % look.solid.length];
+  context.fillStyle = look.palette[look.index[row]];
   context.strokeStyle = colors.ink;
   context.lineWidth = 0.8;
   for (let draw = 1; draw <= state.draws.count; draw++) {
@@ -104,9 +105,10 @@ function drawPlaces(context, row, { screen, box, p, directions, look, colors }) 
 
 /** The name of each group at its median place; a name that would cover an earlier one waits for a closer view. */
 function drawNames(context, at, { look: { legend, index }, colors }) {
-  const names = (legend.entries ?? []).slice(0, MAX_NAMES);
-  const rows = names.map(() => []);
-  index.forEach((value, row) => rows[value % names.length]?.push(row));
+  const hidden = state.hidden?.names;
+  const names = (legend.entries ?? []).filter(({ name }) => !hidden?.has(name)).slice(0, MAX_NAMES);
+  const rows = legend.entries?.map(() => []);
+  index.forEach((value, row) => rows?.[value].push(row));
   context.font = '600 13px system-ui, sans-serif';
   context.textAlign = 'center';
   context.textBaseline = 'middle';
@@ -115,7 +117,7 @@ function drawNames(context, at, { look: { legend, index }, colors }) {
   context.strokeStyle = colors.surface;
   context.fillStyle = colors.ink;
   const drawn = [];
-  names.forEach(({ name, isRest }, group) => {
+  names.forEach(({ name, isRest, index: group }) => {
     if (isRest || !rows[group].length) return;
     const step = Math.ceil(rows[group].length / SAMPLE);
     const places = rows[group].filter((_, i) => i % step === 0).map(at);
@@ -132,12 +134,12 @@ let measured = { key: [], box: null, densities: [] }; // the last densities, whi
 
 /** The densities of the shown draws, by label, and the box of all draws in which they are. */
 export function densitiesHere({ look, directions }) {
-  const { draws, reference, axes, selection } = state;
-  const key = [draws, look, selection, ...directions.flat()];
+  const { draws, reference, axes, selection, hidden } = state;
+  const key = [draws, look, selection, hidden, ...directions.flat()];
   if (key.length !== measured.key.length || key.some((value, i) => value !== measured.key[i])) {
     const all = [reference, draws.data];
     const box = draws.p === 3 ? boxAlong(ballOf(all, draws.n), directions) : boxOf(all, draws.n, draws.p, axes);
-    measured = { key, box, densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, directions, box }) };
+    measured = { key, box, densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, hidden: hidden?.mask, directions, box }) };
   }
   return measured;
 }
@@ -152,7 +154,7 @@ function drawDensities(context, view) {
     (value * box.half[side] + (box.center[side] - view.box.center[side]) * MARGIN) / view.box.half[side]);
   const at = (x, y) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
   for (const { index, lines } of densities) {
-    context.strokeStyle = index < 0 ? colors.ink : look.solid[index];
+    context.strokeStyle = index < 0 ? colors.ink : look.palette[index];
     context.beginPath();
     for (const [x, y, u, v] of lines) {
       context.moveTo(...at(x, y));

@@ -4,7 +4,7 @@ const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
 /** Text for XML. */
-const escapeXml = (text) => String(text).replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
+export const escapeXml = (text) => String(text ?? '').replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);
 
 const places = (...values) => values.map((value) => value.toFixed(2)).join(' ');
 
@@ -40,6 +40,11 @@ export class SvgContext {
     const [dx, dy] = [long * Math.cos(angle), long * Math.sin(angle)];
     const arc = `A${places(long, short, (angle * 180) / Math.PI)} 0 1 `;
     this.#path += `M${places(x + dx, y + dy)}${arc}${places(x - dx, y - dy)}${arc}${places(x + dx, y + dy)}Z`;
+  }
+
+  /** A filled circle. */
+  circle(x, y, radius) {
+    this.elements.push(`<circle cx="${x.toFixed(2)}" cy="${y.toFixed(2)}" r="${radius.toFixed(2)}" fill="${this.fillStyle}" opacity="${this.globalAlpha}"/>`);
   }
 
   setLineDash(lengths) {

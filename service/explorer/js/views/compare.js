@@ -46,14 +46,14 @@ function Choice({ names, isOpen }) {
 
 /** One picture for each method. */
 function Cards() {
-  const state = useStore('comparison', 'selection', 'dataset', ...LOOK);
+  const state = useStore('comparison', 'selection', 'dataset', 'hidden', ...LOOK);
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
   const look = useMemo(() => colorsOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
-  })), [comparison]);
+  })), [comparison, state.hidden]);
   return html`<div class="grid" data-testid="comparison">
     ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
       <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}

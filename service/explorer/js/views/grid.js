@@ -10,7 +10,7 @@ import { goTo } from './transport.js';
 
 /** All draws as small pictures in one box. */
 export function Grid() {
-  const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', ...LOOK);
+  const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', 'hidden', ...LOOK);
   const { draws, reference, selection, axes, frame } = state;
   const look = useMemo(() => draws && lookOf(state, draws.n), [draws, ...LOOK.map((name) => state[name])]);
   const cells = useMemo(() => {
@@ -18,7 +18,7 @@ export function Grid() {
     const p = dimension();
     const box = boxOf([reference, draws.data], draws.n, p, axes);
     return Array.from({ length: draws.count + 1 }, (_, i) => placeInBox(embeddingOf(i), draws.n, p, axes, box));
-  }, [draws, reference, axes]);
+  }, [draws, reference, axes, state.hidden]);
   if (!draws) return html`<${Empty} />`;
   const open = (i) => {
     set({ view: 'draws' });

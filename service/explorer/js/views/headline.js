@@ -7,7 +7,8 @@ import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
 
-const SURE = { high: 'High', moderate: 'Moderate', low: 'Low', unknown: 'Not known' };
+/** The levels of a reliability in words. */
+export const SURE = { high: 'High', moderate: 'Moderate', low: 'Low', unknown: 'Not known' };
 
 /** The median of numbers: with an even count the mean of the two in the middle. */
 export function median(values) {

@@ -1,31 +1,43 @@
 /** Legend of the colors, on the stage or in the inspector. */
 
-import { choosePoints } from '../actions/selection.js';
+import { choosePoints, hideClasses } from '../actions/selection.js';
 import { points } from '../lib/frames.js';
-import { html, number, useMemo } from '../lib/html.js';
+import { html, number, useMemo, useState } from '../lib/html.js';
 import { colorsOf, LOOK, lookOf } from '../lib/look.js';
 import { useStore } from '../store.js';
 
-/** The legend; a click on an entry selects its class. */
+const MANY = 12; // classes from which on they are searched
+
+/** The legend; a click on a class selects it, its box hides it, and “only” hides the others. */
 export function Legend() {
-  const state = useStore('dataset', 'view', ...LOOK);
+  const state = useStore('dataset', 'view', 'hidden', ...LOOK);
+  const [wanted, search] = useState('');
   const look = useMemo(() => (state.view === 'compare' ? colorsOf : lookOf)(state, points()), [state.dataset, state.view, ...LOOK.map((name) => state[name])]);
   const { legend, index } = look;
-  const faint = legend.faint && html`<p class="faint quiet" data-testid="faint">${legend.faint}</p>`;
+  const small = legend.small && html`<p class="smaller quiet" data-testid="small">${legend.small}</p>`;
   if (legend.kind === 'value') {
     const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
     return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span>
       <div class="ramp" style=${{ background: `linear-gradient(to right, ${stops})` }}></div>
-      <div class="ramp-ends"><span>${number(legend.low)}</span><span>${number(legend.high)}</span></div>${faint}</div>`;
+      <div class="ramp-ends"><span>${number(legend.low)}</span><span>${number(legend.high)}</span></div>${small}</div>`;
   }
-  if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend">${faint}</div>`;
-  const pick = (entry) => {
-    const rows = [];
-    index.forEach((value, row) => value % legend.entries.length === entry.index && rows.push(row));
-    choosePoints(rows);
-  };
-  return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span><ul class="classes" aria-label=${legend.title}>${legend.entries.map((entry) => html`<li>
-    <button type="button" class="class" onClick=${() => pick(entry)} title="Select these points">
-      <span class="swatch" style=${{ background: entry.color }}></span><span class="class-name">${entry.name}</span>
-      <span class="quiet">${number(entry.count)}</span></button></li>`)}</ul>${faint}</div>`;
+  if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend">${small}</div>`;
+  const { entries } = legend;
+  const found = entries.filter(({ name }) => name.toLowerCase().includes(wanted.trim().toLowerCase()));
+  const hidden = state.hidden?.names ?? new Set();
+  const show = (chosen, isShown) => hideClasses(new Set(entries.map(({ name }) => name).filter((name) => (chosen.has(name) ? !isShown : hidden.has(name)))), look);
+  const only = ({ name }) => hideClasses(new Set(entries.map((entry) => entry.name).filter((other) => other !== name)), look);
+  const names = new Set(found.map(({ name }) => name));
+  const pick = (entry) => choosePoints(Array.from(index.keys()).filter((row) => index[row] === entry.index));
+  return html`<div class="legend" data-testid="legend">
+    ${(entries.length > MANY || hidden.size > 0) && html`<div class="legend-tools">${entries.length > MANY && html`<input type="search" data-testid="find-class" aria-label="Search the classes" placeholder=${`${entries.length} classes`}
+      value=${wanted} onInput=${(event) => search(event.target.value)} />`}
+      <button type="button" class="link" data-testid="show-all" onClick=${() => show(names, true)}>All</button>
+      <button type="button" class="link" data-testid="show-none" onClick=${() => show(names, false)}>None</button></div>`}
+    <ul class="classes" aria-label=${legend.title}>${found.map((entry) => html`<li key=${entry.name} class=${hidden.has(entry.name) ? 'is-hidden' : ''}>
+      <input type="checkbox" data-testid="show-class" aria-label=${`Show ${entry.name}`} checked=${!hidden.has(entry.name)} onChange=${(event) => show(new Set([entry.name]), event.target.checked)} />
+      <button type="button" class="class" onClick=${() => pick(entry)} title=${`${entry.name}: select these points`}>
+      <span class="swatch" data-shape=${look.shapes[entry.index]} style=${{ background: entry.color }}></span><span class="class-name">${entry.name}</span>
+      <span class="quiet">${number(entry.count)}</span></button>
+      <button type="button" class="link only" data-testid="only-class" aria-label=${`Show only ${entry.name}`} onClick=${() => only(entry)}>only</button></li>`)}</ul>${small}</div>`;
 }

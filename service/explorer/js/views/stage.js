@@ -19,7 +19,7 @@ const TOOLS = 48; // pixels of the column of tools
 const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
 /** Plot and frame on the stage, for the export. */
-export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null, isNarrow: false };
+export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null };
 
 /** The stage. */
 export function Stage() {
@@ -34,7 +34,7 @@ export function Stage() {
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
       <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
-        ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}</span>`}</div>
+        ${frame > 0 && draws && !single && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}</span>`}</div>
       <${Tip} />
     </div>
     <${Tools} />
@@ -53,7 +53,7 @@ function Tools() {
       ${tool('zoom-in', 'Zoom in (+)', '+', undefined, () => onStage.plot?.zoom(1.3))}
       ${tool('zoom-out', 'Zoom out (−)', '−', undefined, () => onStage.plot?.zoom(1 / 1.3))}
       ${tool('zoom-reset', 'Whole picture (0)', '⤢', undefined, () => onStage.plot?.reset())}
-      ${tool('lasso', 'Select by drawing around points (L, or hold Shift)', '◌', Boolean(lassoing), () => {
+      ${tool('lasso', 'Select by drawing around points (L, or Shift and drag)', '◌', Boolean(lassoing), () => {
         set({ lassoing: !lassoing });
       })}
       ${dimension() === 3 && tool('turn', 'Drag to turn (R); else drag to move', '↻', Boolean(isTurning), () => set({ isTurning: !isTurning }))}
@@ -84,14 +84,24 @@ function direct(host, overlay) {
   let exact = 0;
   let wanted = 0;
   let ball = null;
+  let way = {}; // the last positions, and when the points left them
   let size = { width: host.clientWidth, height: host.clientHeight };
   const legend = host.closest('.stage-frame').querySelector('.stage-legend');
 
   const redraw = () => {
     wanted = 0;
     if (!plot || !onStage.box) return;
-    drawOverlay(overlay, size, onStage.moving ? null : onStage.xy, plot.screen(), onStage.box, onStage.look, colors());
+    drawOverlay(overlay, size, onStage.moving ? onTheWay() : onStage.xy, plot.screen(), onStage.box, onStage.look, colors(), onStage.moving);
+    if (onStage.moving) soon();
   };
+
+  /** Positions of the points while they play, if the overlay has more than their names; or null. */
+  function onTheWay() {
+    const { xy } = onStage;
+    if (!state.playing || way.from?.length !== xy.length || (state.shape === 'none' && state.selection?.list.length !== 1)) return null;
+    const share = Math.min(1, (performance.now() - way.started) / STEP);
+    return xy.map((value, i) => way.from[i] + (value - way.from[i]) * share);
+  }
   const soon = () => (wanted ||= requestAnimationFrame(redraw));
 
   /** Compute the look, and the box of the shown frame: of all draws alike. */
@@ -111,8 +121,7 @@ function direct(host, overlay) {
   /** The part of the stage beside legend and tools, which are below it on a narrow page. */
   function freePlace() {
     const { width, height } = size;
-    onStage.isNarrow = getComputedStyle(legend).position === 'static';
-    const [left, right] = onStage.isNarrow ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
+    const [left, right] = getComputedStyle(legend).position === 'static' ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
     const shorter = Math.max(1, Math.min(width, height));
     return { room: [Math.max(shorter / 2, width - left - right) / shorter, height / shorter], middle: (left - right) / shorter };
   }
@@ -123,6 +132,7 @@ function direct(host, overlay) {
     const ms = calm.matches ? 0 : wantedMs;
     const n = points();
     const embedding = embeddingOf(state.frame);
+    way = { from: onStage.xy?.slice(), started: performance.now() };
     if (onStage.xy?.length !== 2 * n) onStage.xy = new Float32Array(2 * n);
     placeInBox(embedding, n, dimension(), state.axes, onStage.box, onStage.xy, state.turn);
     onStage.moving = ms > 0;
@@ -152,7 +162,7 @@ function direct(host, overlay) {
   const stopListening = subscribe((changes) => {
     if (!plot) return;
     const has = (...names) => names.some((name) => name in changes);
-    if (has('reference', 'draws', 'single', 'axes', 'dataset')) {
+    if (has('reference', 'draws', 'single', 'axes', 'dataset', 'hidden')) {
       measure();
       host.hidden = !onStage.box;
       if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
