@@ -90,7 +90,7 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     assert 'the "inner", first' in texts  # the name of a group
     legend = texts[texts.index("kind") :]
     assert legend[1:3] == ["outer (45)", 'the "inner", first (45)']
-    assert " ".join(map(str, legend[3:])) == explorer.at("small").inner_text()
+    assert explorer.at("small").inner_text() in " ".join(map(str, texts))
     _, png = explorer.download("png")
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     lowest = picture[-picture.shape[0] // 10 :].reshape(-1, 3)

@@ -55,7 +55,12 @@ function titleHere() {
   return `${nameOf(dataset)}: ${single ? single.title : `${titleOfMethod(posterior.spec.method)}, ${posterior.spec.n_neighbors} neighbors. ${titleOf(frame)}`}`;
 }
 
-/** The verdict of the picture, or what is known in its place. */
+/** The verdict of the picture, or what is known in its place; then what its small points mean. */
+function captionHere() {
+  const { small } = onStage.look.legend;
+  return [verdictHere(), small && `${small}.`].filter(Boolean).join(' ');
+}
+
 function verdictHere() {
   const { audit, single, summary, reliability } = state;
   if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
@@ -65,9 +70,9 @@ function verdictHere() {
 /** Width and height of the picture: its title, from `top` on the points, then the verdict, then the legend. */
 function placesOfPicture() {
   const { overlay, look } = onStage;
-  const [width, verdict] = [overlay.clientWidth, verdictHere()];
+  const [width, caption] = [overlay.clientWidth, captionHere()];
   const top = sentenceHeight(titleHere(), width);
-  const below = overlay.clientHeight + (verdict && sentenceHeight(verdict, width));
+  const below = overlay.clientHeight + (caption && sentenceHeight(caption, width));
   return { width, top, below, height: top + below + legendHeight(look, width) };
 }
 
@@ -77,7 +82,7 @@ function drawAbove(context) {
   const { width, top, below } = placesOfPicture();
   drawMarks(context, { width, height: overlay.clientHeight }, xy, plot.screen(), box, look, colors());
   drawSentence(context, titleHere(), width, -top, colors());
-  if (verdictHere()) drawSentence(context, verdictHere(), width, overlay.clientHeight, colors());
+  if (captionHere()) drawSentence(context, captionHere(), width, overlay.clientHeight, colors());
   drawLegend(context, look, width, below, colors());
 }
 

@@ -10,12 +10,11 @@ const WIDE = 7.8; // the same of bold ones
 const RAMP = 120;
 
 /** The lines of a legend, their width, and how many are below one another: classes flow into columns. */
-function layOut({ legend: { kind, title, entries = [], palette, low, high, small }, shapes }, width) {
-  const lines = kind === 'plain' && !small ? [] : [
+function layOut({ legend: { kind, title, entries = [], palette, low, high }, shapes }, width) {
+  const lines = kind === 'plain' ? [] : [
     { text: title, isBold: true },
     ...entries.map(({ name, count, color, index }) => ({ text: `${name} (${number(count)})`, color, shape: shapes[index] })),
     ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
-    ...(small?.match(/.{1,22}( |$)/g) ?? []).map((text) => ({ text: text.trim() })),
   ];
   const across = Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
   const columns = kind === 'classes' ? Math.max(1, Math.floor((width - 16) / across)) : 1;
