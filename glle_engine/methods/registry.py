@@ -68,6 +68,8 @@ METHODS: dict[str, Method[Any]] = {
 }
 """By name, in display order."""
 
+MAPPED = tuple(name for name, method in METHODS.items() if method.restore is not None)
+"""The methods that place new points."""
 
 ABBREVIATIONS = {
     "kpca": "kernel-pca",

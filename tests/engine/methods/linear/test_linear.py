@@ -24,8 +24,8 @@ from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS, Embedding, maps, method
-from glle_engine.methods.base import MAPPED
 from glle_engine.methods.linear.pca import FactorAnalysisSpec, Model, fit_ppca, maximise, principal_axes, step
+from glle_engine.methods.registry import MAPPED
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.reference import codes_of, embed, factor_data, same_columns, values_of
 
