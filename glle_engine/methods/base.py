@@ -104,7 +104,11 @@ class Embedding(PointResult):
 
         """
         if self.map is None:
-            raise no_map("This embedding")
+            raise InvalidParameterError(
+                "This embedding has no map to new points.",
+                remedy="Embed by a method that has one, such as pca, isomap or umap; or fit a posterior, which places "
+                "new points.",
+            )
         return self.map.transform(points, on_progress)
 
     __repr__ = brief
@@ -380,17 +384,6 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)
-
-
-def no_map(subject: str) -> InvalidParameterError:
-    """Return the refusal of new points by an embedding without a map."""
-    from glle_engine.methods.registry import MAPPED  # noqa: PLC0415 # its methods are made here
-
-    return InvalidParameterError(
-        f"{subject} has no map to new points.",
-        remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",
-        details={"methods": list(MAPPED)},
-    )
 
 
 def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:

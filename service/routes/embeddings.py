@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method as method_of
-from glle_engine.methods.base import no_map
+from glle_engine.methods.registry import no_map
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW

@@ -16,6 +16,8 @@ from tests.service.conftest import check_problem
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
 from worker.analyses.resamples import PART, spread_of
+from worker.execution.worker import batch_parts
+from worker.records.job import INTERACTIVE
 
 if TYPE_CHECKING:
     import httpx
@@ -157,14 +159,15 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
 
 
 def test_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A spread, and a comparison with one, have their refits as parts; a comparison without one is one task."""
+    """Those of a comparison, and of a spread that is a batch; it begins as an interactive task."""
     link = embedding_link(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
     answer = client.post(f"{link}/spread?wait=0", json={"half_samples": 400, "refits": 0})
     assert answer.status_code == 202, answer.text
     job = stores.jobs.fetch(answer.json()["id"])
-    assert job.parts is not None
-    assert (job.parts.stage, job.parts.total, set(job.parts.sizes)) == ("refits", 400, {PART})
-    assert f"{job.id}-s0" in in_turn(stores)
+    assert (job.parts, job.queue, in_turn(stores)) == (None, INTERACTIVE, [job.id])
+    parts = batch_parts(job)
+    assert parts is not None
+    assert (parts.stage, parts.total, set(parts.sizes), parts.shards) == ("refits", 400, {PART}, 100)
     row = {"method": "symmetric-sne", "parameters": {"perplexity": 10, "max_iter": 20}}
     compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "spread": 400}
     answer = client.post("/v1/comparisons?wait=0", json=compared)
