@@ -155,6 +155,8 @@ class Method(Generic[S]):
     doubles : callable
         (spec, n) to the number of float64 that `run` holds at once, at least: n^2 of all pairs (`of_pairs`), n k^2 of
         all neighborhoods (`of_neighborhoods`). 0: nothing that grows faster than the data and their graph.
+    compiles : bool
+        Whether its library compiles in each new process, for some 15 s.
     linear : bool
         Whether the embedding is an affine function of the points in their space.
     neighbor_map : type of NeighborMap, optional
@@ -185,6 +187,7 @@ class Method(Generic[S]):
     sparse: bool = False
     joins_equal: bool = False
     doubles: Callable[[S, int], int] = _NOTHING
+    compiles: bool = False
     linear: bool = False
     neighbor_map: type[NeighborMap] | None = None
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (

@@ -48,7 +48,7 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Terms, is_quick_fit
+from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
@@ -249,6 +249,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
 def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     """Return the job that audits a map."""
     map_: dict[str, Any] = {}
+    priority: Priority = "interactive"
     points: Array | None = None
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
@@ -269,6 +270,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
             )
         data = stores.datasets.fetch(source)
         require_resamplable(data.n, data.d, plan.method, plan.spec)
+        priority = plan.priority(data.n)
     dataset = stores.datasets.fetch(source)
     n = dataset.n
     require_neighbors(body.n_neighbors, n)
@@ -280,7 +282,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         n_neighbors=body.n_neighbors,
         seed=body.seed,
     )
-    terms = Terms.within(command.deadline, "interactive")
+    terms = Terms.within(command.deadline, priority)
     return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
 
 

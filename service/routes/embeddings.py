@@ -28,7 +28,7 @@ from service.schemas.analyses import (
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.results import CoordinatesOut
-from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
+from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import (
     Plan,
     classes_for_spread,
@@ -257,7 +257,9 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
     fields |= {} if embedder.random else {"refits": 0}
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
-    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline, "interactive"))
+    priority = plan.priority(int(body.share * n))
+    parts = None if priority == "interactive" else shards_of(spec, "refits")
+    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline, priority), parts=parts)
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
@@ -271,5 +273,5 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     if not (stores.has_embedding(spec.recipe.id) or stores.has_result(spec, dataset.id)):
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-    terms = Terms.within(command.deadline, "interactive")
+    terms = Terms.within(command.deadline, plan.priority(dataset.n))
     return analysis_job(stores, spec, posterior=None, terms=terms)

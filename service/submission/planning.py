@@ -16,6 +16,7 @@ from glle_engine.reliability.movement import MAX_CLASSES
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
 from worker.analyses.embedding import ScoreSpec
+from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import refuse
 from worker.records.cache_entry import file_bytes
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from glle_engine.methods import Method, MethodSpec
     from service.schemas.analyses import ScoredIn
     from worker.base.settings import Settings
+    from worker.records.job import Priority
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
 NEIGHBORS = 10
+MEMORY_MARGIN = 3  # of the memory of an embedding over the arrays that it holds at least
 QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
 
 
@@ -69,6 +72,14 @@ class Plan:
         has_arrays = self.method.restore is not None and self.method.neighbor_map is None
         shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_arrays else [])]
         require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
+
+    def priority(self, n: int) -> Priority:
+        """Return ``interactive``, or ``batch`` for what cannot end within the time and memory of an interactive task.
+
+        Such a task would only start again as a batch.
+        """
+        is_long = self.method.compiles or MEMORY_MARGIN * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
+        return "batch" if is_long else "interactive"
 
     def require_memory(self, n: int, settings: Settings) -> None:
         """Raise ``too-much-memory`` if the arrays that the method must hold of n points exceed the limit of a task."""

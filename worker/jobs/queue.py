@@ -154,7 +154,7 @@ class TaskQueue:
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
-        most = self._share(batches.key)
+        most = self._shares()(batches.key)
         with self._client.pipeline() as pipeline:
             batches.register(most, pipeline)
             pipeline.zadd(batches.allowed_key, {task.id: time.time()})
@@ -284,10 +284,11 @@ class TaskQueue:
             if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
                 continue
             if task is not None:  # it stays in the sets of the tasks that depend on it
+                former = self._queues[task.origin]  # another one, if it was stopped to become a batch
                 _forget_executions(task)
                 task.cancel()
-                queue.canceled_job_registry.remove(task)
-                queue.intermediate_queue.remove(id_)
+                former.canceled_job_registry.remove(task)
+                former.intermediate_queue.remove(id_)
             self._enqueue(job, id_, limit)
 
     def _expected_tasks(self, job: Job) -> list[str]:
@@ -305,9 +306,10 @@ class TaskQueue:
 
         The lost tasks of ended jobs leave their places.
         """
+        shares = self._shares()
         for limit in RateLimitRegistry.all(self._client):
             self._delete_ended(limit.get_allowed_job_ids())
-            most = self._share(limit.key)
+            most = shares(limit.key)
             if limit.concurrency not in {0, most}:
                 with self._client.pipeline() as pipeline:
                     limit.register(most, pipeline)
@@ -341,12 +343,13 @@ class TaskQueue:
     def _limit(self, job: Job) -> RateLimit:
         """Return the share of a job's tasks: RQ counts the slots of a key."""
         key = f"{job.queue}:{job.tenant}{_DRAWS if (job.kind, job.queue) == ('draws', BATCH) else ''}"
-        return RateLimit(key, self._share(key))
+        return RateLimit(key, self._shares()(key))
 
-    def _share(self, key: str) -> int:
-        """Return the number of tasks of a tenant under a key of RQ's limits that wait in the queue or run."""
+    def _shares(self) -> Callable[[str], int]:
+        """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
         workers = max(1, self.live_workers())
-        return workers if workers == 1 or key.endswith(_DRAWS) or not self._has_keys() else workers - 1
+        fewer = max(1, workers - 1) if self._has_keys() else workers
+        return lambda key: workers if key.endswith(_DRAWS) else fewer
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, depends_on: list[str] | None = None) -> None:
         """Enqueue a task."""

@@ -123,6 +123,7 @@ def _one_quiet_thread() -> Iterator[None]:
     growth="n log n",
     libraries=("pacmap",),
     extra="pacmap",
+    compiles=True,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by pacmap, which scales each column of a given start."""

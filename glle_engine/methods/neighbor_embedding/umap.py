@@ -201,6 +201,7 @@ def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
+    compiles=True,
     neighbor_map=MembershipMap,
 )
 def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
@@ -217,6 +218,7 @@ def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, sta
     growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
+    compiles=True,
 )
 def densmap(X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by umap-learn with densities."""

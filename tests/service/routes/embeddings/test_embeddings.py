@@ -17,6 +17,7 @@ from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
+from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import Problem
 from worker.execution import context, tasks
 
@@ -221,6 +222,23 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
     replace_method("huge", doubles=lambda _, n: 2**40 * n)
     problem = check_problem(embed(client, sheet, "huge"), 422, "too-much-memory")
     assert (problem["remedy"], problem["details"]["most_points"]) == ("Raise GLLE_METHOD_BYTES.", None)
+
+
+def test_what_cannot_end_in_time_begins_as_a_batch(
+    client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
+) -> None:
+    """A method whose library compiles, or whose arrays exceed the memory of an interactive task; a spread is shared."""
+    replace_method("compiled", compiles=True)
+    replace_method("dense", doubles=lambda _, n: INTERACTIVE_BYTES // 8 // 80**2 * n**2)
+    for name, priority in (("pca", "interactive"), ("compiled", "batch"), ("dense", "batch")):
+        answer = embed(client, sheet, name, scores=[])
+        assert answer.json()["priority"] == priority
+        result_of(stores, answer)
+        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"refits": 0}).json()
+        is_batch = name == "compiled"  # half of the points need a quarter of the memory
+        assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
+        audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
+        assert audit["priority"] == priority
 
 
 def test_comparison_continues_after_failures(
