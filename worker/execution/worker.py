@@ -185,7 +185,8 @@ class TaskWorker(RqWorker):
                 raise_limit(pid, stores.settings.method_bytes - INTERACTIVE_BYTES)
                 return
         except redis.RedisError as error:
-            log.warning("Task %s is stopped, because its share is not known: %s", job.id, error)
+            log.warning("Task %s goes on, because the share of its tenant cannot be read: %s", job.id, error)
+            return
         self._overdue = job.id
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
