@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.base.columns import column_order
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.tables.roles import column_order
 from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
 from service.uploads.limits import Limits
