@@ -76,6 +76,10 @@ class DataPoints:
     options: dict[str, Any] = field(default_factory=dict)
     index: Any = None
 
+    def all_notes(self, notes: Iterable[Note]) -> tuple[Note, ...]:
+        """Return the notes on the data, and others, with the names of the features."""
+        return (*self.notes, *(note.with_names(self.names) for note in notes))
+
     def rows(self, values: Any) -> Any:
         """Return values for each row of the data without those of the dropped rows; others as they are.
 

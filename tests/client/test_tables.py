@@ -207,8 +207,25 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     np.testing.assert_array_equal(posterior.embedding, same.embedding)
     legend = posterior.plot(ax=Figure().gca()).get_legend()
     assert legend is not None
+    assert legend.get_title().get_text() == "cluster"
     assert [text.get_text() for text in legend.get_texts()] == ["left", "right"]
     assert "missing-values" in {note.code for note in glle.advise(table, label="cluster", missing="drop").notes}
+
+
+def test_guessed_roles_and_large_features_are_said_by_name() -> None:
+    """In the notes, in print, and in the legend."""
+    table = TABLE.assign(c=TABLE["c"] * 1e4)
+    for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6), glle.advise(table)):
+        assert any("'cluster' has 2 distinct words. It is the label" in note.message for note in found.notes)
+    posterior = glle.fit(table, n_neighbors=6)
+    assert "1 of 3 features hold 99 % of the variance, most of it c, and" in " ".join(
+        n.message for n in posterior.notes
+    )
+    assert "'cluster' has 2 distinct words" in str(posterior)
+    assert "distinct words" not in repr(posterior)
+    legend = posterior.plot(ax=Figure().gca()).get_legend()
+    assert legend is not None
+    assert legend.get_title().get_text() == "cluster"
 
 
 def test_labels_by_name_reach_what_uses_them() -> None:
