@@ -167,13 +167,12 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
     is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
-        largest = f"X[:, {figures['feature_of_most_variance']}]"
+        count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
         yield Note(
             "unequal-feature-scales",
             f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-            f"{figures['features_of_most_variance']:,} of {d:,} features hold 99 % of the variance, most of it {largest}, "
-            f"and determine the neighbors. If the features have different units, {way}; features in one unit, such as "
-            "pixels, can stay.",
+            f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
+            f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
         )
 
 

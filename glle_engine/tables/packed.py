@@ -41,7 +41,12 @@ def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
     return {HEAD: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
 
 
-def unpack(head: bytes, array: Callable[[str, str, int], NDArray[Any]], names: Sequence[str]) -> WholeTable:
+def unpack(
+    head: bytes,
+    array: Callable[[str, str, int], NDArray[Any]],
+    names: Sequence[str],
+    check: Callable[[tuple[int, int]], None],
+) -> WholeTable:
     """Return the table of packed arrays.
 
     Parameters
@@ -52,6 +57,8 @@ def unpack(head: bytes, array: Callable[[str, str, int], NDArray[Any]], names: S
         Returns a checked array by its name, the allowed kinds of its dtype, and its length, or -1 for any.
     names
         Names of all arrays.
+    check
+        Raises an error for too many rows.
 
     Raises
     ------
@@ -62,6 +69,9 @@ def unpack(head: bytes, array: Callable[[str, str, int], NDArray[Any]], names: S
     try:
         members = json.loads(head)
         rows, index, heads = members["rows"], members["index"], members["columns"]
+        if type(rows) is not int or rows < 0:
+            raise ValueError("its number of rows is none")
+        check((rows, 1))
         columns = [
             _column(each, str(at), rows, array, has_missing=f"{at}_missing" in names) for at, each in enumerate(heads)
         ]

@@ -142,7 +142,7 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
 
     if members[HEAD].file_size > MAX_HEAD:
         raise ValueError("its columns are described at too great a length")
-    table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members))
+    table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
 

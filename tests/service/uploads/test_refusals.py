@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from glle_engine.tables.frames import frame_columns
+from glle_engine.tables.packed import pack
 from service.uploads.formats import arrow_table
 from service.uploads.limits import Limits
 from service.uploads.registry import format_of
@@ -81,6 +84,19 @@ def both(code: str, columns: dict[str, Any], **options: Any) -> list[ParameterSe
 XYZ = {"x": X[:, 0], "y": X[:, 1]}
 OBJECTS = npy(np.array([[{}, []]], object), allow_pickle=True)
 DURATIONS = pa.array(range(6), pa.duration("s"))
+
+
+NUMBER = {"name": "x", "kind": "number", "type": "", "is_category": False}
+
+
+def packed(**change: Any) -> bytes:
+    """Return packed columns with changed arrays; a changed `columns` is merged into the description."""
+    members: dict[str, Any] = pack(frame_columns(pa.table({"x": [1.0, 2.0], "k": ["u", "v"]})))
+    described = {**json.loads(members["columns"].tobytes()), **change.pop("columns", {})}
+    members["columns"] = np.frombuffer(json.dumps(described).encode(), np.uint8)
+    return npz(**{name: array for name, array in {**members, **change}.items() if array is not None})
+
+
 CASES = [
     *bad(NPY, "invalid-shape", npy(np.zeros((2, 3, 4))), npy(np.zeros(5)), npy(np.float64(3))),
     *bad(NPY, "empty-data", npy(np.zeros((0, 3))), npy(np.zeros((3, 0)))),
@@ -142,6 +158,16 @@ CASES = [
     *bad(NPZ, "malformed-npz", sparse(indices=np.array([0, 3])), sparse(indices=np.array([-1, 0]))),
     *bad(NPZ, "malformed-npz", sparse(indptr=np.array([0, 2, 1, 2, 2]))),
     *bad(NPZ, "too-many-features", sparse(shape=np.array([4, 10**9]))),
+    *bad(NPZ, "malformed-npz", *(packed(columns=each) for each in ({"rows": -1}, {"rows": True}, {"index": [5]}))),
+    *bad(NPZ, "malformed-npz", packed(columns={"columns": [3]}), packed(columns={"columns": [{"name": "x"}]})),
+    *bad(NPZ, "malformed-npz", *(npz(columns=np.frombuffer(each, np.uint8)) for each in (b"[[[", b"3"))),
+    *bad(NPZ, "malformed-npz", *(packed(**{"1_lengths": np.array(each)}) for each in ([1, 9], [2**62, 2**62]))),
+    *bad(NPZ, "malformed-npz", packed(**{"0_values": np.ones((2, 2))}), packed(**{"0_values": None})),
+    *bad(NPZ, "malformed-npz", packed(**{"1_text": np.array([255, 255], np.uint8)})),
+    *bad(NPZ, "too-many-points", packed(columns={"rows": 10**12})),
+    *bad(NPZ, "invalid-member", packed(columns={"rows": 3}), packed(**{"0_values": np.ones((2, 2, 2))})),
+    *bad(NPZ, "invalid-member", packed(**{"0_values": np.array(["a", "b"])})),
+    *bad(NPZ, "invalid-names", packed(columns={"columns": 2 * [NUMBER]}, **{"1_values": np.ones(2)})),
     *bad(ARROW, "malformed-arrow", b"1,2\n3,4\n" * 40, stream(frame())[:500], npy(X)),
     *bad(PARQUET, "malformed-parquet", b"1,2\n3,4\n" * 40, parquet_file(frame())[:500], npy(X)),
     *both("too-many-points", {"x": np.zeros(5001)}),
