@@ -78,6 +78,8 @@ class Column:
 
     def rows(self, start: int, stop: int) -> Column:
         """Return a block of rows."""
+        if start == 0 and stop == len(self):
+            return self
         return replace(
             self,
             values=self.values[start:stop],

@@ -271,7 +271,7 @@ class _Pass:
             if at is not None and (column := self._columns.head[at]).kind not in kinds:
                 name = self._layout.name(at)
                 detail = f"The column {name!r} of type {column.type} cannot be the {role}, which has {values}."
-                remedy, details = "Name another column, or cast this one.", {"column": name, "type": column.type}
+                remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
                 raise TableError("unsupported-column", detail, remedy=remedy, details=details)
 
     def _find_categories(self) -> dict[int, list[str]]:
@@ -388,7 +388,7 @@ class _Pass:
             more = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
             noun = "column {} needs" if len(self._refused) == 1 else "columns {} need"
             detail = f"The {noun.format(', '.join(listed) + more)} a role."
-            first_of = {"column": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
+            first_of = {"name": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
             others = [at for at in self._refused if at not in texts]
             problems.append(no_features("unsupported-column", layout, texts, others, detail, **first_of))
         for code, fault in sorted(self._faults.items(), key=lambda item: list(_PROBLEMS).index(item[0])):
@@ -401,7 +401,7 @@ class _Pass:
             of_all = "" if code == "missing-value" else f", such as {shown!r}"
             detail = (
                 f"{what} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
-                f" {base}), column {fault.column + 1}. By column: {', '.join(listed)}{more}."
+                f" {base}). By column: {', '.join(listed)}{more}."
             )
             options = {"ignore": list(names)[:MAX_LISTED]}
             remedy = remedy.format(id=option("id", [name]))
