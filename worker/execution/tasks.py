@@ -163,13 +163,15 @@ def _fit(context: TaskContext) -> Job | None:
     with stage("storing"):
         file, sha256 = stores.posteriors.write(posterior)
     arrays = posterior.arrays()
+    names = stores.datasets.fetch(dataset).names
+    notes = tuple(note.with_names(names) for note in posterior.notes)
     record = PosteriorRecord(
         id=job.subject,
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
         spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
-        diagnostics=posterior.diagnostics.to_dict(),
+        diagnostics=replace(posterior.diagnostics, notes=notes).to_dict(),
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
