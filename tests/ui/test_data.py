@@ -83,7 +83,7 @@ def test_a_refused_table_is_resolved_by_its_heads(explorer: Explorer) -> None:
     body = "\n".join([";" + rows[0], *(f"{i};{row}" for i, row in enumerate(rows[1:]))])
     explorer.open()
     explorer.choose_file("sheet.csv", body.encode())
-    expect(explorer.at("problem")).to_contain_text("'kind' holds text")
+    expect(explorer.at("problem")).to_contain_text("'kind' (text, such as 'a')")
     explorer.expect_roles(x="feature", kind="choose a role", place="choose a role", **{"0": "id, guessed"})
     expect(explorer.at("preview").locator("tbody tr").nth(2)).to_contain_text(re.compile("^2.*br$"))
     expect(explorer.at("columns-hint")).to_contain_text("Click the 2 marked heads")
@@ -232,14 +232,13 @@ def test_npy_and_parquet_are_previewed_and_uploaded(
 
 
 def test_a_synthetic_data_set_is_created(explorer: Explorer) -> None:
-    """Every manifold has a button and a field for its size; rows and the cost of the fit are shown before the fit."""
+    """Every manifold has a button and a field for its size; rows and the size of the draws are shown before the fit."""
     explorer.open()
     info = explorer.page.request.get(f"{explorer.url}/v1/info").json()
     explorer.make_sheet("s_curve", 240)
     expect(explorer.at("chosen")).to_contain_text("240 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
-    expect(explorer.at("estimate")).to_contain_text("24 draws of 240 points")
-    expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
+    expect(explorer.at("size")).to_contain_text("24 draws of 240 points")
     expect(explorer.at("fit")).to_be_enabled()
     explorer.at("change-data").click()
     assert all(explorer.at(f"synthetic-{name}").count() for name in info["manifolds"])
@@ -254,7 +253,7 @@ def test_a_missing_value_is_reported_with_row_and_column(explorer: Explorer) -> 
     explorer.choose_file("holes.csv", "\n".join(lines).encode())
     problem = explorer.at("problem")
     expect(problem).to_be_visible()
-    expect(problem).to_contain_text("row 7, column 2 (y)")
+    expect(problem).to_contain_text("row 7 (from 1). By column: y (1)")
     expect(explorer.at("remedy")).to_be_visible()
     explorer.expect_roles(x="feature", y="feature, refused")
     expect(explorer.at("use-file")).to_be_disabled()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glle_engine.base import columns
-from glle_engine.base.columns import ColumnRoles, Layout, column_list
 from glle_engine.base.errors import TableError
+from glle_engine.tables import roles as columns
+from glle_engine.tables.roles import ColumnRoles, Layout, column_list
 
 WIDTH = 300
 NAMES = st.one_of(st.sampled_from(["id", "a", "b", "x1", "x2", "row_id", "", "3", "a,b"]), st.text("ab1", max_size=2))
