@@ -40,7 +40,7 @@ export function App() {
     <a class="skip" href="#view" onClick=${skip}>To the picture</a>
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
-      <main id="view" tabindex="-1"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /><${Selection} /></main>
+      <main id="view" tabindex="-1"><div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
       <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /><${RecentWork} /></div>
       <${Inspector} />
     </div>
