@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
@@ -20,6 +20,7 @@ from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.quotas import Quotas
+from worker.records.shares import SHARE, UNLIMITED
 from worker.storage.api_keys import KeyStore
 from worker.storage.datasets import DatasetStore
 from worker.storage.entry_cache import EntryCache
@@ -147,6 +148,16 @@ class Stores:
         """Return the quota of a tenant's stored bytes; 0: none."""
         return self.quotas.of(tenant).bytes
 
+    def limit(self, name: str, tenant: str) -> int:
+        """Return how much of a thing a tenant may hold, as for `worker.records.shares`: `name` is a member of a quota.
+
+        Without keys there is one tenant, which may hold everything.
+        """
+        limit: int | None = getattr(self.quotas.of(tenant), name)
+        if limit is not None:
+            return limit
+        return SHARE if self.settings.auth != "off" and self.keys.has_keys else UNLIMITED
+
     @property
     def with_files(self) -> tuple[RecordStore[Any], ...]:
         """The stores of the kinds of records that name files."""
@@ -162,8 +173,8 @@ class Stores:
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             results=self.results.of(tenant),
-            requests=self.requests.of(tenant),
-            jobs=self.jobs.of(tenant, quota),
+            requests=self.requests.of(tenant, partial(self.limit, "draws", tenant)),
+            jobs=self.jobs.of(tenant, quota, partial(self.limit, "jobs", tenant)),
         )
 
     def stop_waiting(self) -> None:

@@ -34,7 +34,8 @@ from worker.base.problems import refuse
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.ids import DEFAULT
-from worker.records.quotas import MAX_JOBS
+from worker.records.quotas import allowed_of
+from worker.records.shares import MAX_JOBS
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
@@ -66,7 +67,7 @@ async def info(stores: TenantStores) -> InfoOut:
             "max_jobs": MAX_JOBS,
             "max_wait": MAX_WAIT_SECONDS,
             "cost_margin": COST_MARGIN,
-            **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items()},
+            **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items() if limit is not None},
         },
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
@@ -87,7 +88,7 @@ def _usage(stores: Stores) -> UsageOut:
     is_open, record_bytes = stores.jobs.counts()
     quotas = QuotasOut(
         bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
-        jobs=QuotaOut.of(is_open, quota.jobs),
+        jobs=QuotaOut.of(is_open, allowed_of(stores.limit("jobs", tenant), MAX_JOBS)),
         records=QuotaOut.of(record_bytes, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
     )

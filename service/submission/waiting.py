@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
 
 from worker.base.problems import ProblemError
-from worker.jobs.draw_stream import DrawAnswer, waited_name
+from worker.jobs.draw_stream import DrawAnswer, SentDraw, waited_name
 from worker.observability.tracing import task_metadata
 from worker.records.ids import DEFAULT
 
@@ -36,7 +35,6 @@ LONGEST_SLEEP = 2.0  # each look costs a round trip; a notification ends the sle
 
 OF_TENANT: Counter[str] = Counter()  # waiting requests of this process
 MAX_SENT = 3  # times that a lost request is sent; then a job takes over
-_SENT: WeakValueDictionary[str, _Sent] = WeakValueDictionary()
 
 
 async def wait_for_outcome(
@@ -82,10 +80,6 @@ async def wait_for_outcome(
             del OF_TENANT[tenant]
 
 
-class _Sent(list[str]):
-    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
-
-
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 
@@ -101,7 +95,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     tenant, name = stores.tenant or DEFAULT, waited_name(record.id, key)
     if not wait or OF_TENANT[tenant] >= MAX_WAITS:
         return None
-    sent = _SENT.setdefault(name, _Sent())
+    sent = stores.requests.sent.setdefault(name, SentDraw())
 
     async def look(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
         """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""

@@ -165,6 +165,11 @@ class KeyStore:
         """Return the number of valid keys with the scope admin."""
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether a key existed at the last look of this process; each request without a current one looks."""
+        return bool(self._is_guarded)
+
     def is_guarded(self) -> bool:
         """Return whether a key ever existed; after the last revocation requests still need a key.
 

@@ -29,7 +29,7 @@ from qa.load.ledger import ENDED, digest_of
 from qa.load.user import JSON, NPY, NPZ
 from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.base.versions import versioned_key
-from worker.jobs.draw_stream import STREAMS
+from worker.jobs.draw_stream import BELL, STREAM, TURNS
 from worker.operations.health import PROBE
 from worker.records.ids import text
 from worker.records.job import QUEUES
@@ -184,7 +184,7 @@ QUEUE = (
 CACHE = (
     Owner("cache: draws", rf"{_PREFIX}lanes:[^:]+:{_SUBJECT}:.+", "always"),  # of a deleted posterior, too
     Owner("cache: statements of running audits", rf"{_PREFIX}partial:.+", "always"),
-    Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
+    Owner("cache: requests for draws", "|".join(map(re.escape, (TURNS, STREAM + "default", BELL))), "never"),
 )
 
 
@@ -238,9 +238,12 @@ class Census:
             self._add_leaks("RQ: {} is in a tenant's limit without an open job", held)
 
     def check_requests(self, client: redis.Redis) -> None:
-        """Check the streams for requests without a client."""
-        entries = (f"{stream} {text(id_)}" for stream in STREAMS for id_, _ in client.xrange(stream) or ())
+        """Check for streams and turns of tenants without a client."""
+        streams = [text(key) for key in client.scan_iter(match=f"{STREAM}*", count=1000)]
+        entries = (f"{stream} {text(id_)}" for stream in streams for id_, _ in client.xrange(stream) or ())
         self._add_leaks("{}: waits without a client", entries)
+        tenants = [*(stream.removeprefix(STREAM) for stream in streams), *map(text, client.zrange(TURNS, 0, -1))]
+        self._add_leaks("{}: is in the turns of draws without a request", sorted(set(tenants)))
 
     def _add_leaks(self, why: str, names: Iterable[str]) -> None:
         self.leaks += [why.format(name) for name in names]
