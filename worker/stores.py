@@ -20,7 +20,7 @@ from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.quotas import Quotas
-from worker.records.shares import SHARE, UNLIMITED
+from worker.records.shares import Shares
 from worker.storage.api_keys import KeyStore
 from worker.storage.datasets import DatasetStore
 from worker.storage.entry_cache import EntryCache
@@ -66,6 +66,7 @@ class Stores:
     keys: KeyStore
     mark: RecordsMark
     quotas: Quotas
+    shares: Shares
     room: QueueCapacity
     tenant: str | None = None
 
@@ -94,7 +95,8 @@ class Stores:
         results = ResultStore(client, files, settings.job_ttl)
         mark = RecordsMark(client, files.bucket)
         room = QueueCapacity(client, settings)
-        quotas = Quotas(settings)
+        keys = KeyStore(client, mark)
+        quotas = Quotas(settings, lambda: settings.auth != "off" and keys.has_keys)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         queue = TaskQueue(client, jobs, settings)
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
@@ -115,9 +117,10 @@ class Stores:
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
-            keys=KeyStore(client, mark),
+            keys=keys,
             mark=mark,
             quotas=quotas,
+            shares=Shares(quotas.limit),
             room=room,
         )
 
@@ -148,16 +151,6 @@ class Stores:
         """Return the quota of a tenant's stored bytes; 0: none."""
         return self.quotas.of(tenant).bytes
 
-    def limit(self, name: str, tenant: str) -> int:
-        """Return how much of a thing a tenant may hold, as for `worker.records.shares`: `name` is a member of a quota.
-
-        Without keys there is one tenant, which may hold everything.
-        """
-        limit: int | None = getattr(self.quotas.of(tenant), name)
-        if limit is not None:
-            return limit
-        return SHARE if self.settings.auth != "off" and self.keys.has_keys else UNLIMITED
-
     @property
     def with_files(self) -> tuple[RecordStore[Any], ...]:
         """The stores of the kinds of records that name files."""
@@ -173,8 +166,8 @@ class Stores:
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             results=self.results.of(tenant),
-            requests=self.requests.of(tenant, partial(self.limit, "draws", tenant)),
-            jobs=self.jobs.of(tenant, quota, partial(self.limit, "jobs", tenant)),
+            requests=self.requests.of(tenant, partial(self.quotas.limit, "draws", tenant)),
+            jobs=self.jobs.of(tenant, quota, partial(self.quotas.limit, "jobs", tenant)),
         )
 
     def stop_waiting(self) -> None:

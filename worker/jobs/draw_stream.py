@@ -351,22 +351,23 @@ class DrawStream:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Length of the streams, the age of the oldest request in seconds, and how many are being drawn.
+    """Requests of each tenant, the age of the oldest request in seconds, and how many are being drawn."""
 
-    `largest` is the length of the longest stream, which has the requests of one tenant.
-    """
-
-    length: int
+    lengths: dict[str, int]
     oldest_seconds: float
     drawing: int
-    largest: int
+
+    @property
+    def length(self) -> int:
+        """Number of requests."""
+        return sum(self.lengths.values())
 
 
 def stream_state(client: redis.Redis) -> StreamState:
     """Return the state of all streams; raises `redis.RedisError`."""
     seconds, micro = client.time()
     with client.pipeline(transaction=False) as pipeline:
-        for stream in _streams(client):
+        for stream in (streams := _streams(client)):
             pipeline.xlen(stream)
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
@@ -378,7 +379,8 @@ def stream_state(client: redis.Redis) -> StreamState:
     now = 1000 * int(seconds) + int(micro) / 1000
     ages = [now - int(text(first[0][0]).partition("-")[0]) for first in firsts if first]
     drawing = sum(int(summary["pending"]) for summary in pending if isinstance(summary, dict))
-    return StreamState(sum(map(int, lengths)), max(0.0, *ages, 0.0) / 1000, drawing, max(map(int, lengths), default=0))
+    of_tenants = {stream.removeprefix(STREAM): int(length) for stream, length in zip(streams, lengths, strict=True)}
+    return StreamState(of_tenants, max(0.0, *ages, 0.0) / 1000, drawing)
 
 
 def _message(

@@ -269,6 +269,14 @@ class JobStore:
         """Return all tenants that have had jobs."""
         return sorted(text(raw) for raw in self._client.smembers(lua_scripts.TENANTS))
 
+    def open_of_tenants(self) -> dict[str, int]:
+        """Return the number of open jobs of each tenant that has had jobs."""
+        tenants = self.tenants()
+        with self._client.pipeline(transaction=False) as pipeline:
+            for tenant in tenants:
+                pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+            return dict(zip(tenants, pipeline.execute(), strict=True))
+
     def sample_tenants(self) -> list[str]:
         """Return a random sample of tenants with jobs."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.ids import is_tenant_name
-from worker.records.shares import MAX_DRAWS, MAX_JOBS, PART, SHARE
+from worker.records.shares import MAX_DRAWS, MAX_JOBS, PART, SHARE, UNLIMITED, allowed_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.base.problems import ProblemError
 
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
@@ -59,6 +61,8 @@ class Quotas:
     ----------
     settings
         `quotas` has those that differ from the defaults of `Quota`: of all tenants (`*`), and of single ones.
+    has_others
+        Returns whether there can be several tenants. A single one may hold everything.
 
     Raises
     ------
@@ -67,7 +71,8 @@ class Quotas:
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, has_others: Callable[[], bool] = lambda: True) -> None:
+        self._has_others = has_others
         limits: dict[str, dict[str, int]] = {ALL: {}}
         for part in settings.quotas.split():
             tenant, _, text = part.partition("=")
@@ -82,6 +87,13 @@ class Quotas:
     def of(self, tenant: str) -> Quota:
         """Return a tenant's quota."""
         return self._exceptions.get(tenant, self.default)
+
+    def limit(self, name: str, tenant: str) -> int:
+        """Return what a tenant may hold, as for `worker.records.shares.may_hold`, by the name of a quota."""
+        limit: int | None = getattr(self.of(tenant), name)
+        if limit is not None:
+            return limit
+        return SHARE if self._has_others() else UNLIMITED
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -148,16 +160,11 @@ def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
     """Return the refusal of what exceeds a number in GLLE_QUOTAS, or a share of the total."""
-    allowed = allowed_of(limit, total) or total
+    allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
         detail = f"Tenant {tenant} has its share of the {noun}: at most {PART} times what is free of {total:,}."
     return _quota_exceeded(quota, detail, remedy, retry_after, allowed=allowed)
-
-
-def allowed_of(limit: int, total: int) -> int:
-    """Return what a tenant may hold of a total while no other tenant holds anything; 0: everything."""
-    return total * PART // (PART + 1) if limit == SHARE else limit
 
 
 def _pause() -> int:

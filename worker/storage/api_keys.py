@@ -167,7 +167,7 @@ class KeyStore:
 
     @property
     def has_keys(self) -> bool:
-        """Whether a key existed at the last look of this process; each request without a current one looks."""
+        """Whether a key existed at the last look of this process, or has been verified."""
         return bool(self._is_guarded)
 
     def is_guarded(self) -> bool:
@@ -224,6 +224,7 @@ class KeyStore:
         if key is None:
             remedy = "Use the whole key as `glle keys create` printed it, or ask the service's operator for another."
             raise refuse("invalid-key", 401, "The key is unknown, revoked or replaced.", remedy)
+        self._is_guarded = True
         if not _is_valid(key.expires):
             remedy = "Ask the service's operator for a new key."
             raise refuse("invalid-key", 401, f"Key {key.id} expired at {key.expires}.", remedy, key=key.id)
