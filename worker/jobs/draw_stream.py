@@ -264,20 +264,26 @@ class DrawStream:
     def __init__(self, client: redis.Redis, sampler: str) -> None:
         self._client = client
         self._sampler = sampler
+        self._has_all = False  # whether no request waited after the last look
 
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
         """Return the next requests, at most `count`, waiting for one for some seconds.
 
         A tenant whose turn it is gives up to a lane group, or its part of `count` if that is more.
         """
-        requests = self._take(count)
-        if not requests and seconds and self._client.blpop([BELL], seconds) is not None:
-            requests = self._take(count)
-        return requests
+        requests = [] if self._has_all and seconds else self._take(count)
+        if requests or not seconds:
+            return requests
+        has_rung = self._client.blpop([BELL], seconds) is not None
+        self._has_all = False  # a server may evict the list: the next call looks
+        return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
+        """Return the next requests; if they are fewer than `count`, each later one rings the bell."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
-        return [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
+        found = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
+        self._has_all = len(found) < min(count, LANES)
+        return found
 
     def claim_abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
         """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
