@@ -401,9 +401,14 @@ def no_features(
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
-    """Return name and role of each column, the first hundred; a column without a role has an empty one."""
+    """Return name and role of the first hundred columns, and of up to a hundred later ones that are no plain features.
+
+    A column without a role has an empty one.
+    """
     roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
-    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in range(min(layout.width, MAX_LISTED))]
+    first = range(min(layout.width, MAX_LISTED))
+    later = sorted(at for at in roles if at not in first)[:MAX_LISTED]
+    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in (*first, *later)]
 
 
 def column_order(names: Sequence[str] | None, given: Sequence[str] | None) -> list[int] | None:

@@ -82,6 +82,14 @@ def test_roles_are_those_of_their_definition(
     assert layout.roles["ignore"] == positions.get("ignore", [])
 
 
+def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_features() -> None:
+    """A label beyond the hundredth column is listed, too, and so is a column without a role."""
+    names = [f"v{at}" for at in range(300)]
+    layout = Layout.of(names, 300, ColumnRoles(label="v250", id=("v7",)))
+    found = {column["name"]: column["role"] for column in column_list(layout, [280])}
+    assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "label", "v280": ""}
+
+
 class Counted(list[int]):
     """List that counts the passes over it."""
 
