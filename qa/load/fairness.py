@@ -45,6 +45,9 @@ HEAVY_POINTS = 5_000  # of the greedy tenant's posterior
 SMALL_ROWS, LARGE_ROWS = 4_000, 100_000  # of a table that takes a reader, and of one that takes it for seconds
 ALL = "all"
 SENT, CLOSED = 0, 1  # beside the statuses: requests that were sent, and connections that were closed
+# Seconds after a refusal, as of a greedy client, which does not wait for Retry-After. What is flooded is what requests
+# hold, not their number in a second, which a proxy limits.
+PAUSES = {429: 2.0, 503: 2.0, 408: 20.0}
 SLOW_SECONDS = 2.0  # between two bytes of a slow upload
 
 
@@ -163,8 +166,7 @@ class Flood:
                 answer = await act(client)
                 status = answer.status_code if isinstance(answer, httpx.Response) else CLOSED
                 self._answers[status] += 1
-                if status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}:
-                    await asyncio.sleep(0.5)  # a greedy client, which does not wait for Retry-After
+                await asyncio.sleep(PAUSES.get(int(status), 0.0))
             await asyncio.sleep(0)
 
     async def _draw(self, client: httpx.AsyncClient) -> httpx.Response:
@@ -263,7 +265,7 @@ def main() -> int:
         names = Flood(greedy, Counter(), scale).names
         for flooded in [names if name == ALL else [name] for name in options.only or (*names, ALL)]:
             with flooding(greedy, flooded, scale) as answers:
-                time.sleep(min(3.0, options.seconds / 2))
+                time.sleep(min(5.0, options.seconds / 2))  # until all are connected
                 measured = operations.measure(options.seconds)
             name = ALL if flooded == names else flooded[0]
             rows.append(_row(name, measured, answers))

@@ -15,7 +15,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.records.quotas import too_many_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +29,7 @@ UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate l
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # without a byte of a body
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
+LOOK_SECONDS = 0.02  # between two looks for a place
 GRACE_SECONDS = 1.0  # before a body may be ended because others need its place
 
 
@@ -73,8 +74,13 @@ class RequestLimits:
         finally:
             self._end(body)
 
-    def _begin(self, body: _Body) -> None:
-        """Count a request, whose body has arrived, among those in progress, whatever their number."""
+    async def _begin(self, body: _Body) -> None:
+        """Count a request, whose body has arrived, among those in progress, once its tenant has a place; raises 503."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._shares.requests.allows(body.tenant):
+            if time.monotonic() > until:
+                raise HTTPException(503, f"no place was free in {PATIENCE_SECONDS:g} s")
+            await asyncio.sleep(LOOK_SECONDS)
         self._bodies.discard(body)
         self._shares.bodies.add(body.tenant, -1)
         self._shares.requests.add(body.tenant)
@@ -131,11 +137,13 @@ class _Body:
     most
         Bytes; None: the route has a limit.
     on_end
-        Called when the body has arrived.
+        Awaited when the body has arrived, before its last message is returned.
 
     """
 
-    def __init__(self, receive: Receive, tenant: str, most: int | None, on_end: Callable[[_Body], None]) -> None:
+    def __init__(
+        self, receive: Receive, tenant: str, most: int | None, on_end: Callable[[_Body], Awaitable[None]]
+    ) -> None:
         self.tenant = tenant
         self._receive = receive
         self._most = most
@@ -147,8 +155,8 @@ class _Body:
 
     @property
     def may_end(self) -> bool:
-        """Whether the body may be ended, because it did not begin just now, and was not ended yet."""
-        return not self._is_ended and time.monotonic() > self._started + GRACE_SECONDS
+        """Whether the body may be ended, because it still arrives, did not begin just now, and was not ended yet."""
+        return self._has_more and not self._is_ended and time.monotonic() > self._started + GRACE_SECONDS
 
     @property
     def speed(self) -> float:
@@ -187,5 +195,5 @@ class _Body:
             raise HTTPException(413, f"the body has more than {self._most:,} bytes")
         self._has_more = message.get("more_body", False)
         if not self._has_more:
-            self._on_end(self)
+            await self._on_end(self)
         return message

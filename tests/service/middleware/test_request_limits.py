@@ -165,14 +165,21 @@ def test_the_bodies_and_requests_of_a_tenant_leave_places_to_others(stores: Stor
             assert set(statuses) <= {429, 408}
         until(lambda: connected.shares.bodies.used == 0)
         path = f"/v1/jobs/{job.id}?wait=30"
-        waits = [pool.submit(client.get, path, headers=greedy) for _ in range(6)]
-        until(lambda: connected.shares.requests.held["greedy"] == 6)
-        refused = check_problem(client.get("/v1/jobs", headers=greedy), 429, "quota-exceeded")
-        assert (refused["details"]["quota"], refused["details"]["allowed"]) == ("requests", 6)
-        assert "share" in refused["detail"]
-        assert client.get("/v1/jobs", headers=other).status_code == 200
-        stores.jobs.cancel(job.id)
-        assert {each.result().status_code for each in waits} == {200}
+        with held(str(client.base_url), 4, line, sent=b"1,2\n" * 24_999) as sockets:  # a line less than announced
+            until(lambda: connected.shares.bodies.held["greedy"] == 4)
+            waits = [pool.submit(client.get, path, headers=greedy) for _ in range(6)]
+            until(lambda: connected.shares.requests.held["greedy"] == 6)
+            for each in sockets:
+                each.sendall(b"3,4\n")
+            time.sleep(0.2)
+            assert connected.shares.requests.held["greedy"] == 6, "bodies that have arrived wait for a place"
+            refused = check_problem(client.get("/v1/jobs", headers=greedy), 429, "quota-exceeded")
+            assert (refused["details"]["quota"], refused["details"]["allowed"]) == ("requests", 6)
+            assert "share" in refused["detail"]
+            assert client.get("/v1/jobs", headers=other).status_code == 200
+            stores.jobs.cancel(job.id)
+            assert {each.result().status_code for each in waits} == {200}
+            assert {status_of(each) for each in sockets} <= {200, 201}
         assert client.get("/v1/jobs", headers=greedy).status_code == 200
     connected.close()
 
