@@ -139,7 +139,7 @@ def integer(
 
 
 def number(
-    default: float | str,
+    default: float | str | None,
     doc: str,
     *,
     least: float | None = None,
@@ -148,8 +148,11 @@ def number(
     below: float | None = None,
     words: tuple[str, ...] = (),
 ) -> Any:
-    """Declare a finite number."""
-    parameter = Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below)
+    """Declare a finite number; with the default None an optional one."""
+    optional = default is None
+    parameter = Parameter(
+        kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below, optional=optional
+    )
     return _declare(default, parameter)
 
 

@@ -22,13 +22,13 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import neighbor_graph, symmetric_graph
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.parameters import DistanceSpec, integer, number, require_points
-from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
+from glle_engine.methods.parameters import RadiusSpec, integer, number, require_points
+from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ _SMALLEST = 1e-150
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionMapsSpec(DistanceSpec):
+class DiffusionMapsSpec(RadiusSpec):
     """Parameters of diffusion maps."""
 
     epsilon: float | str = number(
@@ -79,7 +79,7 @@ class DiffusionMapsSpec(DistanceSpec):
 
     def neighbors_among(self, n: int) -> int | None:
         """Return the number of neighbors to which the kernel of n points is cut, or None for the whole kernel."""
-        if self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST):
+        if self.radius is None and (self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST)):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
 
@@ -93,7 +93,7 @@ class DiffusionMapsSpec(DistanceSpec):
                 remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
                 details={"n_points": n, "most": 2 * DENSE_MOST},
             )
-        if k is not None:
+        if k is not None and self.radius is None:
             require_points(n, k + 1, f"n_neighbors={k}")
 
     def cost(self, row: str, n: int, d: int) -> Cost:
@@ -139,7 +139,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
         np.fill_diagonal(distances, 0.0)
         graph = csr_array(distances)
     else:
-        graph = symmetric_graph(*connected_neighbors(X, k, on_progress))
+        graph = symmetric_graph(*neighbor_graph(X, k, spec.radius, on_progress))
     on_progress(0, 1, "embedding")
     weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
     S, d = diffusion(csr_array(weights + identity(n, format="csr")), spec.alpha)
@@ -154,7 +154,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
         )
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
-    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
+    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k if spec.radius is None else None}
     notes = (*notes, *_notes(dimension, count, n, spec))
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 

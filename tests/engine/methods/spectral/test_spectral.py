@@ -16,9 +16,9 @@ from glle_engine import fit, manifolds
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.eigen import leading
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.spectral import laplacian
-from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import cloud, codes_of, embed, patches_of, same_columns, values_of
 
