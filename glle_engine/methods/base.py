@@ -58,7 +58,7 @@ _FAMILIES = {
 
 S = TypeVar("S", bound=MethodSpec)
 
-MAPPED = ("pca", "ppca", "kernel-pca", "npe", "lle", "isomap", "t-sne", "umap")
+MAPPED = ("pca", "ppca", "factor-analysis", "kernel-pca", "npe", "lle", "isomap", "t-sne", "umap")
 """The methods that place new points (`Method.restore`)."""
 
 # Share of the points. Ten methods with 8 to 20 neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01
