@@ -83,6 +83,10 @@ class TableResult:
         own = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**own, **beside, index=points.kept_index)
 
+    def __str__(self) -> str:
+        found: Any = self
+        return "\n".join([repr(self), *(note.message for note in found.notes if note.code == "column-role")])
+
     def _features(self, X: Any, *, is_new: bool = False) -> Any:
         return read_features(X, self.options, self.names, is_new=is_new)
 
@@ -291,7 +295,7 @@ def fit(
     if neighbors is not None and points.kept is not None:
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
-    diagnostics = replace(fitted.diagnostics, notes=(*points.notes, *fitted.diagnostics.notes))
+    diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
     found = FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
     return replace(found, data=points.X)
 
@@ -338,7 +342,7 @@ def audit(
     found = engine_audit(
         points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
     )
-    return TableAudit.of(replace(found, notes=(*points.notes, *found.notes)), points)
+    return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def embed(
@@ -387,7 +391,7 @@ def embed(
         labels=_classes(labels),
         init=points.rows(init),
     )
-    return TableEmbedding.of(replace(found, notes=(*points.notes, *found.notes)), points)
+    return TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def advise(X: Any, **options: Any) -> Advice:
@@ -399,7 +403,7 @@ def advise(X: Any, **options: Any) -> Advice:
     of_table, rest = table_options(options, _keywords(engine_advise))
     points = read_points(X, of_table)
     found = engine_advise(points.X, **rest)
-    return replace(found, notes=(*points.notes, *found.notes))
+    return replace(found, notes=points.all_notes(found.notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,7 +498,7 @@ def compare(
                 compared.scores[label] |= score(X, Y, [name], **of_scores)
             except GlleError as error:
                 compared.problems.setdefault(label, []).append(error)
-    return replace(compared, notes=(*found.notes, *scales.values()))
+    return replace(compared, notes=found.all_notes(scales.values()))
 
 
 def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from worker.storage.mark import RecordsMark
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
+from worker.storage.records import KEYS
 from worker.storage.results import ResultStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
@@ -95,7 +96,8 @@ class Stores:
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
-        queue = TaskQueue(client, jobs, settings)
+        keys = KeyStore(client, mark)
+        queue = TaskQueue(client, jobs, settings, lambda: KEYS in keys.records.usage())
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,
@@ -114,7 +116,7 @@ class Stores:
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
-            keys=KeyStore(client, mark),
+            keys=keys,
             mark=mark,
             quotas=quotas,
             room=room,

@@ -102,7 +102,7 @@ class UploadQuery:
         Literal["present", "absent"] | None, Query(description="Of text: whether the first row has the names.")
     ] = None
     delimiter: Annotated[
-        Literal["comma", "tab", "semicolon", "pipe"] | None, Query(description="Of text; without it sniffed.")
+        Literal["comma", "tab", "semicolon", "pipe", "space"] | None, Query(description="Of text; without it sniffed.")
     ] = None
     decimal: Annotated[
         Literal["point", "comma"] | None, Query(description="Decimal mark of text; without it sniffed.")

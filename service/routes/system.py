@@ -25,7 +25,7 @@ from service.schemas.resources import (
     ReadyOut,
     UsageOut,
 )
-from service.submission.planning import COST_MARGIN
+from service.submission.fit_planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES

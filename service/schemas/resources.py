@@ -185,7 +185,9 @@ class DatasetPreviewOut(BaseModel):
     format: str | None = Field(description="csv, npy, npz, json, arrow, feather or parquet.")
     dialect: dict[str, str] = Field(description="Of text: what differs from commas, decimal points and UTF-8.")
     names: list[str] | None = Field(description="Names of the features.")
-    columns: list[ColumnOut] = Field(description="The columns of the file and their roles, at most the first hundred.")
+    columns: list[ColumnOut] = Field(
+        description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
+    )
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
     rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")

@@ -160,10 +160,11 @@ def analysis_job(
     )
 
 
-def shards_of(spec: AnalysisSpec, stage: str, seconds: float) -> PartsSharding | None:
-    """Return the shards of an analysis whose parts take so many seconds; None if one task makes them all."""
+def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> PartsSharding | None:
+    """Return the shards of an analysis whose parts take so many seconds, if known; None if one task makes them all."""
     sizes = [part.size for part in spec.parts()]
-    return PartsSharding.of(stage, sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
+    each = sharding.SHARD_SECONDS if seconds is None else seconds / max(1, len(sizes))
+    return PartsSharding.of(stage, sizes, each, sharding.SHARD_SECONDS)
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:

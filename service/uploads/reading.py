@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
-from glle_engine.base.columns import ColumnRoles
+from glle_engine.tables.roles import ColumnRoles
 from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import Limits, check_inflated
 from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of

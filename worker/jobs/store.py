@@ -6,6 +6,7 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
       `-> cancelled
 
+An interactive job beyond its time goes back from running to queued, once, as a batch.
 Several workers may make the shards of a job. Each shard writes its own count, and the script adds them up. The shard
 that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
 changes nothing.
@@ -134,7 +135,7 @@ class JobStore:
         points
             Points of the request, under a data set id without a stored data set.
         short
-            Whether its tasks take some seconds at most, so that they wait in the queue of interactive tasks.
+            Whether it begins in the queue of interactive tasks.
 
         Returns
         -------
@@ -270,6 +271,16 @@ class JobStore:
             self.expire(id_)
             raise Cancelled
         return job
+
+    def requeue(self, job: Job, parts: PartsSharding | None) -> Job | None:
+        """Return a job to ``queued``, as a batch, perhaps in parts; its progress begins again, but counted shards stay.
+
+        A job that is cancelled or has ended stays as it is.
+        """
+        fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
+        fields |= {} if job.sharding else {"done": 0}
+        fields |= {} if parts is None else {PARTS: json.dumps(asdict(parts))}
+        return self._move(job.id, {"running": "queued", "queued": "queued"}, **fields)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""

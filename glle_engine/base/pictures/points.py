@@ -45,6 +45,8 @@ class PointTable:
         Of a result of a table that has them; the groups of an audit.
     index : (n,) index of pandas or array, optional
         Of the rows of the data.
+    label : str
+        Name of the column of the labels, or empty.
     apart_from : dict of str to int
         Number of other groups from which each group of an audit stays apart.
 
@@ -59,6 +61,7 @@ class PointTable:
     ids: NDArray[Any] | None = None
     index: Any = None
     apart_from: dict[str, int] = field(default_factory=dict)
+    label: str = ""
 
     @classmethod
     def of(cls, shown: Any) -> PointTable:
@@ -69,6 +72,8 @@ class PointTable:
         of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
         index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
         of_table["index"] = index if np.ndim(index) else None
+        options = getattr(shown, "options", None)
+        of_table["label"] = str((options.get("label") or "") if isinstance(options, dict) else "")
         count = getattr(shown, "n_points", None) or getattr(shown, "n", None)
         if hasattr(shown, "posterior_"):
             return cls.of(shown.posterior_)

@@ -44,7 +44,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     second_moment,
     undirected_edges,
 )
-from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, choice, integer, number, require_size
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, choice, integer, number, of_pairs, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -239,7 +239,11 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
     n_neighbors: int | str = integer(  # type: ignore[assignment] # of this method alone
-        10, "k, the number of neighbors of a point; all: every pair of points is an edge.", least=2, words=("all",)
+        10,
+        "k, the number of neighbors of a point; all: every pair of points is an edge.",
+        least=2,
+        words=("all",),
+        counts=True,
     )
     gamma: float = number(
         1e-5,
@@ -275,6 +279,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
     "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
+    doubles=of_pairs(4),
     growth="n^3",
     joins_equal=True,
 )
