@@ -77,7 +77,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     neighbors: str | None = Field(
         default=None,
         description="Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. "
-        "n_neighbors is then k.",
+        "-1 where a point has fewer. n_neighbors is then k.",
         examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
     )
 
