@@ -43,6 +43,8 @@ class Parameter:
         Bounds of a number, inclusive and exclusive.
     optional : bool
         Whether None is a value.
+    counts : bool
+        Whether it counts points, and so shrinks with a sample of them.
     added : bool
         Whether `Specification.to_dict` leaves it out at its default, because ids without it are older.
 
@@ -56,6 +58,7 @@ class Parameter:
     most: float | None = None
     below: float | None = None
     optional: bool = False
+    counts: bool = False
     added: bool = False
 
     def check(self, name: str, value: object) -> Any:
@@ -130,12 +133,20 @@ class Parameter:
 
 
 def integer(
-    default: int | str | None, doc: str, *, least: int, most: int | None = None, words: tuple[str, ...] = ()
+    default: int | str | None,
+    doc: str,
+    *,
+    least: int,
+    most: int | None = None,
+    words: tuple[str, ...] = (),
+    counts: bool = False,
 ) -> Any:
     """Declare an integer; with the default None an optional one."""
-    if default is None:
-        return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, optional=True))
-    return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
+    is_optional = default is None
+    return _declare(
+        default,
+        Parameter(kind="integer", doc=doc, words=words, least=least, most=most, optional=is_optional, counts=counts),
+    )
 
 
 def number(
@@ -147,10 +158,13 @@ def number(
     most: float | None = None,
     below: float | None = None,
     words: tuple[str, ...] = (),
+    counts: bool = False,
 ) -> Any:
     """Declare a finite number."""
-    parameter = Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below)
-    return _declare(default, parameter)
+    return _declare(
+        default,
+        Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below, counts=counts),
+    )
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:

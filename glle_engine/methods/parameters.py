@@ -1,14 +1,17 @@
-"""Parameters common to all methods, their refusals and their expected cost."""
+"""Parameters common to all methods, and their refusals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
 from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
 from glle_engine.base.validation import require_enough_points
-from glle_engine.methods.costs import Cost, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "DistanceSpec",
@@ -19,6 +22,8 @@ __all__ = [
     "choice",
     "integer",
     "number",
+    "of_neighborhoods",
+    "of_pairs",
     "require_points",
     "require_size",
 ]
@@ -33,10 +38,6 @@ class MethodSpec(SpaceSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Raise the `GlleError` of an impossible request, from the sizes alone, with the remedy."""
         self.require_rank(n, d)
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost of a method by its row of the table (`glle_engine.methods.costs`)."""
-        return estimate(row, n, d, k=getattr(self, "n_neighbors", 0), p=self.n_components)
 
     def most_neighbors(self, n: int) -> int:
         """Return the largest n_neighbors with which n points can be embedded, for defaults that suit few points."""
@@ -78,7 +79,7 @@ class DistanceSpec(MethodSpec):
 class NeighborSpec(DistanceSpec):
     """Parameters of a method on nearest neighbors."""
 
-    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2)
+    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2, counts=True)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `TooFewPointsError` for too few points."""
@@ -92,6 +93,16 @@ class NeighborSpec(DistanceSpec):
                 remedy=f"Give n_neighbors of at least {least}, or fewer components.",
                 details={"n_neighbors": self.n_neighbors, "least": least},
             )
+
+
+def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
+    """Return the function of a specification and n to count n^2, the entries of `count` matrices of all pairs."""
+    return lambda _, n: count * n * n
+
+
+def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
+    """Return the function of a specification and n to count n k^2, the entries of `count` matrices of each point."""
+    return lambda spec, n: count * n * spec.n_neighbors**2
 
 
 def require_points(n: int, least: int, reason: str) -> None:

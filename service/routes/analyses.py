@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.audit.sources import method_of_coordinates
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points, require_neighbors
@@ -24,7 +23,7 @@ from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, Reconstru
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, job_response, load_or_compute
-from service.submission.planning import Allowance, Plan, audit_cost, classes_for_spread
+from service.submission.planning import Plan, classes_for_spread
 from service.submission.validation import (
     MAX_NEIGHBORS,
     coordinates_beside,
@@ -49,7 +48,7 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Terms, is_quick_fit
+from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
@@ -184,7 +183,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
         _404="No such data set, embedding or posterior.",
         _409=ON_POSTERIOR["_409"],
         **params.COMMAND,
-        _422="Not one map; other points than the data; too few points; or too long, or too much memory.",
+        _422="Not one map; other points than the data; or too few points.",
     ),
 )
 async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Response:
@@ -250,16 +249,16 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
 def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     """Return the job that audits a map."""
     map_: dict[str, Any] = {}
+    priority: Priority = "interactive"
     points: Array | None = None
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
-        source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
+        source = record.dataset
     elif body.coordinates is not None:
         assert body.dataset is not None
         source, n = body.dataset, stores.datasets.fetch(body.dataset).n
-        map_["coordinates"], p, points = coordinates_beside(stores, body.coordinates, n)
-        plan = Plan(*method_of_coordinates(n, p))
+        map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, n)
     else:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
@@ -269,11 +268,12 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
                 f"{plan.method.title} uses labels, which an audit does not have for other samples.",
                 remedy="Give its coordinates beside the data set instead: they are compared with chance.",
             )
+        data = stores.datasets.fetch(source)
+        require_resamplable(data.n, data.d, plan.method, plan.spec)
+        priority = plan.priority(data.n)
     dataset = stores.datasets.fetch(source)
-    n, d = dataset.n, dataset.d
+    n = dataset.n
     require_neighbors(body.n_neighbors, n)
-    if "recipe" in map_:
-        require_resamplable(n, d, plan.method, plan.spec)
     require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
@@ -282,12 +282,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         n_neighbors=body.n_neighbors,
         seed=body.seed,
     )
-    cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
-    allowed = Allowance.of(stores.settings, command.deadline)
-    if not allowed.covers(cost) and not stores.has_result(spec, body.posterior or source):
-        subject = f"The audit of {n:,} points by {plan.method.title}"
-        raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
-    terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
+    terms = Terms.within(command.deadline, priority)
     return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
 
 
@@ -299,6 +294,7 @@ def _recipe(stores: Stores, body: AuditIn) -> Recipe:
     plan = Plan.of(body.method, mean | body.parameters)
     dataset = stores.datasets.fetch(body.dataset)
     plan.require_possible(stores, dataset, labels=plan.method.labels)
+    plan.require_memory(dataset.n, stores.settings)
     require_not_all_equal(stores, dataset)
     return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters)
 

@@ -366,8 +366,10 @@ class QuotaOut(BaseModel):
 class QuotasOut(BaseModel):
     """Use of each quota."""
 
-    bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
-    jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
+    bytes: QuotaOut = Field(description="Bytes of files, and of uploads that arrive now; DELETE frees them.")
+    jobs: QuotaOut = Field(
+        description="Open jobs; their ends free them. Without a quota a tenant may have three times what is free."
+    )
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
 

@@ -52,7 +52,6 @@ METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
     "advice": lambda client, data, **options: client.advice(data, **options),
     "embed": lambda client, data, **options: client.embed(data, "pca", **options),
     "compare": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
-    "estimate": lambda client, data, **options: client.estimate(data, "pca", **options),
     "transform": lambda client, data, **options: posterior(client).transform(data, **options),
 }
 

@@ -232,14 +232,13 @@ def test_npy_and_parquet_are_previewed_and_uploaded(
 
 
 def test_a_synthetic_data_set_is_created(explorer: Explorer) -> None:
-    """Every manifold has a button and a field for its size; rows and the cost of the fit are shown before the fit."""
+    """Every manifold has a button and a field for its size; rows and the size of the draws are shown before the fit."""
     explorer.open()
     info = explorer.page.request.get(f"{explorer.url}/v1/info").json()
     explorer.make_sheet("s_curve", 240)
     expect(explorer.at("chosen")).to_contain_text("240 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
-    expect(explorer.at("estimate")).to_contain_text("24 draws of 240 points")
-    expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
+    expect(explorer.at("size")).to_contain_text("24 draws of 240 points")
     expect(explorer.at("fit")).to_be_enabled()
     explorer.at("change-data").click()
     assert all(explorer.at(f"synthetic-{name}").count() for name in info["manifolds"])

@@ -45,7 +45,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     second_moment,
     undirected_edges,
 )
-from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, of_pairs, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -270,6 +270,7 @@ class MeuSpec(NeighborSpec):
     about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
     "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
+    doubles=of_pairs(4),
     growth="n^3",
     joins_equal=True,
 )

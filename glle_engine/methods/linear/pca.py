@@ -38,7 +38,6 @@ from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import AffineMap
 from glle_engine.methods.parameters import MethodSpec, integer, number
 
@@ -118,6 +117,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     title="Principal component analysis",
     about="The p orthogonal directions of greatest variance, of centred data.",
     source="Pearson 1901; Hotelling 1933",
+    linear=True,
     growth="n d^2; n^2 d for more features than points",
     restore=AffineMap.restore,
 )
@@ -187,6 +187,7 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     title="Probabilistic PCA",
     about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of one variance.",
     source="Tipping and Bishop 1999, J. R. Stat. Soc. B 61, Eq. 7-8",
+    linear=True,
     growth="n d^2; n^2 d for more features than points",
     restore=AffineMap.restore,
 )
@@ -220,11 +221,6 @@ class FactorAnalysisSpec(MethodSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse factors that leave no dimension for the noise."""
         self.require_noise_dimension(n, d, "Factor analysis")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        steps = min(self.max_iterations, 500)  # a usual number
-        return estimate(row, n, d, p=self.n_components, steps=steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +299,7 @@ def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.f
     about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of a variance for "
     "each feature.",
     source="Rubin and Thayer 1982, Psychometrika 47; Ghojogh et al., FA-LLE",
+    linear=True,
     growth="n d^2 once; a step takes d^2 p, or n d p for more features than points",
     any_scale=True,
 )

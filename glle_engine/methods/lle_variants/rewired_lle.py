@@ -238,6 +238,7 @@ class IsolleSpec(LleSpec):
         " at least p + 2 and at most k; with k or more the result is LLE's.",
         least=1,
         words=("auto",),
+        counts=True,
     )
 
     def require_possible(self, n: int, d: int) -> None:

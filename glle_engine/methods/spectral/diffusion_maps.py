@@ -26,7 +26,6 @@ from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import DistanceSpec, integer, number, require_points
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
@@ -75,6 +74,7 @@ class DiffusionMapsSpec(DistanceSpec):
         "Neighbors to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
         least=2,
         words=("auto", "all"),
+        counts=True,
     )
 
     def neighbors_among(self, n: int) -> int | None:
@@ -95,13 +95,6 @@ class DiffusionMapsSpec(DistanceSpec):
             )
         if k is not None:
             require_points(n, k + 1, f"n_neighbors={k}")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        k = self.neighbors_among(n)
-        if k is None:
-            return estimate(f"{row}, dense", n, d)
-        return estimate(row, n, d, k=k, p=self.n_components)
 
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
@@ -127,6 +120,7 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
     source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
     by_distances=True,
+    doubles=lambda spec, n: 4 * n * n if spec.neighbors_among(n) is None else 0,
     growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
 )
 def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:

@@ -24,7 +24,6 @@ from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, integer
 from glle_engine.methods.spectral.laplacian import symmetric_graph
@@ -45,7 +44,9 @@ _VANISHING = 1e-10
 class IsomapSpec(NeighborSpec):
     """Parameters of Isomap."""
 
-    n_landmarks: int = integer(0, "Points whose distances to all are computed, far from each other; 0: all.", least=0)
+    n_landmarks: int = integer(
+        0, "Points whose distances to all are computed, far from each other; 0: all.", least=0, counts=True
+    )
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too few or too many landmarks."""
@@ -57,10 +58,6 @@ class IsomapSpec(NeighborSpec):
                 remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
                 details={"n_landmarks": m, "least": p + 1, "most": n},
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, m=self.n_landmarks or n)
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -132,6 +129,7 @@ class PathMap(NeighborMap):
     by_distances=True,
     sparse=True,
     neighbor_map=PathMap,
+    doubles=lambda spec, n: 4 * n * n if not spec.n_landmarks else spec.n_landmarks * n,
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:

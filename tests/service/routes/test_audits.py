@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from glle_engine import manifolds
-from glle_engine.audit import sources
 from glle_engine.audit.audit import audit, audits
-from service.submission import planning
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
 from worker.execution import tasks
@@ -142,9 +138,6 @@ def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.Monkey
     ]
     for body, status, code in cases:
         assert check_problem(client.post("/v1/audits", json=body), status, code)["remedy"], body
-    monkeypatch.setattr(planning, "NULLS", 10**9)
-    long = check_problem(client.post("/v1/audits", json={"dataset": dataset, "method": "pca"}), 422, "too-long")
-    assert "fewer points" in long["remedy"]
 
 
 def test_a_worker_audits_in_one_thread(
@@ -153,20 +146,3 @@ def test_a_worker_audits_in_one_thread(
     """Several workers share the processors, and each reports one thread."""
     monkeypatch.setattr("glle_engine.audit.audit.ThreadPoolExecutor", None)
     assert run_audit(client, stores, dataset=dataset, method="pca")[1]["verdict"]
-
-
-@pytest.mark.parametrize("missing", ["", "openTSNE"])
-def test_coordinates_are_priced_as_the_method_that_the_engine_takes(
-    client: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    """The first strong method that is installed, with as many components as the coordinates."""
-    monkeypatch.setattr(sources, "find_spec", lambda name: None if name == missing else find_spec(name))
-    monkeypatch.setattr(planning, "NULLS", 10**9)
-    body = {"dataset": dataset, "coordinates": [[1.0, float(row), 2.0] for row in range(N)]}
-    problem = check_problem(client.post("/v1/audits", json=body), 422, "too-long")
-    again = sources.source_of_coordinates(ROLL.X, 3).embed
-    assert isinstance(again, partial)
-    plan = planning.Plan(again.keywords["method"], again.keywords["spec"])
-    cost = planning.audit_cost(plan, N, 4, is_alone=True)
-    assert plan.method.title in problem["detail"]
-    assert problem["details"]["expected_seconds"] == pytest.approx(cost.seconds, rel=0.01)

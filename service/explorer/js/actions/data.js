@@ -5,7 +5,6 @@ import { cellsOf, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../li
 import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
-import { estimateSoon } from './compare.js';
 import { writeLink } from './link.js';
 import { keepLeftOut, keptColumns } from './metadata.js';
 import { clearResults, runWork } from './state.js';
@@ -206,8 +205,7 @@ export async function synthesise(values) {
 export async function choose(dataset) {
   clearResults();
   set({ dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
-  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, estimate: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
-  estimateSoon();
+  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);
   } catch (error) {

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from glle_engine.reliability.resamples import STREAMS
-from service.submission.planning import COST_MARGIN, Allowance
+from service.submission.fit_planning import COST_MARGIN, Allowance
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, register_worker
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
