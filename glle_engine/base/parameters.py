@@ -150,7 +150,7 @@ def integer(
 
 
 def number(
-    default: float | str,
+    default: float | str | None,
     doc: str,
     *,
     least: float | None = None,
@@ -160,11 +160,11 @@ def number(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare a finite number."""
-    return _declare(
-        default,
-        Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below, counts=counts),
-    )
+    """Declare a finite number; with the default None an optional one."""
+    optional = default is None
+    bounds: dict[str, Any] = {"least": least, "above": above, "most": most, "below": below}
+    parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
+    return _declare(default, parameter)
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:

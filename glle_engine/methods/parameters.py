@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
 from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.radius import neighbor_graph, neighbors_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.radius import NeighborGraph
+    from glle_engine.graph.relations import Data
 
 __all__ = [
     "DistanceSpec",
     "MethodSpec",
     "NeighborSpec",
     "Parameter",
+    "RadiusSpec",
     "boolean",
     "choice",
     "integer",
@@ -93,6 +102,50 @@ class NeighborSpec(DistanceSpec):
                 remedy=f"Give n_neighbors of at least {least}, or fewer components.",
                 details={"n_neighbors": self.n_neighbors, "least": least},
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusSpec(DistanceSpec):
+    """Parameter of a method on nearest neighbors that also takes all points within a radius."""
+
+    radius: float | None = number(
+        None,
+        "Distance within which all points are neighbors, in place of n_neighbors; in units of the data, after "
+        "standardize and metric.",
+        above=0,
+    )
+
+    def check_together(self) -> None:
+        """Refuse a number of neighbors beside a radius."""
+        super().check_together()
+        given = self._n_neighbors
+        if self.radius is not None and given != type(self).__dataclass_fields__["n_neighbors"].default:
+            raise InvalidParameterError(
+                f"n_neighbors={given} has no meaning with radius={self.radius:g}.",
+                remedy="Give one of the two: the number of neighbors, or the distance within which they are.",
+            )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points; a radius has any number of neighbors."""
+        if self.radius is None:
+            super().require_possible(n, d)
+        else:
+            least: dict[str, Any] = {"radius": None, "n_neighbors": 2}
+            replace(self, **least).require_possible(n, d)
+
+    def graph(self, X: Data, on_progress: OnProgress) -> NeighborGraph:
+        """Return the connected graph of the neighbors of X (n, d)."""
+        k = self._n_neighbors
+        return neighbor_graph(X, len(X) - 1 if k == "all" else k, self.radius, on_progress)
+
+    def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
+        """Return the neighbors among X (n, d) of each other point (m, d)."""
+        return neighbors_of_others(X, points, self._n_neighbors, self.radius)
+
+    @property
+    def _n_neighbors(self) -> Any:
+        """The parameter of the other base, a number or a word."""
+        return vars(self)["n_neighbors"]
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:

@@ -273,7 +273,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 
 def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
-    if reduced := figures.get("reduced_neighborhoods"):
+    if (reduced := figures.get("reduced_neighborhoods")) and not figures.get("given_neighbors"):
         least, median, _ = figures["kept_neighbors"]
         yield Note(
             "reduced-neighborhoods",

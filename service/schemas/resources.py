@@ -77,7 +77,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     neighbors: str | None = Field(
         default=None,
         description="Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. "
-        "n_neighbors is then k.",
+        "-1 where a point has fewer. n_neighbors is then k.",
         examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
     )
 
@@ -366,8 +366,10 @@ class QuotaOut(BaseModel):
 class QuotasOut(BaseModel):
     """Use of each quota."""
 
-    bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
-    jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
+    bytes: QuotaOut = Field(description="Bytes of files, and of uploads that arrive now; DELETE frees them.")
+    jobs: QuotaOut = Field(
+        description="Open jobs; their ends free them. Without a quota a tenant may have three times what is free."
+    )
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
 

@@ -103,9 +103,11 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
 
     if not job.is_open:
         return job
-    if not wait:
+    tenant, waits = stores.tenant or DEFAULT, stores.shares.waits
+    if not wait or not waits.allows(tenant):
         return (await now())[0]
-    return await wait_for_outcome(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
+    with waits.hold(tenant):
+        return await wait_for_outcome(stores.endings, job.id, now, wait)
 
 
 def look(stores: Stores, id_: str) -> Job:

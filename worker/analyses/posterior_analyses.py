@@ -1,4 +1,4 @@
-"""Analyses of a posterior or of a data set: summary, transform, reconstructions, calibration, advice, estimate."""
+"""Analyses of a posterior or of a data set: summary, new points, generated data, weights, advice and so on."""
 
 from __future__ import annotations
 
@@ -194,6 +194,24 @@ class ReconstructionsSpec(SampleSpec):
             data[done] = posterior.reconstruct(training, weights)
             context.on_progress(done + 1, self.count, "drawing")
         return Entry(self.to_dict(), {"data": data})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsSpec(SampleSpec):
+    """The reconstruction weights of draw `first`."""
+
+    kind = "weights"
+    main = "weights"
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the weights (n, k) and the neighbors (n, k) that they belong to."""
+        posterior = context.posterior()
+        weights = posterior.weights(self.first, seed=self.seed, scale=self.scale, source=self.source)
+        context.on_progress(1, 1, "drawing")
+        return Entry(
+            {**self.to_dict(), "shape": [posterior.n_points] * 2},
+            {"weights": weights, "neighbors": posterior.neighbors},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,7 @@ def _fit(context: TaskContext) -> Job | None:
         return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
-    values = stores.datasets.values(dataset)
+    values, names = stores.datasets.values(dataset), stores.datasets.fetch(dataset).names
     clock = StageClock(context.on_progress)
     posterior = fit_values(stores, values, parameters, clock)
     stages = clock.stop()
@@ -163,7 +163,6 @@ def _fit(context: TaskContext) -> Job | None:
     with stage("storing"):
         file, sha256 = stores.posteriors.write(posterior)
     arrays = posterior.arrays()
-    names = stores.datasets.fetch(dataset).names
     notes = tuple(note.with_names(names) for note in posterior.notes)
     record = PosteriorRecord(
         id=job.subject,

@@ -42,10 +42,11 @@ from worker.records.job import (
     job_key,
     job_of,
 )
-from worker.records.quotas import MAX_JOBS, Quota, too_many_jobs, too_many_jobs_overall
+from worker.records.quotas import Quota, too_many_jobs, too_many_jobs_overall
+from worker.records.shares import MAX_JOBS, SHARE, UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import redis
 
@@ -81,6 +82,8 @@ class JobStore:
     tenant
         The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
         default tenant.
+    limit
+        Returns how many of its jobs may be open, as for `worker.records.shares`.
 
     """
 
@@ -95,15 +98,24 @@ class JobStore:
         self._ttl = ttl
         self.tenant: str | None = None
         self.quota = NO_QUOTA
+        self.limit: Callable[[], int] = lambda: UNLIMITED
         self._room = room
         self._create = client.register_script(lua_scripts.CREATE)
         self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
-    def of(self, tenant: str, quota: Quota) -> Self:
-        """Return the store as a tenant sees it."""
+    def of(self, tenant: str, quota: Quota, limit: Callable[[], int] | None = None) -> Self:
+        """Return the store as a tenant sees it.
+
+        Parameters
+        ----------
+        limit
+            Returns how many jobs may be open, as for `worker.records.shares`; by default `quota` has it.
+
+        """
         store = copy(self)
         store.tenant, store.quota = tenant, quota
+        store.limit = limit or (lambda: SHARE if quota.jobs is None else quota.jobs)
         return store
 
     def create(
@@ -161,7 +173,7 @@ class JobStore:
             keys=[self._claim(claim), job_key(new)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
-                quota.jobs, MAX_JOBS, quota.records, int(self._room.is_full),
+                self.limit(), MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
         )  # fmt: skip
@@ -258,6 +270,14 @@ class JobStore:
         """Return all tenants that have had jobs."""
         return sorted(text(raw) for raw in self._client.smembers(lua_scripts.TENANTS))
 
+    def open_of_tenants(self) -> dict[str, int]:
+        """Return the number of open jobs of each tenant that has had jobs."""
+        tenants = self.tenants()
+        with self._client.pipeline(transaction=False) as pipeline:
+            for tenant in tenants:
+                pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+            return dict(zip(tenants, pipeline.execute(), strict=True))
+
     def sample_tenants(self) -> list[str]:
         """Return a random sample of tenants with jobs."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
@@ -351,7 +371,7 @@ class JobStore:
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self.tenant, self.quota.jobs)
+            return too_many_jobs(self.tenant, self.limit())
         if reply == lua_scripts.JOBS:
             return too_many_jobs_overall(MAX_JOBS)
         return self._room.refusal() if reply == lua_scripts.ROOM else None

@@ -25,6 +25,7 @@ Kind = Literal[
     "summary",
     "transform",
     "reconstructions",
+    "weights",
     "calibration",
     "advice",
     "estimate",
