@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+import glle
 from tests.system.conftest import ONE_EACH, running, synthetic, wait_for_end
 from worker.base.settings import show_size
 from worker.execution import process_guard
@@ -30,7 +31,8 @@ LARGE = {"method": "isomap"}  # of 1,000 points: it holds 32 MB at least, and ta
 
 @pytest.fixture(scope="module")
 def small_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service whose tasks may take little memory."""
+    """Run a service whose tasks may take little memory; it is too little to compile the scores."""
+    glle.compare(glle.datasets.make("swiss_roll", 100).X, "pca")
     with running(tmp_path_factory.mktemp("small"), **ONE_EACH, GLLE_METHOD_BYTES=show_size(BYTES)) as up:
         yield up
 
