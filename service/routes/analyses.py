@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.audit.sources import method_of_coordinates
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points, require_neighbors
@@ -191,10 +190,12 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
     """State what the data support of a map: whether it is more than chance, how much of it remains, which parts.
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
-    again on permuted data and on separate halves of the data. Coordinates alone are only compared with chance. The
-    result has the `verdict` in words, `beyond_chance`, `remains` (R^2 over samples), `dimension`, `ranking`, `groups`
-    of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `p_value`,
-    `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
+    again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
+    its islands, and where it tears or folds the data. The result has the `verdict` in at most two sentences and as a
+    `level`, `remains` (R^2 over samples), four answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`,
+    `dimension`, `groups` of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point:
+    `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+    `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
     `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j
     is a neighbor of i, by rows. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
@@ -258,8 +259,8 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     elif body.coordinates is not None:
         assert body.dataset is not None
         source, n = body.dataset, stores.datasets.fetch(body.dataset).n
-        map_["coordinates"], p, points = coordinates_beside(stores, body.coordinates, n)
-        plan = Plan(*method_of_coordinates(n, p))
+        map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, n)
+        plan = Plan.of("lle", {})  # which searches neighbors, as the audit of coordinates does
     else:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
@@ -267,7 +268,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         if plan.method.labels:
             raise InvalidParameterError(
                 f"{plan.method.title} uses labels, which an audit does not have for other samples.",
-                remedy="Give its coordinates beside the data set instead: they are compared with chance.",
+                remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
             )
     dataset = stores.datasets.fetch(source)
     n, d = dataset.n, dataset.d
@@ -285,7 +286,8 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
     allowed = Allowance.of(stores.settings, command.deadline)
     if not allowed.covers(cost) and not stores.has_result(spec, body.posterior or source):
-        subject = f"The audit of {n:,} points by {plan.method.title}"
+        by = "" if body.coordinates is not None else f" by {plan.method.title}"
+        subject = f"The audit of {n:,} points{by}"
         raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
     terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
     return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.audit.audit import MAX_PAIRS, MORE, WIDER_PAIRS
+from glle_engine.audit.audit import MANY, MAX_PAIRS, SAMPLED, WIDER_PAIRS
 from glle_engine.audit.chance import BLOCK, NULLS
 from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import METHODS, method
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 ALTERNATIVES = 3  # methods that a refusal names
-AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS) + sum(count for _, count in MORE)  # at most, of an audit
+AUDITED_PARTS = 2 * (MAX_PAIRS + WIDER_PAIRS)  # at most, of an audit
 NEIGHBORS = 10
 QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
 
@@ -208,12 +208,18 @@ def require_affordable_spread(
 
 
 def audit_cost(plan: Plan, n: int, d: int, *, is_alone: bool = False) -> Cost:
-    """Return the expected cost of an audit: of maps of permuted data, and unless coordinates are alone, of parts."""
-    nulls = plan.cost(min(n, BLOCK), d)
+    """Return the expected cost of an audit: of neighbors, and unless coordinates are alone, of parts and permuted data.
+
+    The parts of many points are those of a sample, in whose maps all points are placed.
+    """
     if is_alone:
-        return replace(nulls, seconds=NULLS * nulls.seconds)
-    parts = method_refits.cost(n, d, plan.method, plan.spec, AUDITED_PARTS, 0)
-    return Cost(parts.seconds + NULLS * nulls.seconds, max(parts.bytes, nulls.bytes))
+        return plan.cost(n, d)
+    nulls = plan.cost(min(n, BLOCK), d)
+    embedded = SAMPLED if n > MANY else n
+    parts = method_refits.cost(embedded, d, plan.method, plan.spec, AUDITED_PARTS, 0)
+    whole = plan.cost(n, d)
+    seconds = parts.seconds * (n / embedded) + NULLS * nulls.seconds + whole.seconds
+    return Cost(seconds, max(parts.bytes * (n / embedded), nulls.bytes, whole.bytes))
 
 
 def require_affordable_together(costs: list[Cost], allowed: Allowance, half_samples: int | None = None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from scipy.sparse import csr_array
 
 from glle_engine import manifolds
-from glle_engine.audit import sources
 from glle_engine.audit.audit import audit, audits
 from service.submission import planning
 from tests.service.conftest import check_problem, upload
@@ -48,7 +45,9 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     place, found = run_audit(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
     X = np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
     direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), n_neighbors=8, seed=3)
-    stated = {name: found[name] for name in ("verdict", "beyond_chance", "remains", "dimension", "ranking", "pairs")}
+    answers = ("islands", "arrangement", "neighborhoods", "shape", "tears")
+    names = ("verdict", "level", "is_preliminary", "beyond_chance", "remains", "dimension", "pairs", *answers)
+    stated = {name: found[name] for name in names}
     assert stated == {name: value for name, value in direct.to_dict().items() if name in stated}
     assert (found["groups"]["names"], found["method"]) == (["a", "b"], "pca")
     assert found["regions"]["new sample"]["radii"][0] > found["regions"]["mean"]["radii"][0]
@@ -59,7 +58,9 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     assert direct.neighbors is not None
     assert abs(csr_array(tuple(parts), shape=(N, N)) - direct.neighbors).max() == 0
     header = client.get(place, headers={"accept": "text/csv"}).text.partition("\n")[0]
-    assert header.startswith("point,embedding_1,embedding_2,p_value,is_point_beyond")
+    assert header.startswith(
+        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value"
+    )
     assert len(client.get(f"{place}?points=2:5").json()["arrays"]["p_value"]["data"]) == 3
 
 
@@ -88,15 +89,16 @@ def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
     assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
 
 
-def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset: str) -> None:
-    """Coordinates beside a data set are compared with chance alone; stored and inline ones are one job."""
+def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """Coordinates beside a data set show fidelity, islands and tears; stored and inline ones are one job."""
     rows = ROLL.coordinates.round(3)
     place, found = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
     again = client.post("/v1/audits", json={"dataset": dataset, "coordinates": upload(client, rows)})
     assert again.json()["links"]["self"] + "/result" == place
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
-    assert [note["code"] for note in found["notes"]] == ["coordinates-alone"]
-    assert set(found["arrays"]) == {"embedding", "p_value", "is_point_beyond"}
+    assert found["level"] == "unknown"
+    assert found["islands"]["in_samples"] is None
+    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued"}
     np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 
@@ -153,20 +155,3 @@ def test_a_worker_audits_in_one_thread(
     """Several workers share the processors, and each reports one thread."""
     monkeypatch.setattr("glle_engine.audit.audit.ThreadPoolExecutor", None)
     assert run_audit(client, stores, dataset=dataset, method="pca")[1]["verdict"]
-
-
-@pytest.mark.parametrize("missing", ["", "openTSNE"])
-def test_coordinates_are_priced_as_the_method_that_the_engine_takes(
-    client: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    """The first strong method that is installed, with as many components as the coordinates."""
-    monkeypatch.setattr(sources, "find_spec", lambda name: None if name == missing else find_spec(name))
-    monkeypatch.setattr(planning, "NULLS", 10**9)
-    body = {"dataset": dataset, "coordinates": [[1.0, float(row), 2.0] for row in range(N)]}
-    problem = check_problem(client.post("/v1/audits", json=body), 422, "too-long")
-    again = sources.source_of_coordinates(ROLL.X, 3).embed
-    assert isinstance(again, partial)
-    plan = planning.Plan(again.keywords["method"], again.keywords["spec"])
-    cost = planning.audit_cost(plan, N, 4, is_alone=True)
-    assert plan.method.title in problem["detail"]
-    assert problem["details"]["expected_seconds"] == pytest.approx(cost.seconds, rel=0.01)
