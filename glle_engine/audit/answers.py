@@ -191,7 +191,7 @@ def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> An
     return Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares))
 
 
-def neighborhoods(near: NDArray[np.intp], islands: NDArray[np.int64]) -> tuple[Answer, NDArray[np.float64]]:
+def neighborhoods(near: NDArray[Any], islands: NDArray[np.int64]) -> tuple[Answer, NDArray[np.float64]]:
     """Return how far neighbors remain, and the share (n,) of each point, for neighbors (m, n, k) in halves."""
     k = near.shape[2]
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -218,7 +218,7 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
 
 
 def disturbed_by_samples(
-    Y: NDArray[np.float64], probability: csr_array, pictures: NDArray[np.float64], near: NDArray[np.intp]
+    Y: NDArray[np.float64], probability: csr_array, pictures: NDArray[np.float64], near: NDArray[Any]
 ) -> Disturbed:
     """Return the points that a picture (n, p) tears off or glues, by pictures (m, n, p) with neighbors (m, n, k)."""
     k = near.shape[2]
@@ -260,7 +260,7 @@ def disturbed_by_data(Y: NDArray[np.float64], points: NDArray[np.float64], k: in
     return Disturbed(scores[0], scores[1], shares[0].mean(axis=1) > DISTURBED, shares[1].mean(axis=1) > 0.5, tears)
 
 
-def shared(first: NDArray[np.intp], second: NDArray[np.intp]) -> NDArray[np.float64]:
+def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
     """Return the share (n,) of each point's neighbors (n, k) that are also among its other neighbors (n, k)."""
     return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
 
@@ -270,7 +270,7 @@ def standard_error(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def _some_tears(rows: NDArray[np.intp], columns: NDArray[np.intp], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return at most 100 pairs, each once, the likeliest neighbors first."""
     pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
     order = np.argsort(-weights, kind="stable")

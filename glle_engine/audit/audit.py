@@ -485,7 +485,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     )
 
 
-def _foreign(own: NDArray[np.intp], near: NDArray[np.intp]) -> tuple[float, float] | None:
+def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
     """Return which shares of neighbors coordinates share with maps of halves, and these with each other, if far apart.
 
     A map of all points shares more neighbors with maps of halves than these do, because it has points of both.
@@ -523,7 +523,7 @@ def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(places[np.repeat(is_found, 2)])
 
 
-def _neighbor_probability(near: NDArray[np.intp]) -> csr_array:
+def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the picture of another sample.
 
     A share f of the neighbors (m, n, k) in m pictures becomes .9 f^1.1, because the halves of one data set have points

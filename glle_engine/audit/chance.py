@@ -227,6 +227,7 @@ def neighbors_of_block(n: int, n_neighbors: int) -> int:
 
 
 def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    assert source.embed is not None
     return shared_neighbors(source.place(permuted), source.embed(permuted, number), k)
 
 

@@ -17,6 +17,8 @@ from glle_engine.reliability.thresholds import FEW_DISTURBED, MANY_DISTURBED, PA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from glle_engine.audit.answers import Answer, Disturbed, Islands
 
 Level = Literal["trust", "partly", "no", "unknown"]
@@ -226,7 +228,7 @@ def _disturbances(disturbed: Disturbed) -> list[str]:
     return parts
 
 
-def _named(islands: Islands, chosen: np.ndarray) -> str:  # type: ignore[type-arg] # flags of islands
+def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
     names = [islands.names[at] for at in np.flatnonzero(chosen)]
     return f" ({', '.join(names)})" if len(names) <= NAMED else ""
 

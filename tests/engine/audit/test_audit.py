@@ -253,7 +253,7 @@ def test_islands_that_the_method_cuts_are_named() -> None:
     """A function that cuts one sheet in two makes an island in each half of the data, and the data have none."""
 
     def cut(points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.c_[points[:, 0] + 9 * (points[:, 0] > 0.3), points[:, 1]]
+        return np.asarray(np.c_[points[:, 0] + 9 * (points[:, 0] > 0.3), points[:, 1]])
 
     found = audit(SHEET, method=cut)
     assert found.islands.count == 2
