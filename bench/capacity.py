@@ -7,6 +7,7 @@ that waits for requests costs the cache's server time at every request for a sin
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -32,7 +33,10 @@ from glle_engine.linalg import LANES
 from qa.frame import repeat
 from tests.processes import children
 from worker.base.settings import Settings
-from worker.jobs.draw_stream import STREAMS, DrawBatch, DrawStream
+from worker.connections.clients import subscriber
+from worker.connections.loop_commands import LoopCommands
+from worker.connections.retry import CircuitBreaker
+from worker.jobs.draw_stream import DrawBatch, DrawRequests, DrawStream
 from worker.operations.embedded_redis import cache_server
 
 if TYPE_CHECKING:
@@ -242,16 +246,21 @@ def _request_seconds(url: str, samplers: int) -> float:
         for request in stream.read(1, 1.0):
             stream.finish(DrawBatch([request]), "drawn")
 
-    fields = {"name": "posterior posterior procrustes", "metadata": "{}", "reply": "reply"}
+    async def send() -> None:
+        commands = LoopCommands(subscriber(url, "GLLE_CACHE_URL"), CircuitBreaker(1.0, "GLLE_CACHE_URL"), 1.0)
+        requests = DrawRequests(commands, "reply")
+        for number in range(REQUESTS):
+            await requests.send(f"posterior posterior procrustes 0:{number}:1.0", {})
+            await asyncio.sleep(PAUSE)
+        commands.close()
+
     with ExitStack() as stack:
         client, *clients = (stack.enter_context(redis.Redis.from_url(url)) for _ in range(samplers + 1))
         streams = [DrawStream(one, str(number)) for number, one in enumerate(clients)]
         with repeat(*(partial(answer, stream) for stream in streams)):
             time.sleep(CALM_SECONDS)
             before = _thread_seconds(client)
-            for number in range(REQUESTS):
-                client.xadd(STREAMS[number % len(STREAMS)], {**fields, "draw": f"0:{number}:1.0"})
-                time.sleep(PAUSE)
+            asyncio.run(send())
             spent = _thread_seconds(client) - before
         for stream in streams:
             stream.leave()

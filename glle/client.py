@@ -189,7 +189,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         body: dict[str, Any] = {"dataset": dataset if isinstance(dataset, str) else dataset.id, **spec}
         if neighbors is not None:
             if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
-                raise ValueError("Give the indices (n, k) of neighbors, of a graph graph.indices.reshape(n, k).")
+                raise ValueError("Give the indices (n, k) of neighbors, -1 where a point has fewer than k.")
             body["neighbors"] = await dataset_id(self._session, neighbors)
         reply = await self._session.send(Call.post("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -28,19 +29,23 @@ from glle_engine.posterior.npz import inconsistent
 from glle_engine.posterior.selection import Advice
 from glle_engine.posterior.selection import advise as engine_advise
 from glle_engine.reliability.calibration import Calibration, calibrate
-from glle_engine.reliability.ensemble import Ensemble, ensemble
+from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, Ensemble, ensemble
+from glle_engine.reliability.resamples import resampling_obstacle
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Unpack
 
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.base.results import Note
+    from glle_engine.base.spec import Align, Source
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.placement import Extension
+    from glle_engine.posterior.sampler import Draw
+    from glle_engine.posterior.summary import Summary
 
 _OF_TABLE = ("labels", "color", "ids")  # arrays of a saved posterior
 
@@ -78,6 +83,10 @@ class TableResult:
         own = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**own, **beside, index=points.kept_index)
 
+    def __str__(self) -> str:
+        found: Any = self
+        return "\n".join([repr(self), *(note.message for note in found.notes if note.code == "column-role")])
+
     def _features(self, X: Any, *, is_new: bool = False) -> Any:
         return read_features(X, self.options, self.names, is_new=is_new)
 
@@ -101,7 +110,115 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     """Posterior of `glle.fit`, with the analyses that embed parts of its data again.
 
     Data and new points may be tables with the columns of the fit, in any order.
+
+    Attributes
+    ----------
+    data : (n, d) array, sparse matrix, or None
+        The features of the fit; None for a posterior of a file.
+
     """
+
+    data: Any = field(default=None, repr=False)
+
+    def weights(
+        self, index: int, *, seed: int = 0, scale: float | Literal["auto"] = 1.0, source: Source = "posterior"
+    ) -> NDArray[np.float64]:
+        """Draw reconstruction weights (n, k) as `Posterior.weights`; "auto" is the scale of `calibration`."""
+        return super().weights(index, seed=seed, scale=self._scale_of(scale, source), source=source)
+
+    def draw(
+        self,
+        index: int,
+        *,
+        seed: int = 0,
+        scale: float | Literal["auto"] = 1.0,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+    ) -> Draw:
+        """Draw one embedding as `Posterior.draw`; "auto" is the scale of `calibration`."""
+        return super().draw(index, seed=seed, scale=self._scale_of(scale, source), source=source, align=align)
+
+    def draws(
+        self,
+        count: int,
+        *,
+        first: int = 0,
+        seed: int = 0,
+        scale: float | Literal["auto"] = 1.0,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+    ) -> Iterator[Draw]:
+        """Return draws first, ..., first + count - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
+        number = self._scale_of(scale, source)
+        return super().draws(count, first=first, seed=seed, scale=number, source=source, align=align)
+
+    def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
+        self,
+        count: int = DRAWS,
+        *,
+        resamples: int = RESAMPLES,
+        first: int = 0,
+        seed: int = 0,
+        scale: float | Literal["auto"] | None = None,
+        source: Source = "posterior",
+    ) -> Ensemble | Summary:
+        """Return how far points move over new samples of the data, as the client's `summary`.
+
+        Parameters
+        ----------
+        count
+            Draws.
+        resamples
+            Embeddings of parts of the data, of each of three kinds; for the ensemble only.
+        first, seed
+            Of the draws; `seed` also of the resamples.
+        scale
+            "auto" for the ensemble of calibrated draws and resamples (`glle_engine.reliability.ensemble`); it is the
+            default where resamples can measure the posterior. A number, else 1, for the spread of the draws alone at
+            this factor on the covariance (`glle_engine.posterior.summary`).
+        source : {"posterior", "prior"}
+
+        Raises
+        ------
+        InvalidParameterError
+            For "auto" and a posterior that resamples cannot measure, or without its data.
+
+        """
+        if scale is None:
+            scale = "auto" if self._obstacle(source) is None else 1.0
+        if scale != "auto":
+            return super().summary(count, first=first, seed=seed, scale=scale, source=source)
+        if obstacle := self._obstacle(source):
+            raise obstacle
+        return ensemble(self, self._data(), n_draws=count, n_resamples=resamples, first=first, seed=seed)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The calibration by the data of the fit, with the defaults of `calibrate`."""
+        return calibrate(self, self._data())
+
+    def _scale_of(self, scale: float | Literal["auto"], source: Source) -> float:
+        """Return a scale as a number; the calibrated one for "auto"."""
+        if scale != "auto":
+            return scale
+        if obstacle := self._obstacle(source):
+            raise obstacle
+        return self.calibration.scale
+
+    def _obstacle(self, source: Source) -> InvalidParameterError | None:
+        """Return why resamples cannot measure this posterior, or None."""
+        given = bool(self.diagnostics.figures.get("given_neighbors"))
+        return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=given)
+
+    def _data(self) -> Any:
+        """Return the features of the fit; a posterior of a file has none."""
+        if self.data is None:
+            raise InvalidParameterError(
+                "A posterior of a file has no data, which scale='auto' needs.",
+                remedy="Use posterior.ensemble(X) or posterior.calibrate(X).scale with the data X of the fit, or give "
+                "the scale as a number.",
+            )
+        return self.data
 
     def extend(self, X: Any, new: Any) -> Extension:
         """Attach new points (m, d) to the data X (n, d) of the fit; errors as for `Posterior.extend`."""
@@ -178,8 +295,9 @@ def fit(
     if neighbors is not None and points.kept is not None:
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
-    diagnostics = replace(fitted.diagnostics, notes=(*points.notes, *fitted.diagnostics.notes))
-    return FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
+    diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
+    found = FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
+    return replace(found, data=points.X)
 
 
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
@@ -225,7 +343,7 @@ def audit(
     found = engine_audit(
         points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
     )
-    return TableAudit.of(replace(found, notes=(*points.notes, *found.notes)), points)
+    return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def embed(
@@ -274,7 +392,7 @@ def embed(
         labels=_classes(labels),
         init=points.rows(init),
     )
-    return TableEmbedding.of(replace(found, notes=(*points.notes, *found.notes)), points)
+    return TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def advise(X: Any, **options: Any) -> Advice:
@@ -286,7 +404,7 @@ def advise(X: Any, **options: Any) -> Advice:
     of_table, rest = table_options(options, _keywords(engine_advise))
     points = read_points(X, of_table)
     found = engine_advise(points.X, **rest)
-    return replace(found, notes=(*points.notes, *found.notes))
+    return replace(found, notes=points.all_notes(found.notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +499,7 @@ def compare(
                 compared.scores[label] |= score(X, Y, [name], **of_scores)
             except GlleError as error:
                 compared.problems.setdefault(label, []).append(error)
-    return replace(compared, notes=(*found.notes, *scales.values()))
+    return replace(compared, notes=found.all_notes(scales.values()))
 
 
 def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:

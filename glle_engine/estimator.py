@@ -23,7 +23,7 @@ from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
-from glle_engine.methods.base import MAPPED
+from glle_engine.methods.registry import MAPPED
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.reliability.calibration import Calibration, calibrate
 

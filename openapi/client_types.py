@@ -43,6 +43,7 @@ QUERIES = {
     "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
     "MethodsOptions": ("/v1/methods", set[str]()),
     "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),
+    "WeightsOptions": ("/v1/posteriors/{id}/draws/{index}/weights", {"points", "wait"}),
     "SummaryOptions": ("/v1/posteriors/{id}/summary", {"count", "wait"}),
 }
 

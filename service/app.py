@@ -85,12 +85,12 @@ def create_app(stores: Stores) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores
-    app.state.stream_limiter = StreamLimiter()
+    app.state.stream_limiter = StreamLimiter(stores.shares.streams)
     app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
     app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
     app.state.recent_posteriors = RecentPosteriors(app.state.stores_of)
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
-    app.state.readers = ReaderProcesses(settings)
+    app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
     app.state.access_policy = AccessPolicy(settings, stores.keys)
     for module in ROUTERS:
@@ -100,7 +100,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(
         RequestMiddleware,
         policy=app.state.access_policy,
-        limits=RequestLimits(),
+        limits=RequestLimits(stores.shares),
         cache=app.state.answer_cache,
         on_deletion=app.state.recent_posteriors.clear,
         observe=app.state.metrics.observe,

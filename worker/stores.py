@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
@@ -20,6 +20,7 @@ from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.quotas import Quotas
+from worker.records.shares import Shares
 from worker.storage.api_keys import KeyStore
 from worker.storage.datasets import DatasetStore
 from worker.storage.entry_cache import EntryCache
@@ -28,6 +29,7 @@ from worker.storage.mark import RecordsMark
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
+from worker.storage.records import KEYS
 from worker.storage.results import ResultStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
@@ -65,6 +67,7 @@ class Stores:
     keys: KeyStore
     mark: RecordsMark
     quotas: Quotas
+    shares: Shares
     room: QueueCapacity
     tenant: str | None = None
 
@@ -93,9 +96,11 @@ class Stores:
         results = ResultStore(client, files, settings.job_ttl)
         mark = RecordsMark(client, files.bucket)
         room = QueueCapacity(client, settings)
-        quotas = Quotas(settings)
+        keys = KeyStore(client, mark)
+        quotas = Quotas(settings, lambda: settings.auth != "off" and keys.has_keys)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
-        queue = TaskQueue(client, jobs, settings)
+        keys = KeyStore(client, mark)
+        queue = TaskQueue(client, jobs, settings, lambda: KEYS in keys.records.usage())
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,
@@ -114,9 +119,10 @@ class Stores:
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
-            keys=KeyStore(client, mark),
+            keys=keys,
             mark=mark,
             quotas=quotas,
+            shares=Shares(quotas.limit),
             room=room,
         )
 
@@ -162,8 +168,8 @@ class Stores:
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             results=self.results.of(tenant),
-            requests=self.requests.of(tenant),
-            jobs=self.jobs.of(tenant, quota),
+            requests=self.requests.of(tenant, partial(self.quotas.limit, "draws", tenant)),
+            jobs=self.jobs.of(tenant, quota, partial(self.quotas.limit, "jobs", tenant)),
         )
 
     def stop_waiting(self) -> None:

@@ -30,7 +30,8 @@ def add(commands: Commands) -> None:
     method = argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
     parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
-    scores = argument("--scores", nargs="*", metavar="NAME", help="scores: all fast ones by default, or `none`")
+    text = "scores: all fast ones by default, or `none`"
+    scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
     arguments = (DATA, method, parameters, out, scores, labels, truth)
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 

@@ -59,7 +59,7 @@ def _argument(hint: Any) -> dict[str, Any]:
     if get_origin(hint) is Literal:
         return {"choices": get_args(hint)}
     if get_origin(hint) is list:
-        return {**_argument(get_args(hint)[0]), "nargs": "+"}
+        return {**_argument(get_args(hint)[0]), "nargs": "+", "action": "extend"}
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     return {"type": hint if hint in {int, float} else str, "metavar": {int: "N", float: "X"}.get(hint, "TEXT")}

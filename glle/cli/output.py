@@ -84,6 +84,14 @@ def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[st
     return {**index, **embedding_columns(draws)}
 
 
+def weights_columns(weights: Array, neighbors: Array) -> dict[str, Array]:
+    """Return weights (n, k) of neighbors (n, k) as triples: row, column, value."""
+    import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+
+    rows = np.arange(len(weights)).repeat(weights.shape[1])
+    return {"row": rows, "column": neighbors.reshape(-1), "value": weights.reshape(-1)}
+
+
 def point_columns(result: Result) -> dict[str, object]:
     """Return the arrays of a summary or a spread, a row for each point; the covariance is covariance11 and so on."""
     vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}

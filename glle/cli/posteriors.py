@@ -1,4 +1,4 @@
-"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `summary`, `export`, `transform`."""
+"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `weights`, `summary`, `export`, `transform`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glle.cli import output
 from glle.cli.connection import add_command, argument, report, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.transport.errors import flag, in_words
-from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions
+from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions, WeightsOptions
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +32,9 @@ def add(commands: Commands) -> None:
     dtype = argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
     count = _count("draws at each scale", 8)
     add_command(commands, _draw, posterior, count, out, dtype, options=[DrawsOptions], timeout=True)
+    out = output.out_argument(*output.ARRAY, *output.TABLES, required=True)
+    index = argument("--index", type=int, default=0, metavar="I", help="index of the draw (%(default)s)")
+    add_command(commands, _weights, posterior, index, out, options=[WeightsOptions], timeout=True)
     out = output.out_argument(*output.TABLES, *output.PICTURES)
     add_command(commands, _summary, posterior, _count("draws", 100), out, options=[SummaryOptions], timeout=True)
     out = output.out_argument(*output.ARCHIVE, required=True)
@@ -107,6 +110,17 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
         metadata |= {"scale": found.scale, "notes": notes}
         lines += [f"The calibrated scale is {found.scale:.3g}."]
     return report(args, metadata, *lines, notes=notes)
+
+
+def _weights(args: argparse.Namespace, client: Client) -> int:
+    """Write the reconstruction weights of one draw: npy (n, k), or a table of row, column and value."""
+    posterior, options = client.posterior(args.posterior), select_options(args, WeightsOptions)
+    array = args.out if args.out.suffix.lower() in output.ARRAY else None
+    weights = posterior.weights(args.index, out=array, timeout=args.timeout, **options)
+    if array is None:
+        output.save_columns(args.out, output.weights_columns(weights, posterior.arrays()["neighbors"]), weights)
+    metadata = {"file": str(args.out), "shape": list(weights.shape)}
+    return report(args, metadata, f"{args.out}  the weights of {len(weights):,} points")
 
 
 def _export(args: argparse.Namespace, client: Client) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glle.inputs import DataOptions
     from glle.transport.calls import Array
     from glle.transport.session import Session
-    from glle.types import EstimateOut, MethodOut, MethodsOptions, ScoreOut, SpreadOptions
+    from glle.types import MethodOut, MethodsOptions, ScoreOut, SpreadOptions
 
 EmbeddingT = TypeVar("EmbeddingT")
 
@@ -278,17 +278,6 @@ class MethodOperations(Generic[EmbeddingT]):
         With `out`, also written to that file. Options: `color`, `theme`, `width`.
         """
         return await self._session.picture(path, options, out, timeout)
-
-    @operation
-    async def estimate(self, data: Any, method: str, /, **parameters: Any) -> EstimateOut:
-        """Return the expected seconds and bytes of an embedding, and the `problem` of its refusal, or None.
-
-        Parameters as for `embed`.
-        """
-        of_data, spec = data_options(parameters)
-        dataset = await dataset_id(self._session, data, of_data)
-        body = {"dataset": dataset, "method": method, "parameters": spec}
-        return (await self._session.send(Call.post("/v1/embeddings/estimate", body))).json()
 
     async def _scored_data(
         self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None

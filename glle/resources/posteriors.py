@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PosteriorOut,
         ReconstructionsOptions,
         SummaryOptions,
+        WeightsOptions,
     )
 
 JobT = TypeVar("JobT")
@@ -90,6 +91,25 @@ class BasePosterior(Resource, Generic[JobT]):
         warning.
         """
         call = Call.npy(self._path("draws", str(index)), {**options})
+        reply = await self._session.fetch(call, timeout)
+        warn_of_scale(reply)
+        return reply.body
+
+    @operation
+    async def weights(
+        self,
+        index: int = 0,
+        *,
+        timeout: float | None = None,
+        out: str | Path | None = None,
+        **options: Unpack[WeightsOptions],
+    ) -> Array:
+        """Return the reconstruction weights (n, k) of a draw, each row in the order of ``arrays()["neighbors"]``.
+
+        With `out`, written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or "auto"),
+        `source`, `dtype`. A doubtful scale of "auto" is a warning.
+        """
+        call = Call.npy(self._path("draws", str(index), "weights"), {**options}, out)
         reply = await self._session.fetch(call, timeout)
         warn_of_scale(reply)
         return reply.body

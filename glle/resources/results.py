@@ -107,7 +107,7 @@ async def job_result(
     """Wait until a job has succeeded; return an array of draws or data, the posterior of a fit, else a `Result`."""
     job = await session.follow(job, timeout)
     path, query, kind = path_of("jobs", job["id"], "result"), {"dtype": dtype}, job["kind"]
-    if kind in {"draws", "reconstructions"}:
+    if kind in {"draws", "reconstructions", "weights"}:
         reply = await session.fetch(Call.npy(path, query, out), timeout)
         warn_of_scale(reply)
         return reply.body
@@ -195,7 +195,8 @@ class BaseJob(Resource, Generic[JobT]):
     ) -> Any:
         """Wait until the job has succeeded, and return its result.
 
-        Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d). With `out`, the
+        Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d), weights
+        (n, k). With `out`, the
         array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
         """
         return await job_result(self._session, self.metadata, timeout, dtype=dtype, out=out)

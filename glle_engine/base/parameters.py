@@ -43,6 +43,8 @@ class Parameter:
         Bounds of a number, inclusive and exclusive.
     optional : bool
         Whether None is a value.
+    counts : bool
+        Whether it counts points, and so shrinks with a sample of them.
     added : bool
         Whether `Specification.to_dict` leaves it out at its default, because ids without it are older.
 
@@ -56,6 +58,7 @@ class Parameter:
     most: float | None = None
     below: float | None = None
     optional: bool = False
+    counts: bool = False
     added: bool = False
 
     def check(self, name: str, value: object) -> Any:
@@ -130,16 +133,24 @@ class Parameter:
 
 
 def integer(
-    default: int | str | None, doc: str, *, least: int, most: int | None = None, words: tuple[str, ...] = ()
+    default: int | str | None,
+    doc: str,
+    *,
+    least: int,
+    most: int | None = None,
+    words: tuple[str, ...] = (),
+    counts: bool = False,
 ) -> Any:
     """Declare an integer; with the default None an optional one."""
-    if default is None:
-        return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, optional=True))
-    return _declare(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
+    is_optional = default is None
+    return _declare(
+        default,
+        Parameter(kind="integer", doc=doc, words=words, least=least, most=most, optional=is_optional, counts=counts),
+    )
 
 
 def number(
-    default: float | str,
+    default: float | str | None,
     doc: str,
     *,
     least: float | None = None,
@@ -147,9 +158,12 @@ def number(
     most: float | None = None,
     below: float | None = None,
     words: tuple[str, ...] = (),
+    counts: bool = False,
 ) -> Any:
-    """Declare a finite number."""
-    parameter = Parameter(kind="number", doc=doc, words=words, least=least, above=above, most=most, below=below)
+    """Declare a finite number; with the default None an optional one."""
+    optional = default is None
+    bounds: dict[str, Any] = {"least": least, "above": above, "most": most, "below": below}
+    parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
     return _declare(default, parameter)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MOST = 40  # characters of a value
+_FEATURE = re.compile(r"X\[:, (\d+)\]")
 
 
 def brief(self: Any) -> str:
@@ -121,6 +123,12 @@ class Note:
 
     code: str
     message: str
+
+    def with_names(self, names: Sequence[str] | None) -> Note:
+        """Return the note in which features such as ``X[:, 3]`` have their names."""
+        if names is None:
+            return self
+        return replace(self, message=_FEATURE.sub(lambda found: names[int(found[1])], self.message))
 
 
 def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:

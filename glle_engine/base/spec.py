@@ -96,6 +96,7 @@ class FitSpec(SpaceSpec):
         "there are any), at least 10 and at most 30, and at most half of the points.",
         least=2,
         words=("auto",),
+        counts=True,
     )
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
     reg: float = number(
@@ -153,6 +154,7 @@ class FitSpec(SpaceSpec):
         "m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points "
         "are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.",
         least=4,
+        counts=True,
     )
     standardize: Standardize = standardize_parameter()
     metric: Metric = metric_parameter()

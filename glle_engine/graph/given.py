@@ -9,6 +9,8 @@ from scipy.sparse import issparse
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_unmasked, rows_of_sparse
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import NeighborGraph
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
@@ -19,30 +21,34 @@ if TYPE_CHECKING:
 
     from glle_engine.graph.relations import Data
 
+ABSENT = -1
 GivenNeighbors: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike] | Any"  # or a sparse array, which has no stubs
 
 
 def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
-    """Return the indices (n, k) of given neighbors of n points.
+    """Return the indices (n, k) of given neighbors of n points; -1 at the end of a row with fewer.
 
     Parameters
     ----------
     neighbors
         Indices (n, m); a pair of indices and distances, of which the indices count; or a sparse graph (n, n) with m
         stored entries a row, as of scikit-learn's `kneighbors_graph`. A point among all rows of its own neighbors, as
-        scikit-learn's `kneighbors` returns it, is left out: k is then m - 1.
+        scikit-learn's `kneighbors` returns it, is left out: k is then m - 1. Points may have different numbers of
+        neighbors, at least one: indices of -1 are none, and rows of a graph, such as scikit-learn's
+        `radius_neighbors_graph`, may have different lengths. k is the largest number.
     n : int
 
     Raises
     ------
     InvalidShapeError
-        For another shape, or rows of different lengths.
+        For another shape, or fewer than two neighbors of every point.
     InvalidParameterError
-        For indices outside of [0, n), repeated, or of the point itself in some rows only.
+        For indices outside of [0, n), repeated, or of the point itself in some rows only, and for a point without
+        neighbors.
 
     """
     indices = _of_graph(neighbors, n) if issparse(neighbors) else _of_arrays(neighbors, n)
-    outside = (indices < 0) | (indices >= n)
+    outside = (indices < ABSENT) | (indices >= n)
     if outside.any():
         row, column = (int(i) for i in np.argwhere(outside)[0])
         raise InvalidParameterError(
@@ -59,9 +65,12 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
                 remedy="Leave each point out of its neighbors, or give it once in every row.",
                 details={"row": row},
             )
-        indices = indices[~own].reshape(n, -1)
+        indices = np.where(own, ABSENT, indices)
+    indices = np.take_along_axis(indices, np.argsort(indices == ABSENT, axis=1, kind="stable"), axis=1)
+    counts = (indices != ABSENT).sum(axis=1)
+    indices = indices[:, : counts.max()]
     ordered = np.sort(indices, axis=1)
-    repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != ABSENT)).any(axis=1)
     if repeated.any():
         row = int(np.argmax(repeated))
         raise InvalidParameterError(
@@ -70,6 +79,13 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
     if indices.shape[1] < 2:
         raise InvalidShapeError(
             f"Each point has {indices.shape[1]} neighbors beside itself.", remedy="Give at least two for each point."
+        )
+    if not counts.all():
+        row = int(counts.argmin())
+        raise InvalidParameterError(
+            f"Point {row} has no neighbors.",
+            remedy="Give at least one for each point: of a radius, the distance to its nearest point.",
+            details={"row": row, "points_without_neighbors": int((counts == 0).sum())},
         )
     return indices.astype(np.int32)
 
@@ -95,8 +111,19 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     return indices
 
 
-def nearest_first(data: Data, indices: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return given neighbors (n, k) by (distance, index), and their distances in the space of the fit."""
+def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
+    """Return given neighbors (n, k) by (distance, index), and their distances in the space of the fit.
+
+    Of a row with fewer than k neighbors, the nearest other points are candidates that are not kept.
+    """
+    kept = None
+    if (indices == ABSENT).any():
+        others = kneighbors(data, indices.shape[1])[0]
+        is_given = np.array([np.isin(*pair) for pair in zip(others, indices, strict=True)])
+        unwanted = np.concatenate([indices == ABSENT, is_given], axis=1)
+        chosen = np.argsort(unwanted, axis=1, kind="stable")[:, : indices.shape[1]]
+        kept = chosen < (indices != ABSENT).sum(axis=1, keepdims=True)
+        indices = np.take_along_axis(np.concatenate([indices, others], axis=1), chosen, axis=1)
     if isinstance(data, Distances):
         apart = np.take_along_axis(data.known, indices.astype(np.intp), axis=1)
     elif isinstance(data, SparsePoints):
@@ -104,7 +131,8 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> tuple[NDArray[np.in
     else:
         apart = distances_between(data, data, indices)
     order = np.lexsort((indices, ranks_of(apart)), axis=1)
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(apart, order, axis=1)
+    kept = None if kept is None else np.take_along_axis(kept, order, axis=1)
+    return NeighborGraph(np.take_along_axis(indices, order, axis=1), np.take_along_axis(apart, order, axis=1), kept)
 
 
 def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
@@ -116,13 +144,9 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
         )
     rows = rows_of_sparse(graph)
     counts = np.diff(rows.indptr)
-    if counts.min() != counts.max():
-        raise InvalidShapeError(
-            f"Points have from {counts.min()} to {counts.max()} neighbors in the graph; all need the same number.",
-            remedy="Give a graph of k nearest neighbors, not of a radius, and not symmetrised.",
-            details={"least": int(counts.min()), "most": int(counts.max())},
-        )
-    return np.asarray(rows.indices.reshape(n, -1), np.int64)
+    indices = np.full((n, max(1, int(counts.max()))), ABSENT, np.int64)
+    indices[np.arange(indices.shape[1]) < counts[:, None]] = rows.indices
+    return indices
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:

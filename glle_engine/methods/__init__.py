@@ -1,4 +1,4 @@
-"""Every method of the field behind one protocol: a name, a typed specification, `embed`, and its cost.
+"""Every method of the field behind one protocol: a name, a typed specification, `embed`, and its memory.
 
 >>> from glle_engine import manifolds
 >>> from glle_engine.methods import method
@@ -8,8 +8,7 @@
 """
 
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import METHODS, method
 
-__all__ = ["METHODS", "Cost", "Embedding", "Method", "MethodSpec", "method"]
+__all__ = ["METHODS", "Embedding", "Method", "MethodSpec", "method"]

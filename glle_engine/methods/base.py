@@ -35,7 +35,7 @@ from glle_engine.graph.relations import Distances, coordinates, require_differin
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.maps import AffineMap, Map, NeighborMap
-from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.parameters import MethodSpec, of_pairs
 from glle_engine.posterior.findings import scale_figures, scale_notes
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from glle_engine.graph.relations import Data
-    from glle_engine.methods.costs import Cost
 
 _FAMILIES = {
     "linear": "linear and kernel",
@@ -57,9 +56,8 @@ _FAMILIES = {
 }
 
 S = TypeVar("S", bound=MethodSpec)
+_NOTHING = of_pairs(0)
 
-MAPPED = ("pca", "ppca", "kernel-pca", "npe", "lle", "isomap", "t-sne", "umap")
-"""The methods that place new points (`Method.restore`)."""
 
 # Share of the points. Ten methods with 8 to 20 neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01
 # to .1 where too many neighbors make it collapse.
@@ -83,7 +81,7 @@ class Embedding(PointResult):
     seconds : dict
         Time by stage, filled by `Method.embed`.
     map : Map, optional
-        The function from new points to places in the embedding, of the methods in `MAPPED`.
+        The function from new points to places in the embedding, of the methods with `Method.restore`.
 
     """
 
@@ -106,7 +104,11 @@ class Embedding(PointResult):
 
         """
         if self.map is None:
-            raise no_map("This embedding")
+            raise InvalidParameterError(
+                "This embedding has no map to new points.",
+                remedy="Embed by a method that has one, such as pca, isomap or umap; or fit a posterior, which places "
+                "new points.",
+            )
         return self.map.transform(points, on_progress)
 
     __repr__ = brief
@@ -150,8 +152,13 @@ class Method(Generic[S]):
         Whether `run` also takes `glle_engine.graph.sparse.SparsePoints`, or sparse rows if `any_space`.
     joins_equal : bool
         Whether points that are equal to rounding are embedded as one point, because `run` refuses equal neighbors.
-    first_seconds : float
-        Seconds of processor time that the first call in a process takes in addition to `cost`, to compile a library.
+    doubles : callable
+        (spec, n) to the number of float64 that `run` holds at once, at least: n^2 of all pairs (`of_pairs`), n k^2 of
+        all neighborhoods (`of_neighborhoods`). 0: nothing that grows faster than the data and their graph.
+    compiles : bool
+        Whether its library compiles in each new process, for some 15 s.
+    linear : bool
+        Whether the embedding is an affine function of the points in their space.
     neighbor_map : type of NeighborMap, optional
         Map by the neighbors of a point in the data; not of distances and of sparse data.
     restore : callable, optional
@@ -179,7 +186,9 @@ class Method(Generic[S]):
     by_distances: bool = False
     sparse: bool = False
     joins_equal: bool = False
-    first_seconds: float = 0.0
+    doubles: Callable[[S, int], int] = _NOTHING
+    compiles: bool = False
+    linear: bool = False
     neighbor_map: type[NeighborMap] | None = None
     restore: Callable[[Callable[[], NDArray[np.float64]], S, Embedding, dict[str, NDArray[np.float64]]], Map] | None = (
         None
@@ -229,9 +238,9 @@ class Method(Generic[S]):
             require_square(n, d)
         spec.require_possible(n, d)
 
-    def cost(self, n: int, d: int, spec: S) -> Cost:
-        """Return the expected cost of an embedding of n points with d features."""
-        return spec.cost(self.name, n, d)
+    def least_bytes(self, n: int, spec: S) -> int:
+        """Return the bytes of memory that an embedding of n points takes at least."""
+        return 8 * self.doubles(spec, n)
 
     def embed(
         self,
@@ -378,15 +387,6 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)
-
-
-def no_map(subject: str) -> InvalidParameterError:
-    """Return the refusal of new points by an embedding without a map."""
-    return InvalidParameterError(
-        f"{subject} has no map to new points.",
-        remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",
-        details={"methods": list(MAPPED)},
-    )
 
 
 def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:

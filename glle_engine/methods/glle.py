@@ -14,7 +14,6 @@ from glle_engine.base.spec import FitSpec, Source
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import required_faiss
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 from glle_engine.posterior.fit import fit
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
-_CHOICE = 2  # times the seconds of both laws: the draws by which noise="auto" chooses, and their trust
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +55,11 @@ class GlleSpec(FitSpec, NeighborSpec):
         if fit.search == "approximate":
             required_faiss()
 
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost of a fit and a draw."""
-        fit = self.fit_spec().of_points(n)
-        route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
-        by_tree = True if fit.search == "approximate" else None
-        rows = [row, f"{row}, tangent"] if fit.noise == "auto" else [f"{row}, {route}" if route else row]
-        costs = [estimate(row, n, d, k=fit.n_neighbors, p=self.n_components, by_tree=by_tree) for row in rows]
-        times = _CHOICE if fit.noise == "auto" else 1
-        return Cost(times * sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs))
+
+def _covariance_entries(spec: GlleSpec, n: int) -> int:
+    """Return the entries of the factors (m, k, k) of the covariances of n points, or of m landmarks."""
+    fit = spec.fit_spec().of_points(n)
+    return min(n, fit.landmarks or n) * int(fit.n_neighbors) ** 2
 
 
 @Method(
@@ -75,6 +69,7 @@ class GlleSpec(FitSpec, NeighborSpec):
     source="GLLE Eq. 7-9, 21-36, Algorithms 1 and 2",
     any_space=True,
     sparse=True,
+    doubles=_covariance_entries,
     growth="n^1.2 for few features; n^2 d to find neighbors among many",
     reproducible=True,
 )

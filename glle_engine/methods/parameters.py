@@ -1,24 +1,38 @@
-"""Parameters common to all methods, their refusals and their expected cost."""
+"""Parameters common to all methods, and their refusals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
 from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
 from glle_engine.base.validation import require_enough_points
-from glle_engine.methods.costs import Cost, estimate
+from glle_engine.graph.radius import neighbor_graph, neighbors_of_others
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.radius import NeighborGraph
+    from glle_engine.graph.relations import Data
 
 __all__ = [
     "DistanceSpec",
     "MethodSpec",
     "NeighborSpec",
     "Parameter",
+    "RadiusSpec",
     "boolean",
     "choice",
     "integer",
     "number",
+    "of_neighborhoods",
+    "of_pairs",
     "require_points",
     "require_size",
 ]
@@ -33,10 +47,6 @@ class MethodSpec(SpaceSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Raise the `GlleError` of an impossible request, from the sizes alone, with the remedy."""
         self.require_rank(n, d)
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost of a method by its row of the table (`glle_engine.methods.costs`)."""
-        return estimate(row, n, d, k=getattr(self, "n_neighbors", 0), p=self.n_components)
 
     def most_neighbors(self, n: int) -> int:
         """Return the largest n_neighbors with which n points can be embedded, for defaults that suit few points."""
@@ -78,7 +88,7 @@ class DistanceSpec(MethodSpec):
 class NeighborSpec(DistanceSpec):
     """Parameters of a method on nearest neighbors."""
 
-    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2)
+    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2, counts=True)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `TooFewPointsError` for too few points."""
@@ -92,6 +102,60 @@ class NeighborSpec(DistanceSpec):
                 remedy=f"Give n_neighbors of at least {least}, or fewer components.",
                 details={"n_neighbors": self.n_neighbors, "least": least},
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusSpec(DistanceSpec):
+    """Parameter of a method on nearest neighbors that also takes all points within a radius."""
+
+    radius: float | None = number(
+        None,
+        "Distance within which all points are neighbors, in place of n_neighbors; in units of the data, after "
+        "standardize and metric.",
+        above=0,
+    )
+
+    def check_together(self) -> None:
+        """Refuse a number of neighbors beside a radius."""
+        super().check_together()
+        given = self._n_neighbors
+        if self.radius is not None and given != type(self).__dataclass_fields__["n_neighbors"].default:
+            raise InvalidParameterError(
+                f"n_neighbors={given} has no meaning with radius={self.radius:g}.",
+                remedy="Give one of the two: the number of neighbors, or the distance within which they are.",
+            )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points; a radius has any number of neighbors."""
+        if self.radius is None:
+            super().require_possible(n, d)
+        else:
+            least: dict[str, Any] = {"radius": None, "n_neighbors": 2}
+            replace(self, **least).require_possible(n, d)
+
+    def graph(self, X: Data, on_progress: OnProgress) -> NeighborGraph:
+        """Return the connected graph of the neighbors of X (n, d)."""
+        k = self._n_neighbors
+        return neighbor_graph(X, len(X) - 1 if k == "all" else k, self.radius, on_progress)
+
+    def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
+        """Return the neighbors among X (n, d) of each other point (m, d)."""
+        return neighbors_of_others(X, points, self._n_neighbors, self.radius)
+
+    @property
+    def _n_neighbors(self) -> Any:
+        """The parameter of the other base, a number or a word."""
+        return vars(self)["n_neighbors"]
+
+
+def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
+    """Return the function of a specification and n to count n^2, the entries of `count` matrices of all pairs."""
+    return lambda _, n: count * n * n
+
+
+def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
+    """Return the function of a specification and n to count n k^2, the entries of `count` matrices of each point."""
+    return lambda spec, n: count * n * spec.n_neighbors**2
 
 
 def require_points(n: int, least: int, reason: str) -> None:

@@ -68,6 +68,8 @@ METHODS: dict[str, Method[Any]] = {
 }
 """By name, in display order."""
 
+MAPPED = tuple(name for name, method in METHODS.items() if method.restore is not None)
+"""The methods that place new points."""
 
 ABBREVIATIONS = {
     "kpca": "kernel-pca",
@@ -118,3 +120,12 @@ def method(name: str) -> Method[Any]:
             remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
         )
     return known
+
+
+def no_map(subject: str) -> InvalidParameterError:
+    """Return the refusal of new points by an embedding without a map."""
+    return InvalidParameterError(
+        f"{subject} has no map to new points.",
+        remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",
+        details={"methods": list(MAPPED)},
+    )

@@ -158,6 +158,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
     return {
         "feature_scale_ratio": _scale_ratio(varying),
         "features_of_most_variance": _features_of_most_variance(variance),
+        "feature_of_most_variance": int(np.argmax(variance)),
     }
 
 
@@ -166,10 +167,11 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
     is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
+        count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
         yield Note(
             "unequal-feature-scales",
             f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-            f"{figures['features_of_most_variance']:,} of {d:,} features hold 99 % of the variance and determine the "
+            f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
             f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
         )
 
@@ -271,7 +273,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 
 def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
-    if reduced := figures.get("reduced_neighborhoods"):
+    if (reduced := figures.get("reduced_neighborhoods")) and not figures.get("given_neighbors"):
         least, median, _ = figures["kept_neighbors"]
         yield Note(
             "reduced-neighborhoods",

@@ -245,6 +245,18 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     return merged
 
 
+def _require_fixed_candidates(spec: FitSpec) -> None:
+    """Raise `InvalidParameterError` for options without different numbers of given neighbors."""
+    for is_wrong, option, needed in (
+        (spec.variant != "constrained", f"variant={spec.variant!r}", "variant='constrained'"),
+        (spec.neighborhoods == "adaptive", "neighborhoods='adaptive'", "neighborhoods='fixed'"),
+    ):
+        if is_wrong:
+            raise InvalidParameterError(
+                f"{option} needs the same number of given neighbors of every point.", remedy=f"Use {needed}."
+            )
+
+
 def _fit_located(
     data: Data,
     spec: FitSpec,
@@ -256,10 +268,13 @@ def _fit_located(
 
     `described` are the figures of the data, and `indices` (n, k) given neighbors.
     """
+    kept: NDArray[np.bool_] | None = None
     if indices is None:
         nearest, distances = kneighbors(data, spec.n_neighbors, on_progress, spec.search)
     else:
-        nearest, distances = nearest_first(data, indices)
+        nearest, distances, kept = nearest_first(data, indices)
+        if kept is not None:
+            _require_fixed_candidates(spec)
         described = {**described, "given_neighbors": True}
     if not distances.any():
         require_differing(data)
@@ -270,7 +285,7 @@ def _fit_located(
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:
-        return _on_graph(data, nearest, distances, option, on_progress, described)
+        return _on_graph(data, nearest, distances, option, on_progress, described, kept)
 
     return of_chosen_noise(data, spec, on_graph) if spec.noise == "auto" else on_graph(spec)
 
@@ -282,9 +297,13 @@ def _on_graph(
     spec: FitSpec,
     on_progress: OnProgress,
     described: dict[str, Any],
+    kept: NDArray[np.bool_] | None,
 ) -> Posterior:
-    """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search."""
-    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS)
+    """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search.
+
+    `kept` (n, k) are the neighbors among the candidates, if points have different numbers of given ones.
+    """
+    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, kept=kept)
     if spec.variant == "constrained":
         law, facts = constrained_law(data, mean, mean.embedding, spec, on_progress)
     else:
@@ -325,10 +344,12 @@ def reference_embedding(
     on_progress: OnProgress = silent,
     *,
     factorizations: int = 1,
+    kept: NDArray[np.bool_] | None = None,
 ) -> Reference:
     """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
 
-    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph.
+    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph;
+    `kept` (n, k) are the neighbors among the candidates `nearest`, by default all.
 
     Raises
     ------
@@ -341,7 +362,6 @@ def reference_embedding(
         raise InvalidParameterError(
             "noise='auto' is the choice of a fit, and names no law.", remedy="Give the specification of the posterior."
         )
-    kept: NDArray[np.bool_] | None = None
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":
         kept, flatness = kept_candidates(coordinates(data), nearest, spec.n_components, on_progress)

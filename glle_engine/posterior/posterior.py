@@ -421,6 +421,7 @@ def _require_arrays(posterior: Posterior) -> None:
     if spec.noise == "auto":
         raise npz.inconsistent("its noise is 'auto', which names no law")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
+    has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     for name, array, is_needed, kind, shape, below in (
         ("landmarks", posterior.landmarks, spec.landmarks is not None, np.int32, (spec.landmarks or 0,), n),
         ("neighbors", posterior.neighbors, True, np.int32, (n, k), n),
@@ -428,7 +429,7 @@ def _require_arrays(posterior: Posterior) -> None:
         ("covariance_factor", law.factor, True, np.float64, (n, k, k), None),
         ("prior_factor", law.prior_factor, priors, np.float64, (n,) if is_vector else (n, k, k), None),
         ("sigma", law.sigma, sigmas, np.float64, (n,), None),
-        ("kept", law.kept, is_adaptive, np.bool_, (n, k), None),
+        ("kept", law.kept, is_adaptive or (has_given and law.kept is not None), np.bool_, (n, k), None),
         ("flatness", posterior.flatness, is_adaptive, np.float64, (k + 1,), None),
         ("embedding", posterior.embedding, True, np.float64, (n, p), None),
         ("eigenvalues", posterior.eigenvalues, True, np.float64, (p + 1,), None),

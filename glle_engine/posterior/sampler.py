@@ -66,7 +66,9 @@ class DrawKey:
         if isinstance(self.scale, str) and self.scale == "auto":
             raise InvalidParameterError(
                 "scale='auto' needs the data, which a posterior does not have.",
-                remedy="Calibrate once and give the number: scale=posterior.calibrate(X).scale.",
+                remedy="Calibrate once with the data X and give the number: "
+                "scale=glle_engine.reliability.calibration.calibrate(posterior, X).scale. Posteriors of glle.fit know "
+                "their data and take 'auto'.",
             )
         object.__setattr__(self, "scale", check_positive("scale", self.scale, zero=True))
 

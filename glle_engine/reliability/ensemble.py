@@ -28,6 +28,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.linalg.procrustes import root_trace
+from glle_engine.posterior.summary import Summary, summarize
 from glle_engine.reliability.alignment import FEWEST, Alignment, Regions, calibrated_regions
 from glle_engine.reliability.calibration import HALF_SAMPLES, POORLY_CORRELATED, Calibration, calibrate
 from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from glle_engine.posterior.posterior import Posterior
 
-DRAWS = 80
+DRAWS = 100
 RESAMPLES = 40  # of each stream
 UNSTABLE = 1.38  # median spread of half-samples over that of larger samples: .88 to 1.28 if the embedding is stable
 
@@ -68,6 +69,8 @@ class Ensemble(PointResult):
         Draws, and resamples of each stream.
     calibration : Calibration, optional
         Of the scale of the draws; None for given embeddings.
+    draws : Summary, optional
+        The summary of the draws alone; None for given embeddings.
     notes : tuple of Note
         Warnings in words, the one on a low reliability first.
 
@@ -85,9 +88,15 @@ class Ensemble(PointResult):
     n_draws: int
     n_resamples: int
     calibration: Calibration | None = None
+    draws: Summary | None = None
     notes: tuple[Note, ...] = ()
 
     __repr__ = brief
+
+    @property
+    def stability(self) -> NDArray[np.float64] | None:
+        """Mean share (n,) of a point's neighbors that are its neighbors in a draw (`Summary.stability`)."""
+        return None if self.draws is None else self.draws.stability
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the arrays as a JSON-able dictionary."""
@@ -104,6 +113,8 @@ class Ensemble(PointResult):
         """Return every array by name, the half-axes of the regions as "half_axes"."""
         names = ("consensus", "covariance", "spread", "draw_spread", "half_sample_spread", "random_k_spread")
         arrays = {name: getattr(self, name) for name in (*names, "larger_sample_spread")}
+        if self.stability is not None:
+            arrays["stability"] = self.stability
         return {**arrays, "half_axes": self.regions.half_axes}
 
 
@@ -165,6 +176,7 @@ def ensemble(
     *,
     n_draws: int = DRAWS,
     n_resamples: int = RESAMPLES,
+    first: int = 0,
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> Ensemble:
@@ -180,6 +192,8 @@ def ensemble(
         The training data.
     n_draws, n_resamples : int
         Draws at the calibrated scale, and resamples of each of three streams; at least 4.
+    first : int
+        Index of the first draw.
     seed : int
         Of the draws and of the resamples; the calibration has seed 0.
     on_progress
@@ -202,16 +216,17 @@ def ensemble(
     ]
     shared = stacks[0] if seed == 0 and n_resamples >= HALF_SAMPLES else None
     calibration = calibrate(posterior, X, halves=shared, on_progress=on_progress)
-    drawn = np.empty((n_draws, *posterior.embedding.shape))
-    draws = posterior.draws(n_draws, seed=seed, scale=calibration.scale)
-    for done, draw in enumerate(draws, start=1):
-        drawn[done - 1] = draw.embedding
-        on_progress(done, n_draws, "drawing")
+    draws = []
+    for draw in posterior.draws(n_draws, first=first, seed=seed, scale=calibration.scale):
+        draws.append(draw)
+        on_progress(len(draws), n_draws, "drawing")
+    drawn = np.stack([draw.embedding for draw in draws])
     result = combine(drawn, stacks, posterior.embedding, saturated=calibration.saturated, on_progress=on_progress)
     of_fit = [note for note in posterior.notes if note.code == "bridged"]
     # the reliability states with more data how far draws and resamples agree on the order of points
     of_scale = [note for note in calibration.notes if note.code != POORLY_CORRELATED]
-    return replace(result, calibration=calibration, notes=(*result.notes, *of_fit, *of_scale))
+    summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress)
+    return replace(result, calibration=calibration, draws=summary, notes=(*result.notes, *of_fit, *of_scale))
 
 
 def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> Iterator[Note]:

@@ -34,7 +34,6 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
 from glle_engine.reliability.alignment import FEWEST, Alignment, normalize, normalize_all, rank_correlation
-from glle_engine.reliability.refits import LINEAR
 from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
 if TYPE_CHECKING:
@@ -224,7 +223,7 @@ def movement(
     over_samples = np.trace(covariance, axis1=1, axis2=2)
     by_seed, again = _variance_by_seeds(seeds, whole)
     # The seeds of two samples differ, so that their part has no factor.
-    factor = samples.stream.factor if embed.method.name in LINEAR else 1.0
+    factor = samples.stream.factor if embed.method.linear else 1.0
     total = over_samples + (factor - 1) * np.maximum(over_samples - by_seed, 0)
     times = np.divide(total, over_samples, out=np.ones(n), where=over_samples > 0)
     margin = _margin(consensus, classes)

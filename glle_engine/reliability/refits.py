@@ -24,14 +24,12 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import AffineMap, NeighborMap
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.resamples import (
     HALF,
     HALVES,
-    PLACING,
     SEEDS,
     Embedder,
     placed_by_weights,
@@ -49,15 +47,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
 REFITS = 8  # of the whole data with other seeds
-LINEAR = ("pca", "ppca", "mds", "factor-analysis", "npe")
-"""The methods whose embedding is an affine function of the points in their space."""
-
-COUNTS = ("n_neighbors", "perplexity", "k_least", "k_most", "n_graph", "landmarks", "n_landmarks")
-"""The parameters that count points, and shrink with the sample."""
-
 _LEAST_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
 _SEEDS = 2**63
-_SUMMARY = 1e-4  # seconds a point and resample, with the margin: alignment, neighbors and clusters
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +109,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         points, _ = self.located
         place, rest = embedding.map, self.data[sample.others]
         place = None if isinstance(place, NeighborMap) else place
-        if place is None and self.method.name in LINEAR and isinstance(points, np.ndarray):
+        if place is None and self.method.linear and isinstance(points, np.ndarray):
             place, rest = _affine(np.ascontiguousarray(points[sample.chosen]), embedding.Y), points[sample.others]
         if place is None:
             return placed_by_weights(points, sample, embedding.Y)
@@ -169,9 +160,9 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
     to the next turn of the sheet. None falls below 5, or below its value if that is less.
     """
     changes = {}
-    for name in COUNTS:
-        value = getattr(spec, name, None)
-        if isinstance(value, (int, float)) and value > 0:
+    for name, parameter in spec.parameters().items():
+        value = getattr(spec, name)
+        if parameter.counts and isinstance(value, (int, float)) and value > 0:
             less = value * math.sqrt(share)
             changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
     return changes
@@ -203,26 +194,6 @@ def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labe
             remedy=refusal.remedy,
             details=refusal.details,
         ) from refusal
-
-
-def cost(
-    n: int,
-    d: int,
-    method: Method[Any],
-    spec: MethodSpec,
-    count: int = HALF_SAMPLES,
-    again: int = REFITS,
-    share: float = HALF,
-) -> Cost:
-    """Return the expected cost of `count` samples, of `again` refits with other seeds, and of their summary."""
-    half, features = _size_of_sample(n, d, spec, share)
-    one = method.cost(half, features, replace(spec, **shrunk(spec, share)))
-    placing = estimate("lle", half, features, k=PLACING, p=spec.n_components)
-    whole = method.cost(n, d, spec)
-    again = again if method.random else 0
-    seconds = count * (one.seconds + placing.seconds) + (again + 1) * whole.seconds + _SUMMARY * n * (count + again)
-    kept = 8.0 * n * spec.n_components * 3 * (count + again)  # as made, aligned, and a copy between
-    return Cost(seconds, max(one.bytes, whole.bytes, placing.bytes) + kept)
 
 
 def _is_precomputed(spec: MethodSpec) -> bool:

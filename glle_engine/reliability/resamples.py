@@ -27,7 +27,7 @@ from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
-from glle_engine.base.spec import FitSpec
+from glle_engine.base.spec import FitSpec, Source
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
@@ -319,7 +319,8 @@ class PosteriorEmbedder(Embedder):
 
         """
         given = bool(posterior.diagnostics.figures.get("given_neighbors"))
-        require_resamplable_posterior(posterior.spec, posterior.n_points, given_neighbors=given)
+        if obstacle := resampling_obstacle(posterior.spec, posterior.n_points, given_neighbors=given):
+            raise obstacle
         require_training_data(X, posterior.data_sha256)
         points = locate(finite_data(X), posterior.spec)
         return cls(points, posterior.spec, posterior.embedding, posterior.landmarks)
@@ -336,7 +337,8 @@ class PosteriorEmbedder(Embedder):
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
         """Raise `InvalidParameterError` if half of the points cannot be embedded."""
-        require_resamplable_posterior(self.spec, len(self.points))
+        if obstacle := resampling_obstacle(self.spec, len(self.points)):
+            raise obstacle
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
@@ -431,23 +433,31 @@ class PartEmbedder(Embedder):
         return self.inner(sample, on_progress)
 
 
-def require_resamplable_posterior(spec: FitSpec, n: int, *, given_neighbors: bool = False) -> None:
-    """Raise `InvalidParameterError` if resamples cannot measure the spread of a posterior of n points."""
+def resampling_obstacle(
+    spec: FitSpec, n: int, source: Source = "posterior", *, given_neighbors: bool = False
+) -> InvalidParameterError | None:
+    """Return why resamples cannot measure the spread of a posterior of n points, or None."""
+    if source != "posterior":
+        return InvalidParameterError(
+            "scale='auto' is calibrated for the posterior, not for the prior.",
+            remedy="Use source='posterior', or give the scale as a number.",
+        )
     if given_neighbors:
-        raise InvalidParameterError(
+        return InvalidParameterError(
             "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
             remedy="Give the scale as a number, or fit without neighbors.",
         )
     if spec.variant != "constrained":
-        raise InvalidParameterError(
+        return InvalidParameterError(
             "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
         )
     sampled, unit = (n, "points") if spec.landmarks is None else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
-        raise InvalidParameterError(
+        return InvalidParameterError(
             f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",
             remedy=f"Give n_neighbors below {sampled // 2 - 1}, or more {unit}.",
         )
+    return None
 
 
 def require_enough_for_halves(n: int) -> None:

@@ -159,25 +159,14 @@ def full_law(
     n, k = neighbors.shape
     d = X.shape[1]
     corrected = spec.covariance == "full-corrected"
-    condition = _condition if corrected else _published_condition
-    scatters = _scatters if corrected else _published_scatters
     m_step = corrected_m_step if corrected else published_m_step
-    centred = X - X.mean(axis=0)
     omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
-    mean, covariance = np.empty((n, k)), np.empty((n, k, k))
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
     iterations, converged = 0, False
     while True:
-        scatter, second = np.zeros((d, d)) if corrected else dense.cross(centred, centred), np.zeros((k, k))
-        for rows in rows_of:
-            raw = X[neighbors[rows]].transpose(0, 2, 1)
-            mean[rows], covariance[rows] = condition(raw, omega[rows], centred[rows])
-            parts = scatters(raw, mean[rows], covariance[rows], centred[rows])
-            scatter += parts[0]
-            second += parts[1]
+        mean, covariance, scatter, second = e_step(X, neighbors, omega, corrected=corrected)
         if converged or iterations == spec.max_iter:
             break
-        scatter, second = (scatter + scatter.T) / (2 * n), second / n
         before, omega = omega, np.empty_like(omega)
         for rows in rows_of:
             omega[rows] = m_step(X[neighbors[rows]].transpose(0, 2, 1), scatter, second)
@@ -204,6 +193,96 @@ def full_law(
     if not corrected:  # the corrected ones are positive semidefinite, up to rounding
         facts["negative_variances"] = int(np.maximum(negative, negative_prior).astype(bool).sum())
     return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
+
+
+def e_step(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], omega: NDArray[np.float64], *, corrected: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean (n, k) and covariance (n, k, k) of the weights (Eq. 21-22), S1 (d, d; Eq. 24) and S2 (k, k; Eq. 25).
+
+    X is (n, d), `neighbors` (n, k), and `omega` (n, k, k) the covariances of the prior. With `corrected` the scatters
+    have the second moment E[w w^T] = C + m m^T in place of the covariance C that Eq. 22 prints.
+    """
+    (n, k), d = neighbors.shape, X.shape[1]
+    condition, scatters = (_condition, _scatters) if corrected else (_published_condition, _published_scatters)
+    centred = X - X.mean(axis=0)
+    mean, covariance = np.empty((n, k)), np.empty((n, k, k))
+    scatter, second = np.zeros((d, d)) if corrected else dense.cross(centred, centred), np.zeros((k, k))
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"):
+        raw = X[neighbors[rows]].transpose(0, 2, 1)
+        mean[rows], covariance[rows] = condition(raw, omega[rows], centred[rows])
+        parts = scatters(raw, mean[rows], covariance[rows], centred[rows])
+        scatter += parts[0]
+        second += parts[1]
+    return mean, covariance, (scatter + scatter.T) / (2 * n), second / n
+
+
+def m_step_objective(
+    raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return the value (m,) of Eq. 23 of each point, without constants and the factor n / 2.
+
+    It is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
+    X^T)^{-1} S_1)`, for d <= k. The arguments are those of `corrected_m_step`, and positive definite `omega` (m, k, k).
+    """
+    rebuilt = _congruence(raw, omega)
+    traces = (np.linalg.solve(matrix, np.broadcast_to(inner, matrix.shape)) for matrix, inner in
+              ((omega, second), (rebuilt, scatter)))  # fmt: skip
+    total = sum(np.trace(part, axis1=1, axis2=2) for part in traces)
+    return np.asarray(-np.linalg.slogdet(omega)[1] - np.linalg.slogdet(rebuilt)[1] - total)
+
+
+def m_step_gradient(
+    raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return the gradient (m, k, k) of `m_step_objective` over the covariance of each point, for comparison with 26.
+
+    It is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
+    :math:`P = (X \Omega X^T)^{-1}`.
+    """
+    inverse, precision = (np.asarray(np.linalg.inv(one), np.float64) for one in (omega, _congruence(raw, omega)))
+    inner = _congruence(precision, scatter) - precision
+    return np.asarray(_congruence(inverse, second) - inverse + _congruence(raw.transpose(0, 2, 1), inner))
+
+
+def published_gradient(
+    raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    r"""Return Eq. 26 (m, k, k) without the factor n / 2: :math:`X^T (X \Omega X^T - S_1) X + \Omega - S_2`.
+
+    It is the gradient of minus Eq. 23 over :math:`\Omega^{-1}` where X is orthogonal, so that
+    :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`; for other X it is not (`m_step_gradient`). The arguments are those
+    of `m_step_objective`.
+    """
+    inner = _congruence(raw, omega) - scatter
+    return np.asarray(_congruence(raw.transpose(0, 2, 1), inner) + omega - second)
+
+
+def descend(
+    raw: NDArray[np.float64],
+    scatter: NDArray[np.float64],
+    second: NDArray[np.float64],
+    max_iter: int,
+    tol: float = 1e-10,
+) -> tuple[NDArray[np.float64], int]:
+    r"""Return the covariances (m, k, k) of the paper's gradient descent along Eq. 26 from I, and its steps.
+
+    The step is :math:`1 / (1 + l^2)`, l the greatest eigenvalue of :math:`X^T X`, so that the distance from the zero of
+    Eq. 26 (`published_m_step`) never grows; where the eigenvalues differ much, it shrinks slowly. The descent stops
+    where the gradient is below `tol` of the start's. The other arguments are those of `corrected_m_step`.
+    """
+    values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
+    omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
+    length = 1 / (1 + values[:, -1:, None] ** 2)
+    first = None
+    for iteration in range(max_iter):
+        gradient = published_gradient(raw, omega, scatter, second)
+        size = float(np.abs(gradient).max())
+        first = size if first is None else first
+        if size <= tol * first:
+            return omega, iteration
+        omega -= length * gradient
+    return omega, max_iter
 
 
 def published_m_step(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -41,7 +41,7 @@ class Requester:
     _rng: random.Random
     _patience: float
     _stop: threading.Event
-    _client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+    _client: httpx.Client
 
     def __post_init__(self) -> None:
         self._at = self._rng.randrange(len(self._urls))

@@ -219,6 +219,21 @@ class Ledger:
         ]
 
 
+def joined(ledgers: Iterable[Ledger]) -> Ledger:
+    """Return a ledger with what several have, such as those of tenants, which share no job and no path."""
+    found = Ledger()
+    for ledger in ledgers:
+        found.requests += ledger.requests
+        found.received += ledger.received
+        found.attempts.extend(ledger.attempts)
+        for name in ("jobs", "stored", "deleted", "counts"):
+            getattr(found, name).update(getattr(ledger, name))
+        for key, digests in ledger.arrays.items():
+            found.arrays.setdefault(key, set()).update(digests)
+        found.faults += ledger.faults
+    return found
+
+
 def digest_of(array: NDArray[Any]) -> str:
     """Return a digest of all bits of an array."""
     whole = np.asarray(array, order="C")

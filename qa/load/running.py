@@ -7,8 +7,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import httpx
 
 from qa.load.client import Requester
 from qa.load.content import Content
@@ -16,7 +18,7 @@ from qa.load.ledger import Ledger
 from qa.load.user import User
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SHARED = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(4)]  # data sets of all clients
 OWN = 8  # data sets of each client in a long run
@@ -40,6 +42,8 @@ class Load:
         See `Ledger`; if set, clients reuse a few data sets.
     only
         Operations of the mix; all if empty.
+    headers
+        Of each request, such as a key.
 
     """
 
@@ -51,6 +55,7 @@ class Load:
     patience: float = 120.0
     keeps: int | None = None
     only: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Pace:
@@ -129,5 +134,6 @@ def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop:
     own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
     large = range(turn, turn + LARGE_ONES) if number >= 0 and load.keeps is None else ()
     own += [Content(10_000 * (number + 1) + i, is_synthetic=True, is_large=True) for i in large]
-    requester = Requester(urls, ledger, rng, load.patience, stop or threading.Event())
+    client = httpx.Client(timeout=60, headers=dict(load.headers))
+    requester = Requester(urls, ledger, rng, load.patience, stop or threading.Event(), client)
     return User(requester, ledger, rng, own, SHARED, only=load.only)

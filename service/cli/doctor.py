@@ -44,8 +44,8 @@ RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # So many that a worker forks a process for the task. It takes some seconds, because a shorter task may end before its
-# dying worker; the posterior has 25 MB.
-POINTS, NEIGHBORS = 5000, 25
+# dying worker; the posterior has 30 MB.
+POINTS, NEIGHBORS = 6000, 25  # more than those of an interactive fit
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 OLDEST_REDIS = (7, 0)  # the first with ACL DRYRUN, and the oldest that was tried
 PINGS = 15

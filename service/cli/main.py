@@ -24,7 +24,7 @@ from service.cli.options import (
     require_both_urls,
     settings_of,
 )
-from service.server.listening import BACKLOG, SharedSocket
+from service.server.listening import BACKLOG, SharedSocket, raise_descriptor_limit
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
 from worker.observability import logging, tracing
@@ -156,6 +156,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
 
     if tracing.has_collector():
         tracing.TRACING.start("glle-api")
+    raise_descriptor_limit()
     app = create_app(Stores.connect(replace(settings, host=sock.getsockname()[0])))
     app.state.stores.datasets.files.remove_abandoned()
     app.state.readers.start()

@@ -12,51 +12,106 @@ from starlette.exceptions import HTTPException
 from service.schemas.problems import plain_problem
 from service.schemas.resources import MERGE_PATCH
 from worker.base.problems import ProblemError, refuse
+from worker.records.quotas import too_many_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from worker.records.shares import Share, Shares
+
 PROBE_PATHS = frozenset({"/livez", "/readyz"})
-MAX_REQUESTS = 800  # in progress in a process, waiting ones included
 RETRY_SECONDS = 1  # most requests take milliseconds
 QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-PATIENCE_SECONDS = 30.0  # for the first byte of a body
-MIN_SPEED = 1024  # bytes per second of a body after its first byte
+PATIENCE_SECONDS = 30.0  # without a byte of a body
+MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
+LOOK_SECONDS = 0.02  # between two looks for a place
+GRACE_SECONDS = 1.0  # before a body may be ended because others need its place
 
 
 class RequestLimits:
     """Refusal of requests beyond the limits.
 
-    A request beyond `MAX_REQUESTS` requests in progress, probes excepted, takes no thread and no memory for its body.
-    Answers from the answer cache do not count.
+    A request beyond the requests in progress, probes excepted, takes no thread and no memory for its body. Answers from
+    the answer cache do not count. While a body arrives, its request counts among the bodies, so that slow bodies take
+    no place of another request.
     """
 
-    def __init__(self) -> None:
-        self._running = 0
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._bodies: set[_Body] = set()
 
-    async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request by the app, or refuse it."""
+    async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
+        """Serve one request of a tenant by the app, or refuse it."""
         is_counted = scope["path"] not in PROBE_PATHS
-        if is_counted and self._running >= MAX_REQUESTS:
-            detail = f"This API process has {MAX_REQUESTS:,} requests in progress; it accepts no more."
-            remedy = "Send the request again after Retry-After. Or have more API processes started: GLLE_API_PROCESSES."
-            details = {"allowed": MAX_REQUESTS, "retry_after": RETRY_SECONDS}
-            raise refuse("too-many-requests", 503, detail, remedy, **details)
+        if is_counted:
+            self._require_place(self._shares.requests, tenant)
         if (size := len(scope["query_string"])) > QUERY_BYTES:
             raise ProblemError(plain_problem(414, f"The query has {size:,} bytes; {QUERY_BYTES:,} are allowed."))
         if any(name in _BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
-            is_upload = scope["path"] in UPLOADS
-            if not is_upload:
-                _require_command(scope)
-            receive = _limit_body(receive, None if is_upload else COMMAND_BYTES)
-        self._running += is_counted
-        try:
+            await self._serve_with_body(app, scope, receive, send, tenant)
+        elif is_counted:
+            with self._shares.requests.hold(tenant):
+                await app(scope, receive, send)
+        else:
             await app(scope, receive, send)
+
+    async def _serve_with_body(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
+        """Serve a request, which counts among the bodies until its body has arrived, and then among the requests."""
+        is_upload = scope["path"] in UPLOADS
+        if not is_upload:
+            _require_command(scope)
+        self._make_place(tenant)
+        body = _Body(receive, tenant, None if is_upload else COMMAND_BYTES, self._begin)
+        self._shares.bodies.add(tenant)
+        self._bodies.add(body)
+        try:
+            await app(scope, body.receive, send)
         finally:
-            self._running -= is_counted
+            self._end(body)
+
+    async def _begin(self, body: _Body) -> None:
+        """Count a request, whose body has arrived, among those in progress, once its tenant has a place; raises 503."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._shares.requests.allows(body.tenant):
+            if time.monotonic() > until:
+                raise HTTPException(503, f"no place was free in {PATIENCE_SECONDS:g} s")
+            await asyncio.sleep(LOOK_SECONDS)
+        self._bodies.discard(body)
+        self._shares.bodies.add(body.tenant, -1)
+        self._shares.requests.add(body.tenant)
+
+    def _end(self, body: _Body) -> None:
+        share = self._shares.bodies if body in self._bodies else self._shares.requests
+        self._bodies.discard(body)
+        share.add(body.tenant, -1)
+
+    def _make_place(self, tenant: str) -> None:
+        """End the slowest body of a tenant that has no place for another one; raises as `_require_place`.
+
+        A body that has just begun is not ended. So bodies that arrive at once are received, however many slow ones
+        there are.
+        """
+        if self._shares.bodies.allows(tenant):
+            return
+        slow = [body for body in self._bodies if body.tenant == tenant and body.may_end]
+        if not slow:
+            self._require_place(self._shares.bodies, tenant)
+        min(slow, key=lambda body: body.speed).end()
+
+    def _require_place(self, share: Share, tenant: str) -> None:
+        """Raise ``too-many-requests`` if all places are taken, ``quota-exceeded`` if the tenant has its share."""
+        if share.allows(tenant):
+            return
+        if share.used < share.total:
+            raise too_many_requests(tenant, share.limit(tenant), int(share.total))
+        detail = f"This API process has {share.used:,} requests in progress; it accepts no more."
+        remedy = "Send the request again after Retry-After. Or have more API processes started: GLLE_API_PROCESSES."
+        raise refuse("too-many-requests", 503, detail, remedy, allowed=int(share.total), retry_after=RETRY_SECONDS)
 
 
 def _require_command(scope: Scope) -> None:
@@ -70,30 +125,75 @@ def _require_command(scope: Scope) -> None:
         raise ProblemError(plain_problem(415, f"The media type of the body is {media or 'missing'}."))
 
 
-def _limit_body(receive: Receive, most: int | None) -> Receive:
-    """Return a `receive` that raises 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
+class _Body:
+    """A body that arrives, with a deadline that follows its size.
 
-    After `size` bytes the deadline is ``PATIENCE_SECONDS + size / MIN_SPEED``. Frameworks pass an HTTPException through
-    wherever they read the body. Starlette's RequestBodyLimitMiddleware answers in text/plain without the sizes if a
-    route does not read its body.
+    A body of `size` bytes has ``PATIENCE_SECONDS + size / MIN_SPEED`` in all. At no moment it has more than
+    `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then hold it. Time in which the service
+    does not read the body does not count.
+
+    Parameters
+    ----------
+    most
+        Bytes; None: the route has a limit.
+    on_end
+        Awaited when the body has arrived, before its last message is returned.
+
     """
-    started, size, has_more = time.monotonic(), 0, True
 
-    async def receive_limited() -> Message:
-        nonlocal size, has_more
-        if not has_more:
-            return await receive()
-        remaining = PATIENCE_SECONDS + size / MIN_SPEED - (time.monotonic() - started)
+    def __init__(
+        self, receive: Receive, tenant: str, most: int | None, on_end: Callable[[_Body], Awaitable[None]]
+    ) -> None:
+        self.tenant = tenant
+        self._receive = receive
+        self._most = most
+        self._on_end = on_end
+        self._started = time.monotonic()
+        self._left = PATIENCE_SECONDS
+        self._size, self._has_more, self._is_ended = 0, True, False
+        self._waiting: asyncio.Timeout | None = None
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the body may be ended, because it still arrives, did not begin just now, and was not ended yet."""
+        return self._has_more and not self._is_ended and time.monotonic() > self._started + GRACE_SECONDS
+
+    @property
+    def speed(self) -> float:
+        """Bytes per second since the start."""
+        return self._size / max(time.monotonic() - self._started, 1e-9)
+
+    def end(self) -> None:
+        """End the body at once, as if it had exceeded its deadline."""
+        self._is_ended = True
+        if self._waiting is not None:
+            self._waiting.reschedule(0.0)
+
+    async def receive(self) -> Message:
+        """Return the next message; raise 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
+
+        Frameworks pass an HTTPException through wherever they read the body. Starlette's RequestBodyLimitMiddleware
+        answers in text/plain without the sizes if a route does not read its body.
+        """
+        if not self._has_more:
+            return await self._receive()
+        waited = time.monotonic()
         try:
-            async with asyncio.timeout(max(0.0, remaining)):
-                message = await receive()
+            async with asyncio.timeout(0.0 if self._is_ended else max(0.0, self._left)) as self._waiting:
+                message = await self._receive()
         except TimeoutError:
-            detail = f"{size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
+            detail = f"{self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
+            if self._is_ended:
+                detail = f"the body was the slowest of the tenant, {self.speed:,.0f} bytes a second, and others wait"
             raise HTTPException(408, detail, {"Connection": "close"}) from None  # later bytes are no request
-        size += len(message.get("body", b""))
-        has_more = message.get("more_body", False)
-        if most is not None and size > most:
-            raise HTTPException(413, f"the body has more than {most:,} bytes")
+        finally:
+            self._waiting = None
+        size = len(message.get("body", b""))
+        self._left = min(PATIENCE_SECONDS, self._left - (time.monotonic() - waited) + size / MIN_SPEED)
+        self._size += size
+        if self._most is not None and self._size > self._most:
+            raise HTTPException(413, f"the body has more than {self._most:,} bytes")
+        self._has_more = message.get("more_body", False)
+        if not self._has_more:
+            await self._on_end(self)
         return message
-
-    return receive_limited

@@ -156,7 +156,7 @@ class RequestMiddleware:
             await send_answer(answer, scope, receive, send)
             return
         try:
-            await self.limits.serve(self.app, scope, receive, send)
+            await self.limits.serve(self.app, scope, receive, send, scope[TENANT])
         finally:
             if method == "DELETE":
                 self.on_deletion()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +86,8 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     part = _slice(spec, arrays, query)
     ids = query.ids() if media in {CSV, ARROW} else None
     tag = part.tag if ids is None else f"{part.tag} ids".strip()
-    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag) | _scale_headers(spec, entry)
+    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag)
+    headers |= _scale_headers(spec, entry, query.notes)
     headers |= {"Cache-Control": "no-store"} if query.is_partial else {}
     members = {name: value for name, value in entry.meta.items() if name != "sha256"}
     if spec.kind == "comparison":
@@ -96,6 +97,8 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
         ]
     if spec.kind == "summary" and media == JSON:
         members["spectrum"] = {name: _with_nulls(array) for name, array in stored.items()}
+    if spec.kind == "weights" and media not in {NPY, NPZ}:
+        part = replace(part, arrays=_triples(part))
     result = ArraysResult(
         arrays=part.arrays,
         stored=stored,
@@ -107,8 +110,10 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     return unless_current(query.request, headers, lambda: result.response(media, query.dtype, headers))
 
 
-def _scale_headers(spec: AnalysisSpec, entry: Entry) -> dict[str, str]:
-    """Return the headers with the scale of a summary and with doubts about a calibrated one."""
+def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the headers with the scale of a summary or of weights and with doubts about a calibrated one."""
+    if spec.kind == "weights":
+        return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":
         return scale_headers([entry.meta["scale"]], entry.meta.get("calibration", {}).get("notes", ()))
     return scale_headers((), entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
@@ -150,8 +155,20 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
     return _Part({name: points.take(array) for name, array in arrays.items()}, points)
 
 
+def _triples(part: _Part) -> dict[str, Array]:
+    """Return the nonzero pattern of a matrix of weights: equally long rows, columns and values."""
+    weights, neighbors = part.arrays["weights"], part.arrays["neighbors"]
+    rows = np.array(part.points.positions, np.int64).repeat(weights.shape[1])
+    return {"rows": rows, "columns": neighbors.reshape(-1), "values": weights.reshape(-1)}
+
+
 def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> ResultTable:
-    """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point."""
+    """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point.
+
+    Weights have a row for each pair of a point and its neighbor.
+    """
+    if spec.kind == "weights":
+        return ResultTable.of({name[:-1]: array for name, array in part.arrays.items()}, dtype)
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
         return _generated_table(spec.to_dict()["first"], part, numbers, dtype)

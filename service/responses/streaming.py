@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 
     from worker.jobs.notifications import Notifications
     from worker.jobs.store import Job
+    from worker.records.shares import Share
     from worker.stores import Stores
 
-MAX_STREAMS, MAX_TENANT_STREAMS = 100, 80  # of a process, and of each tenant in it
 SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
 OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
 LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
@@ -48,32 +47,19 @@ class StreamLimiter:
     A stream costs a connection and one look at its job per second.
     """
 
-    def __init__(self) -> None:
-        self._of_tenant: Counter[str] = Counter()
-        self.open = 0
+    def __init__(self, share: Share) -> None:
+        self.share = share
         self.is_stopped = False
 
     def enter(self, tenant: str) -> contextlib.ExitStack:
         """Count a new stream and return the context that releases it once, or raise ``too-many-streams``."""
-        for count, limit, owner in (
-            (self.open, MAX_STREAMS, ""),
-            (self._of_tenant[tenant], MAX_TENANT_STREAMS, " of this tenant"),
-        ):
-            if count >= limit:
-                detail = f"{count} streams{owner} are open; {limit} are allowed."
-                remedy = "Try again later, or follow the job with GET /v1/jobs/{id}?wait=30."
-                raise refuse("too-many-streams", 503, detail, remedy, allowed=limit)
-        self.open += 1
-        self._of_tenant[tenant] += 1
+        if not self.share.allows(tenant):
+            detail = f"{self.share.held[tenant]} streams of this tenant are open, of {self.share.used} in this process."
+            remedy = "Try again later, or follow the job with GET /v1/jobs/{id}?wait=30."
+            raise refuse("too-many-streams", 503, detail, remedy, allowed=int(self.share.total))
         slot = contextlib.ExitStack()
-        slot.callback(self._leave, tenant)
+        slot.enter_context(self.share.hold(tenant))
         return slot
-
-    def _leave(self, tenant: str) -> None:
-        self.open -= 1
-        self._of_tenant[tenant] -= 1
-        if not self._of_tenant[tenant]:
-            del self._of_tenant[tenant]
 
     def stop(self, changes: Notifications) -> None:
         """End every stream, because a shutdown does not wait for jobs."""

@@ -23,7 +23,7 @@ from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, Reconstru
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, job_response, load_or_compute
-from service.submission.planning import Allowance, Plan, audit_cost, classes_for_spread
+from service.submission.planning import Plan, classes_for_spread
 from service.submission.validation import (
     MAX_NEIGHBORS,
     coordinates_beside,
@@ -48,7 +48,7 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Terms, is_quick_fit
+from worker.records.job import Priority, Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
@@ -183,7 +183,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
         _404="No such data set, embedding or posterior.",
         _409=ON_POSTERIOR["_409"],
         **params.COMMAND,
-        _422="Not one map; other points than the data; too few points; or too long, or too much memory.",
+        _422="Not one map; other points than the data; or too few points.",
     ),
 )
 async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Response:
@@ -251,16 +251,16 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
 def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     """Return the job that audits a map."""
     map_: dict[str, Any] = {}
+    priority: Priority = "interactive"
     points: Array | None = None
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
-        source, plan = record.dataset, Plan.of("glle", spec_of(record.spec).to_dict())
+        source = record.dataset
     elif body.coordinates is not None:
         assert body.dataset is not None
         source, n = body.dataset, stores.datasets.fetch(body.dataset).n
         map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, n)
-        plan = Plan.of("lle", {})  # which searches neighbors, as the audit of coordinates does
     else:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
@@ -270,11 +270,12 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
                 f"{plan.method.title} uses labels, which an audit does not have for other samples.",
                 remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
             )
+        data = stores.datasets.fetch(source)
+        require_resamplable(data.n, data.d, plan.method, plan.spec)
+        priority = plan.priority(data.n)
     dataset = stores.datasets.fetch(source)
-    n, d = dataset.n, dataset.d
+    n = dataset.n
     require_neighbors(body.n_neighbors, n)
-    if "recipe" in map_:
-        require_resamplable(n, d, plan.method, plan.spec)
     require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
@@ -283,13 +284,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         n_neighbors=body.n_neighbors,
         seed=body.seed,
     )
-    cost = audit_cost(plan, n, d, is_alone=body.coordinates is not None)
-    allowed = Allowance.of(stores.settings, command.deadline)
-    if not allowed.covers(cost) and not stores.has_result(spec, body.posterior or source):
-        by = "" if body.coordinates is not None else f" by {plan.method.title}"
-        subject = f"The audit of {n:,} points{by}"
-        raise allowed.refusal(subject, cost, ["audit fewer points", "give coordinates alone"])
-    terms = Terms.within(command.deadline, "interactive" if cost.seconds <= sharding.SHARD_SECONDS else "batch")
+    terms = Terms.within(command.deadline, priority)
     return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
 
 
@@ -301,6 +296,7 @@ def _recipe(stores: Stores, body: AuditIn) -> Recipe:
     plan = Plan.of(body.method, mean | body.parameters)
     dataset = stores.datasets.fetch(body.dataset)
     plan.require_possible(stores, dataset, labels=plan.method.labels)
+    plan.require_memory(dataset.n, stores.settings)
     require_not_all_equal(stores, dataset)
     return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters)
 

@@ -7,23 +7,17 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.methods import Cost
-from glle_engine.reliability.refits import require_resamplable
 from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.analyses import ComparisonIn
 from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import (
-    Allowance,
     Plan,
     classes_for_spread,
     judgement,
-    require_affordable_together,
-    spread_cost,
 )
 from service.submission.validation import require_not_all_equal, require_storage
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
-from worker.analyses.resamples import spread_of
 from worker.base.problems import ProblemError, problem_of
 from worker.jobs.store import Job
 from worker.records.cache_entry import file_bytes
@@ -37,14 +31,14 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
 @router.post(
     "",
     summary="Compare methods",
-    **creates_job(**ON_DATASET, _422="An unknown method or parameter, labels; or too long together."),
+    **creates_job(**ON_DATASET, _422="An unknown method or parameter, or labels."),
 )
 async def compare(body: ComparisonIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by several methods, and judge each embedding by the same scores.
 
     The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
     and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
-    embed the data, would not finish, or failed. The other methods continue. An existing embedding is not computed
+    embed the data, has no room, or failed. The other methods continue. An existing embedding is not computed
     again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `spread` each row has
     the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
     """
@@ -64,21 +58,9 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
 
     spread_labels = None if body.spread is None else classes_for_spread(stores, dataset, body.labels)
     require_not_all_equal(stores, dataset)
-    allowed = Allowance.of(stores.settings, command.deadline)
-    spec, costs = _comparison(stores, dataset, body, plans, judged, allowed, spread_labels)
-    if not stores.has_result(spec, dataset.id):
-        require_affordable_together(costs, allowed, body.spread)
-    parts = shards_of(spec, "refits", sum(cost.seconds for cost in costs))
+    spec = _comparison(stores, dataset, body, plans, judged, spread_labels)
+    parts = shards_of(spec, "refits")
     return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
-
-
-def _is_resamplable(dataset: Dataset, plan: Plan, *, labels: bool) -> bool:
-    """Return whether a method can be refitted to halves; otherwise its row has a note."""
-    try:
-        require_resamplable(dataset.n, dataset.d, plan.method, plan.spec, labels=labels and plan.method.labels)
-    except GlleError:
-        return False
-    return True
 
 
 def _plan(number: int, row: Any) -> Plan:
@@ -112,10 +94,9 @@ def _comparison(
     body: ComparisonIn,
     plans: list[Plan],
     judged: ScoreSpec,
-    allowed: Allowance,
     spread_labels: str | None,
-) -> tuple[ComparisonSpec, list[Cost]]:
-    """Return the comparison, with the problems of impossible rows, and the expected costs of the missing ones."""
+) -> ComparisonSpec:
+    """Return the comparison, with the problems of impossible rows."""
     rows = [
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.row_labels(), plans, strict=True)
@@ -128,18 +109,11 @@ def _comparison(
         spread_labels=spread_labels,
         **asdict(judged),
     )
-    costs = []
     for row, plan in zip(rows, plans, strict=True):
         try:
             plan.require_possible(stores, dataset, labels=judged.labels is not None)
             if not stores.has_embedding(spec.embedding(row).recipe.id):
-                plan.require_affordable(dataset.n, dataset.d, allowed)
-                costs.append(plan.cost(dataset.n, dataset.d))
-            if body.spread is not None and _is_resamplable(dataset, plan, labels=judged.labels is not None):
-                missing = spread_of(spec.embedding(row).recipe, half_samples=body.spread).missing(
-                    stores.results.contains
-                )
-                costs.append(spread_cost(plan, dataset.n, dataset.d, **missing))
+                plan.require_memory(dataset.n, stores.settings)
         except (GlleError, ProblemError) as error:
             row["problem"] = problem_of(error).to_dict()
-    return spec, costs
+    return spec

@@ -2,6 +2,7 @@
 
 import contextlib
 import http
+import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,7 +32,7 @@ from service.schemas.resources import (
 from service.schemas.results import DatasetValuesOut
 from service.submission.jobs import delete_embedding_of, delete_posterior_of
 from service.uploads.limits import Limits
-from service.uploads.reading import MULTIPART, Upload, receive_body
+from service.uploads.reading import MULTIPART, IncomingBytes, Upload, receive_body
 from service.uploads.registry import XLSX
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
@@ -102,7 +103,7 @@ class UploadQuery:
         Literal["present", "absent"] | None, Query(description="Of text: whether the first row has the names.")
     ] = None
     delimiter: Annotated[
-        Literal["comma", "tab", "semicolon", "pipe"] | None, Query(description="Of text; without it sniffed.")
+        Literal["comma", "tab", "semicolon", "pipe", "space"] | None, Query(description="Of text; without it sniffed.")
     ] = None
     decimal: Annotated[
         Literal["point", "comma"] | None, Query(description="Decimal mark of text; without it sniffed.")
@@ -124,9 +125,11 @@ async def _receive_upload(
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
     body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings)
+    tenant, folder = request.scope[TENANT], Path(body.folder)
+    incoming = IncomingBytes(stores.shares.incoming, stores.datasets, tenant, folder, settings.api_processes)
     async with (
-        receive_body(request, Path(body.folder), body.cap) as file,
-        contextlib.nullcontext() if body.is_safe(file) else processes.slot(request.scope[TENANT]),
+        receive_body(request, folder, body.cap, incoming) as file,
+        contextlib.nullcontext() if body.is_safe(file) else processes.slot(tenant, os.fstat(file.fileno()).st_size),
     ):
         yield partial(processes.read_table, body, file)
 

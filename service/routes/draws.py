@@ -22,10 +22,11 @@ from service.encoding.result import (
 )
 from service.middleware.answer_cache import MAX_ANSWER_BYTES
 from service.middleware.requests import TENANT
+from service.responses.analyses import ResultQuery, result_response
 from service.responses.draws import calibrated_spec, draw_of_shard, missing_shards
 from service.routes import params
 from service.schemas.resources import DrawsIn, Seed, SourceQuery
-from service.schemas.results import DrawOut
+from service.schemas.results import DrawOut, WeightsOut
 from service.submission.jobs import (
     OPEN,
     OPEN_OR_DONE,
@@ -41,13 +42,14 @@ from service.submission.validation import (
     require_posterior,
     require_quick,
     require_sample,
+    require_storage,
 )
 from service.submission.waiting import requested_draw
-from worker.analyses.posterior_analyses import CalibrationSpec
+from worker.analyses.posterior_analyses import CalibrationSpec, WeightsSpec
 from worker.base.problems import ProblemError
 from worker.jobs.store import Job
 from worker.records import sharding
-from worker.records.cache_entry import Entry
+from worker.records.cache_entry import Entry, file_bytes
 from worker.records.draws import AUTO, QUICK_SECONDS, DrawAddress, DrawsSpec
 from worker.records.ids import digest
 from worker.records.job import Terms
@@ -138,6 +140,49 @@ router.add_api_route(
 )
 
 
+@router.get(
+    "/{index}/weights",
+    summary="Read the weights of a draw",
+    **params.returns_arrays(
+        "The weights.",
+        MEDIA,
+        WeightsOut,
+        has_scale=True,
+        **params.NOT_FITTED,
+        _422="Out of range, or larger than the cache.",
+    ),
+)
+async def weights(
+    id_: params.Id,
+    index: params.IndexPath,
+    request: Request,
+    stores: params.TenantStores,
+    seed: Seed = 0,
+    scale: params.ScaleQuery = 1.0,
+    source: SourceQuery = "posterior",
+    dtype: params.DtypeQuery = "float64",
+    points: Points = None,
+    wait: params.Wait = params.ANSWER_SECONDS,
+) -> Response:
+    """Return the reconstruction weights of one draw (Algorithms 1 and 2): immutable, with a strong ETag.
+
+    The embedding of the draw is that of these weights. JSON, CSV and Arrow have the sparse matrix (n, n) of the weights
+    as triples of row, column and value. npy has the weights (n, k), each row in the order of the `neighbors` of the
+    posterior; npz has `weights` and `neighbors` (n, k). `points` selects rows. The scale is as for a draw.
+    """
+    negotiate(request, MEDIA)
+    record = await run_in_threadpool(require_posterior, stores, id_)
+    require_drawable(record, source, total=1, last=index)
+    notes: Sequence[dict[str, str]] = ()
+    began = time.monotonic()
+    if scale == AUTO:
+        scale, notes = await _calibrated(stores, record, source, wait)
+    spec = WeightsSpec(first=index, seed=seed, scale=float(scale), source=source)
+    submit = partial(_weights_job, stores, record, spec)
+    entry = await load_or_compute(stores, spec, id_, submit, max(0.0, wait - (time.monotonic() - began)))
+    return await run_in_threadpool(result_response, spec, entry, ResultQuery(request, dtype, points, notes=notes))
+
+
 class RecentPosteriors:
     """Records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns the stores of a tenant."""
 
@@ -225,6 +270,15 @@ def _result(
         table=lambda: ResultTable.of(with_ids(matrix_columns(embedding, "y"), ids), dtype),
     )
     return result, headers
+
+
+def _weights_job(stores: Stores, record: PosteriorRecord, spec: WeightsSpec) -> Job:
+    """Return the job of the weights of a draw, or raise a problem if they cannot be stored."""
+    shape = (record.n, record.spec["n_neighbors"])
+    require_storage(stores, file_bytes(shape, shape), f"The weights of {record.n:,} points")
+    is_quick = record.single_draw_seconds <= QUICK_SECONDS
+    terms = Terms(priority="interactive" if is_quick else "batch")
+    return analysis_job(stores, spec, posterior=record.id, terms=terms)
 
 
 def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandOptions) -> Job:

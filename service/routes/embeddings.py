@@ -1,4 +1,4 @@
-"""`/v1/embeddings`: an embedding of a data set by any method, and an estimate of its cost."""
+"""`/v1/embeddings`: an embedding of a data set by any method."""
 
 from dataclasses import asdict
 from functools import partial
@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.errors import GlleError
 from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method as method_of
-from glle_engine.methods.base import no_map
+from glle_engine.methods.registry import no_map
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
@@ -22,31 +21,25 @@ from service.schemas.analyses import (
     EmbeddingIn,
     EmbeddingOut,
     EmbeddingPage,
-    EstimateIn,
-    EstimateOut,
     ListedEmbeddingOut,
     PointsIn,
     SpreadIn,
 )
 from service.schemas.derived import ArrayOut
-from service.schemas.problems import ProblemOut, failures
+from service.schemas.problems import failures
 from service.schemas.results import CoordinatesOut
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
 from service.submission.planning import (
-    Allowance,
     Plan,
     classes_for_spread,
     judgement,
-    require_affordable_spread,
-    spread_cost,
 )
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.resamples import PART, SpreadSpec
-from worker.base.problems import ProblemError, problem_of, refuse
+from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records import sharding
 from worker.records.cache_entry import Entry, file_bytes
 from worker.records.job import Terms
 from worker.stores import Stores
@@ -60,55 +53,17 @@ _MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "It
 @router.post(
     "",
     summary="Embed by any method",
-    **creates_job(**params.ON_DATASET, _422="Parameters, sizes, labels; or too long, or too much memory."),
+    **creates_job(**params.ON_DATASET, _422="Parameters, sizes, labels; or too much memory."),
 )
 async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
 
     The result has `embedding` (n, p), `eigenvalues` of spectral methods, the method's `figures` and `notes`, `seconds`
     by stage, and `scores`. The embedding itself is a resource, `links.embedding`; its id is the digest of data set,
-    method, all parameters, labels and engine version. A request that cannot finish within the job's time is refused at
+    method, all parameters, labels and engine version. A request whose arrays exceed the memory of a task is refused at
     once, with the size that can.
     """
     return await job_response(stores, partial(_embed, stores, body, command), command.wait)
-
-
-@router.post(
-    "/estimate",
-    summary="Estimate the cost of an embedding",
-    **params.AT_ONCE,
-    responses=failures(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
-)
-def estimate(body: EstimateIn, stores: TenantStores, deadline: params.Deadline = None) -> EstimateOut:
-    """Estimate the seconds and bytes of an embedding, and whether a request for it would be accepted."""
-    if body.dataset is not None:
-        dataset = stores.datasets.fetch(body.dataset)
-        n, d = dataset.n, dataset.d
-    else:
-        assert body.n is not None
-        assert body.n_features is not None
-        n, d = body.n, body.n_features
-    plan = Plan.of(body.method, body.parameters)
-    allowed = Allowance.of(stores.settings, deadline)
-    figures: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
-    try:
-        plan.method.require_possible(n, d, plan.spec, labels=plan.method.labels)
-        cost = plan.cost(n, d)
-        figures |= {"seconds": cost.seconds, "bytes": cost.bytes}
-        figures["most_points"] = plan.most_points(n, d, allowed)
-        plan.require_affordable(n, d, allowed)
-    except (GlleError, ProblemError) as error:
-        figures["problem"] = ProblemOut(**problem_of(error).to_dict())
-    return EstimateOut(
-        method=plan.method.name,
-        parameters=plan.parameters,
-        n=n,
-        n_features=d,
-        growth=plan.method.growth,
-        allowed_seconds=allowed.seconds,
-        allowed_bytes=allowed.bytes,
-        **figures,
-    )
 
 
 params.add_list(router, "embeddings", "List embeddings", "embeddings that were requested", EmbeddingPage)
@@ -228,7 +183,7 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, com
         _404="No such embedding, or data set.",
         **params.CANCELLED,
         **params.COMMAND,
-        _422="A half is too small for the method; labels; or it would take too long, or too much memory.",
+        _422="A half is too small for the method; or labels.",
     ),
 )
 async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command) -> Response:
@@ -285,9 +240,7 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
         raise no_map(f"{embedder.title} with metric={metric!r}")
     require_storage(stores, file_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
-    seconds = embedder.cost(training.n, training.d, parameters).seconds * (1 + m / training.n)
-    is_quick = seconds <= sharding.SHARD_SECONDS
-    terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+    terms = Terms.within(command.deadline, "interactive")
     return analysis_job(stores, spec, posterior=None, terms=terms, points=points)
 
 
@@ -304,14 +257,9 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
     fields |= {} if embedder.random else {"refits": 0}
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
-    missing = spec.missing(stores.results.contains)
-    seconds = spread_cost(plan, n, d, **missing, share=body.share).seconds
-    allowed = Allowance.of(stores.settings, command.deadline)
-    if not stores.has_result(spec, dataset.id):
-        workers = max(1, stores.queue.live_workers()) if seconds > allowed.seconds else 1
-        require_affordable_spread(plan, n, d, allowed, **missing, workers=workers, share=body.share)
-    terms = Terms.within(command.deadline, "interactive" if seconds <= sharding.SHARD_SECONDS else "batch")
-    return analysis_job(stores, spec, posterior=None, terms=terms, parts=shards_of(spec, "refits", seconds))
+    priority = plan.priority(int(body.share * n))
+    parts = None if priority == "interactive" else shards_of(spec, "refits")
+    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline, priority), parts=parts)
 
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
@@ -323,8 +271,7 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
     spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged))
     if not (stores.has_embedding(spec.recipe.id) or stores.has_result(spec, dataset.id)):
-        plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
+        plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-    is_quick = plan.cost(dataset.n, dataset.d).seconds <= sharding.SHARD_SECONDS
-    terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+    terms = Terms.within(command.deadline, plan.priority(dataset.n))
     return analysis_job(stores, spec, posterior=None, terms=terms)

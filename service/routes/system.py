@@ -1,11 +1,13 @@
 """Info, health, metrics and the documentation page."""
 
 import platform
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Literal
 
 import fastapi
 import numpy as np
+import redis
 import scipy
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -25,7 +27,7 @@ from service.schemas.resources import (
     ReadyOut,
     UsageOut,
 )
-from service.submission.planning import COST_MARGIN
+from service.submission.fit_planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
@@ -34,7 +36,7 @@ from worker.base.problems import refuse
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states, readiness
 from worker.records.ids import DEFAULT
-from worker.records.quotas import MAX_JOBS
+from worker.records.shares import MAX_JOBS, allowed_of
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
@@ -66,7 +68,7 @@ async def info(stores: TenantStores) -> InfoOut:
             "max_jobs": MAX_JOBS,
             "max_wait": MAX_WAIT_SECONDS,
             "cost_margin": COST_MARGIN,
-            **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items()},
+            **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items() if limit is not None},
         },
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
@@ -86,12 +88,19 @@ def _usage(stores: Stores) -> UsageOut:
     usage = stores.posteriors.usage()
     is_open, record_bytes = stores.jobs.counts()
     quotas = QuotasOut(
-        bytes=QuotaOut.of(usage["stored_bytes"], quota.bytes),
-        jobs=QuotaOut.of(is_open, quota.jobs),
+        bytes=QuotaOut.of(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
+        jobs=QuotaOut.of(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
         records=QuotaOut.of(record_bytes, quota.records),
         posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
     )
     return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
+
+
+def _incoming_bytes(stores: Stores, tenant: str) -> int:
+    """Return the bytes of bodies of a tenant that arrive now; without the cache's server those of this process."""
+    with suppress(redis.RedisError):
+        return stores.shares.of_all(stores.cache.client)["incoming"][0][tenant]
+    return stores.shares.incoming.held[tenant]
 
 
 @router.get("/livez", summary="Is the process alive?", responses=failures())

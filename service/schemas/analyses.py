@@ -16,7 +16,6 @@ from glle_engine.reliability.calibration import DRAWS
 from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
 from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
 from service.schemas.derived import fields_of
-from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn, First, Page, Scale, Seed
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.records.cache_entry import Entry
@@ -155,42 +154,6 @@ class SpreadIn(CommandIn):
         "labels of the embedding's data set, or clusters of the embedding if there are none.",
     )
     n_neighbors: int = Field(default=10, ge=1, description="Neighbors in the embedding that may stay neighbors.")
-
-
-class EstimateIn(MethodIn):
-    """Embedding to estimate: of a data set, or of n points of n_features numbers."""
-
-    dataset: str | None = Field(default=None, description="Id of a data set.")
-    n: int | None = Field(
-        default=None, ge=1, le=10**9, description="Points, if there is no data set.", examples=[10000]
-    )
-    n_features: int | None = Field(
-        default=None, ge=1, le=10**9, description="Features, if there is no data set.", examples=[64]
-    )
-
-    @model_validator(mode="after")
-    def _one_size(self) -> Self:
-        if (self.dataset is None) == (self.n is None) or (self.n is None) != (self.n_features is None):
-            raise ValueError("give either dataset, or n and n_features")
-        return self
-
-
-class EstimateOut(BaseModel):
-    """Expected cost of an embedding, and whether the service accepts it."""
-
-    method: str
-    parameters: dict[str, Any] = Field(description="Every parameter with its value.")
-    n: int
-    n_features: int
-    seconds: float | None = Field(description="Expected on one core of a typical machine; null if it is infeasible.")
-    bytes: float | None = Field(description="Expected peak of the working memory; null if it is infeasible.")
-    growth: str = Field(description="Growth of the time with n.", examples=["n log n"])
-    allowed_seconds: float = Field(description="Limit on the expected time of a job.")
-    allowed_bytes: int = Field(description="Limit on its expected memory.")
-    most_points: int | None = Field(
-        description="Largest number of such points within both limits, at most n; null if there is none."
-    )
-    problem: ProblemOut | None = Field(description="Reason for a refusal; null if it is accepted.")
 
 
 @fields_of(Note)

@@ -36,6 +36,10 @@ class VectorOut(_ArrayOut[Row]):
     """An array of one axis."""
 
 
+class PlacesOut(_ArrayOut[list[int]]):
+    """An array of one axis of row numbers."""
+
+
 class FlagsOut(_ArrayOut[list[bool]]):
     """An array of one axis of booleans."""
 

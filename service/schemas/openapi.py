@@ -35,7 +35,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
     "spread": {"half_samples": 40, "refits": 8},
-    "estimate": {"method": "lle", "n": 10000, "n_features": 3},
     "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
     "rename_posterior": _NAMING,

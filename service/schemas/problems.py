@@ -42,6 +42,7 @@ _PLAIN = {
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
+    503: ("too-many-requests", "Send the request again after Retry-After, and fewer at the same time."),
 }
 
 # Retry-After in seconds, by code or status.

@@ -77,7 +77,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     neighbors: str | None = Field(
         default=None,
         description="Id of a data set (n, k) of neighbors, in place of a search: rows of the data, counted from 0. "
-        "n_neighbors is then k.",
+        "-1 where a point has fewer. n_neighbors is then k.",
         examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
     )
 
@@ -185,7 +185,9 @@ class DatasetPreviewOut(BaseModel):
     format: str | None = Field(description="csv, npy, npz, json, arrow, feather or parquet.")
     dialect: dict[str, str] = Field(description="Of text: what differs from commas, decimal points and UTF-8.")
     names: list[str] | None = Field(description="Names of the features.")
-    columns: list[ColumnOut] = Field(description="The columns of the file and their roles, at most the first hundred.")
+    columns: list[ColumnOut] = Field(
+        description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
+    )
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
     rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
@@ -364,8 +366,10 @@ class QuotaOut(BaseModel):
 class QuotasOut(BaseModel):
     """Use of each quota."""
 
-    bytes: QuotaOut = Field(description="Bytes of data sets on disk; DELETE frees them.")
-    jobs: QuotaOut = Field(description="Open jobs; their ends free them.")
+    bytes: QuotaOut = Field(description="Bytes of files, and of uploads that arrive now; DELETE frees them.")
+    jobs: QuotaOut = Field(
+        description="Open jobs; their ends free them. Without a quota a tenant may have three times what is free."
+    )
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
 

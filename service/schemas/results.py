@@ -14,7 +14,18 @@ from glle_engine.reliability.calibration import Calibration
 from glle_engine.reliability.movement import Movement, MovementFigures
 from glle_engine.reliability.statements import Reliability, SpreadReliability
 from service.schemas.analyses import EmbeddingOut, NoteOut
-from service.schemas.derived import CubeOut, FlagsOut, Matrix, MatrixOut, Row, VectorOut, absent, arrays_of, fields_of
+from service.schemas.derived import (
+    CubeOut,
+    FlagsOut,
+    Matrix,
+    MatrixOut,
+    PlacesOut,
+    Row,
+    VectorOut,
+    absent,
+    arrays_of,
+    fields_of,
+)
 from service.schemas.problems import ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 
@@ -169,6 +180,21 @@ class ReconstructionsOut(SampleOut):
 
     count: int = Field(description="Number of data sets.")
     arrays: GeneratedArraysOut
+
+
+class TriplesOut(BaseModel):
+    """Sparse matrix as triples."""
+
+    rows: PlacesOut = Field(description="The points.")
+    columns: PlacesOut = Field(description="The neighbor of each.")
+    values: VectorOut = Field(description="The weight of the neighbor in the reconstruction of the point.")
+
+
+class WeightsOut(SampleOut):
+    """Reconstruction weights of the draw `first`."""
+
+    shape: list[int] = Field(description="n and n, the size of the matrix.")
+    arrays: TriplesOut
 
 
 @arrays_of(Calibration)
@@ -434,6 +460,7 @@ class JobResultOut(
         | SummaryOut
         | TransformOut
         | ReconstructionsOut
+        | WeightsOut
         | CalibrationOut
         | AdviceOut
         | EstimatedOut

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import resource
 import socket
 
 STOP_SECONDS = 8.0  # that a stopping API, and `glle up`, wait for requests and tasks in progress
+DESCRIPTORS = 2**14
 BACKLOG = 2048  # connections that wait for an API process to accept them
 # Connections that a process accepts at each turn of its event loop. The default, its backlog, gives a burst of
 # connections to the process that wakes first; then the others idle while their clients keep the connections open.
@@ -22,6 +24,14 @@ class SharedSocket(socket.socket):
     def listen(self, backlog: int = BACKLOG, /) -> None:
         """Listen with at least `BACKLOG` places."""
         super().listen(max(backlog, BACKLOG))
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process `DESCRIPTORS`, or as many as the system lets it: a request takes one, a body another one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 def url_of(sock: socket.socket) -> str:

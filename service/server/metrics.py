@@ -25,10 +25,12 @@ import glle_engine
 from worker.base.clock import clock_skew
 from worker.base.disk import nearest_existing
 from worker.base.problems import ProblemError
+from worker.jobs.draw_stream import stream_state
 from worker.observability.counters import BUCKETS
 from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
+from worker.records.shares import MAX_DRAWS, MAX_JOBS, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -199,6 +201,20 @@ class _Deployment(Collector):
                     histogram.add_metric(series[1:], list(observed.cumulative()), observed.seconds)
             yield histogram
 
+    def _shares(self) -> Metric:
+        """Return the largest parts of shares in use; raises `redis.RedisError`."""
+        stores, limit = self._stores, self._stores.quotas.limit
+        parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
+        draws = stream_state(stores.cache.client).lengths
+        for name, held, total in (("draws", draws, MAX_DRAWS), ("jobs", stores.jobs.open_of_tenants(), MAX_JOBS)):
+            found = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
+            parts[name] = max(found, default=0.0)
+        text = "Largest part of its share that a tenant has in use; it is refused more at 1."
+        gauge = GaugeMetricFamily("glle_share_in_use", text, labels=("of",))
+        for name, part in sorted(parts.items()):
+            gauge.add_metric((name,), part)
+        return gauge
+
     def _cache(self) -> list[Metric]:
         info = self._stores.cache.info()
         evicted = CounterMetricFamily("glle_cache_evictions", "Evicted values since the server started.")
@@ -208,6 +224,7 @@ class _Deployment(Collector):
             _gauge("glle_cache_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
             _gauge("glle_cache_budget_bytes", "The setting GLLE_CACHE_BYTES.", self._stores.cache.budget),
             evicted,
+            self._shares(),
         ]
 
 

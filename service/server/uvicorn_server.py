@@ -101,6 +101,7 @@ class ApiServer(uvicorn.Server):
         self._app = app
         self._settings = settings
         self._renewal: asyncio.Task[None] | None = None  # the loop refers to a task weakly
+        self._publication: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
         """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
@@ -108,13 +109,20 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Prolong the alive file once a second, and renew the mark beside the files."""
+        """Prolong the alive file and publish the shares once a second, and renew the mark beside the files."""
         if counter % TICKS == 0:
             with suppress(OSError):  # a full disk
                 prolong(self._settings)
+            if self._publication is None or self._publication.done():
+                self._publication = asyncio.create_task(run_in_threadpool(self._publish_shares))
         if counter % (TICKS * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
             self._renewal = asyncio.create_task(run_in_threadpool(self._renew_mark))
         return await super().on_tick(counter)
+
+    def _publish_shares(self) -> None:
+        stores = self._app.state.stores
+        with suppress(redis.RedisError):  # the cache's server is away
+            stores.shares.publish(stores.cache.client)
 
     def _renew_mark(self) -> None:
         try:

@@ -1,9 +1,11 @@
 """Plan of a fit and of a summary of its posterior: the expected cost, and the limits on time and memory."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Query
 
@@ -19,11 +21,11 @@ from service.schemas.problems import ProblemOut
 from service.schemas.resources import First, Seed, SourceQuery
 from service.schemas.results import PosteriorEstimateOut
 from service.submission.jobs import analysis_job, shards_of
-from service.submission.planning import COST_MARGIN, Allowance, three_digits
 from service.submission.validation import obstacle_to_resampling, require_not_all_equal, require_storage
 from worker.analyses.posterior_analyses import MAX_RESAMPLES, MAX_SUMMARIZED, EstimateSpec, SummarySpec
 from worker.analyses.resamples import PART, resamples_bytes
-from worker.base.problems import Problem, ProblemError
+from worker.base.problems import Problem, ProblemError, refuse
+from worker.base.settings import Settings
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
 from worker.records.job import Terms
@@ -35,7 +37,55 @@ from worker.stores import Stores
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
+COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Limits on the expected cost of a fit: seconds, with the safety factor applied, and bytes of memory."""
+
+    seconds: float
+    bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings, deadline: float | None = None) -> Self:
+        """Return the limits of the settings, within a deadline in seconds."""
+        seconds = min(settings.job_timeout, deadline or settings.job_timeout)
+        return cls(seconds / COST_MARGIN, settings.method_bytes)
+
+    def covers(self, cost: Cost) -> bool:
+        """Return whether a cost is within the limits."""
+        return cost.seconds <= self.seconds and cost.bytes <= self.bytes
+
+    def refusal(
+        self,
+        subject: str,
+        cost: Cost,
+        remedies: Sequence[str],
+        details: Mapping[str, Any] = MappingProxyType({}),
+        more: str = "",
+        longer: str = "set a longer deadline, or raise GLLE_JOB_TIMEOUT",
+    ) -> ProblemError:
+        """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
+        if cost.seconds > self.seconds:
+            code, last = "too-long", longer
+            excess = f"some {three_digits(cost.seconds):,} s; {three_digits(self.seconds):,} are allowed"
+        else:
+            code, last = "too-much-memory", "raise GLLE_METHOD_BYTES"
+            excess = f"some {cost.bytes:,.0f} bytes of memory; {self.bytes:,} are allowed"
+        remedy = "; or ".join([*remedies, last])
+        return refuse(
+            code,
+            422,
+            f"{subject} takes {excess}.{more}",
+            remedy[0].upper() + remedy[1:] + ".",
+            **details,
+            expected_seconds=three_digits(cost.seconds),
+            allowed_seconds=three_digits(self.seconds),
+            expected_bytes=three_digits(cost.bytes),
+            allowed_bytes=self.bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -255,3 +305,8 @@ def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> Probl
         remedies,
         {"most_points": most, "most_landmarks": landmarks, "intrinsic_dimension": dimension},
     )
+
+
+def three_digits(number: float) -> float:
+    """Return three digits of an estimate."""
+    return float(f"{number:.3g}")

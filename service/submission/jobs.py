@@ -103,9 +103,11 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
 
     if not job.is_open:
         return job
-    if not wait:
+    tenant, waits = stores.tenant or DEFAULT, stores.shares.waits
+    if not wait or not waits.allows(tenant):
         return (await now())[0]
-    return await wait_for_outcome(stores.endings, job.id, now, wait, tenant=stores.tenant or DEFAULT)
+    with waits.hold(tenant):
+        return await wait_for_outcome(stores.endings, job.id, now, wait)
 
 
 def look(stores: Stores, id_: str) -> Job:
@@ -160,10 +162,11 @@ def analysis_job(
     )
 
 
-def shards_of(spec: AnalysisSpec, stage: str, seconds: float) -> PartsSharding | None:
-    """Return the shards of an analysis whose parts take so many seconds; None if one task makes them all."""
+def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> PartsSharding | None:
+    """Return the shards of an analysis whose parts take so many seconds, if known; None if one task makes them all."""
     sizes = [part.size for part in spec.parts()]
-    return PartsSharding.of(stage, sizes, seconds / max(1, len(sizes)), sharding.SHARD_SECONDS)
+    each = sharding.SHARD_SECONDS if seconds is None else seconds / max(1, len(sizes))
+    return PartsSharding.of(stage, sizes, each, sharding.SHARD_SECONDS)
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:

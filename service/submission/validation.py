@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.base.columns import column_order
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.reliability.resamples import resampling_obstacle
+from glle_engine.tables.roles import column_order
 from service.schemas.resources import MAX_COUNTER
 from service.uploads.formats.json_table import table_of
 from service.uploads.limits import Limits
-from worker.analyses.posterior_analyses import resampling_obstacle
 from worker.base.disk import DISK_REMEDY, free_bytes
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
 
 from worker.base.problems import ProblemError
-from worker.jobs.draw_stream import DrawAnswer, waited_name
+from worker.jobs.draw_stream import DrawAnswer, SentDraw, waited_name
 from worker.observability.tracing import task_metadata
-from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,27 +26,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0  # of a request
-MAX_WAITS = 200  # waiting requests of one tenant in a process; one more is answered at once
 FIRST_SLEEP = 1.0
 LONGEST_SLEEP = 2.0  # each look costs a round trip; a notification ends the sleep sooner
 
 
-OF_TENANT: Counter[str] = Counter()  # waiting requests of this process
 MAX_SENT = 3  # times that a lost request is sent; then a job takes over
-_SENT: WeakValueDictionary[str, _Sent] = WeakValueDictionary()
 
 
 async def wait_for_outcome(
-    notifications: Notifications,
-    name: str,
-    look: Callable[[Any], Awaitable[tuple[T, bool]]],
-    seconds: float,
-    *,
-    tenant: str,
+    notifications: Notifications, name: str, look: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
     """Return what `look` finds once that is final, or after some seconds or at shutdown.
-
-    Beyond `MAX_WAITS` requests of the tenant it looks once.
 
     Parameters
     ----------
@@ -59,49 +46,36 @@ async def wait_for_outcome(
         Returns the state and whether it is final, given the outcome in the last notification, or None.
 
     """
-    if OF_TENANT[tenant] >= MAX_WAITS:
-        return (await look(None))[0]
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
-    OF_TENANT[tenant] += 1
-    try:
-        with notifications.of(name) as notification:
-            await notifications.wait_until_subscribed()
-            while True:
-                notification.clear()
-                state, is_final = await look(notification.outcome)
-                left = until - time.monotonic()
-                if is_final or notifications.is_over or left <= 0:
-                    return state
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(min(sleep, left)):
-                        await notification.wait()
-                sleep = min(1.5 * sleep, LONGEST_SLEEP)
-    finally:
-        OF_TENANT[tenant] -= 1
-        if not OF_TENANT[tenant]:
-            del OF_TENANT[tenant]
-
-
-class _Sent(list[str]):
-    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
+    with notifications.of(name) as notification:
+        await notifications.wait_until_subscribed()
+        while True:
+            notification.clear()
+            state, is_final = await look(notification.outcome)
+            left = until - time.monotonic()
+            if is_final or notifications.is_over or left <= 0:
+                return state
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(sleep, left)):
+                    await notification.wait()
+            sleep = min(1.5 * sleep, LONGEST_SLEEP)
 
 
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 
-    Identical requests of a process share one request. A job makes a draw that took a sampler longer than expected, and
-    any draw if too many requests of the tenant wait already.
+    Identical requests of a process share one request. A job makes a draw that took a sampler longer than expected.
 
     Raises
     ------
     ProblemError
-        Of the draw, such as ``no-convergence``.
+        Of the draw, such as ``no-convergence``; ``quota-exceeded`` if too many requests of the tenant wait already.
 
     """
-    tenant, name = stores.tenant or DEFAULT, waited_name(record.id, key)
-    if not wait or OF_TENANT[tenant] >= MAX_WAITS:
+    if not wait:
         return None
-    sent = _SENT.setdefault(name, _Sent())
+    name = waited_name(record.id, key)
+    sent = stores.requests.sent.setdefault(name, SentDraw())
 
     async def look(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
         """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""
@@ -124,4 +98,4 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
             raise
         return None, False
 
-    return await wait_for_outcome(stores.drawn, name, look, wait, tenant=tenant)
+    return await wait_for_outcome(stores.drawn, name, look, wait)

@@ -1,5 +1,5 @@
 """Uploads: bodies spooled to disk under a limit, then parsed in separate processes.
 
-May import `encoding`. Start with `reading` (one upload), then `registry` (the formats), `column_table` (from columns to
-a table) and `sandbox` (the reader processes). The roles of columns are those of `glle_engine.base.columns`.
+May import `encoding`. Start with `reading` (one upload), then `registry` (the formats, each of which makes columns) and
+`sandbox` (the reader processes). What the columns mean is decided in `glle_engine.tables`.
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -15,10 +13,7 @@ if TYPE_CHECKING:
 
 MAX_FEATURES = 10_000
 INFLATION = 2  # bytes of a body unpacked, times `max_body`
-MAX_NAME = 1000  # characters
 BAD_ALLOC = "std::bad_alloc"  # message of a C++ library without memory
-_MAX_LISTED = 20  # names in a problem
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,10 @@ class Limits:
                 remedy = f"Send at most {limit:,} {noun}{more}."
                 raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
 
+    def check_bytes(self, nbytes: int) -> None:
+        """Raise a problem for a table of more bytes than are allowed."""
+        check_inflated("The table", nbytes, self.inflated)
+
 
 def check_inflated(noun: str, size: int, allowed: int) -> None:
     """Raise a problem if content has more bytes unpacked than are allowed."""
@@ -63,24 +62,3 @@ def check_inflated(noun: str, size: int, allowed: int) -> None:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
         remedy = "Send fewer rows or columns, or raise GLLE_MAX_BODY."
         raise refuse("inflated-too-large", 413, detail, remedy, bytes=size, allowed=allowed)
-
-
-def check_names(names: list[str] | None, features: int) -> None:
-    """Raise a problem unless each feature has one distinct name."""
-    if names is None:
-        return
-    if len(names) != features:
-        detail = f"The body has {len(names)} names for {features} features."
-        raise refuse("invalid-names", 422, detail, "Send one name for each feature.")
-    for name in names:
-        if len(name) > MAX_NAME or not is_text(name):
-            detail = f"The name {name[:50]!r} has {len(name):,} characters, or a character that is not text."
-            raise refuse("invalid-names", 422, detail, f"Use text of at most {MAX_NAME:,} characters.")
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        detail, remedy = f"Several features have the name {repeated[0]!r}.", "Send a different name for each feature."
-        raise refuse("invalid-names", 422, detail, remedy, names=repeated[:_MAX_LISTED])
-
-
-def is_text(text: str) -> bool:
-    """Return whether a string is valid UTF-8 and has no U+0000, which would end it in an array."""
-    return _NOT_TEXT.search(text) is None

@@ -20,13 +20,15 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
-from glle_engine.base.columns import ColumnRoles
+from glle_engine.tables.roles import ColumnRoles
 from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import Limits, check_inflated
 from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
-from worker.base.disk import require_room, temporary_file
+from worker.base.disk import disk_reserve, free_bytes, require_room, temporary_file
 from worker.base.files import make_folder
 from worker.base.problems import Problem, ProblemError, refuse
+from worker.records.quotas import too_many_incoming_bytes
+from worker.records.shares import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.records.dataset import Table
+    from worker.records.shares import Share
+    from worker.storage.datasets import DatasetStore
 
 _BUFFER = 2**20
 _REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY."
@@ -53,49 +57,103 @@ _LINE = b"\r\n"
 _MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
 
 
-@asynccontextmanager
-async def receive_body(request: Request, folder: Path, cap: int, remedy: str = _REMEDY) -> AsyncIterator[IO[bytes]]:
-    """Yield the body as a temporary file in `folder`, rewound; keep the reserve of the disk free.
+class IncomingBytes:
+    """The bytes of a body that arrives, which count against its tenant from the first one on.
 
-    `remedy` is that of a body of more than `cap` bytes.
+    They count until the body has been read. Of the free bytes of the disk each API process gives its part to the
+    tenants as shares. Beside its other bodies, the stored files of a tenant count against the same quota. A single body
+    may exceed that, because known data take no room.
+
+    Parameters
+    ----------
+    datasets
+        The data sets of the tenant.
+    part
+        Number of API processes that share the disk.
+
+    """
+
+    def __init__(self, share: Share, datasets: DatasetStore, tenant: str, folder: Path, part: int) -> None:
+        self._share = share
+        self._datasets = datasets
+        self._tenant = tenant
+        self._folder = folder
+        self._part = part
+        self._count = 0
+
+    def require(self, more: int) -> None:
+        """Raise ``quota-exceeded`` or ``storage-full`` unless `more` bytes may arrive; called in a thread."""
+        require_room(self._folder, more)
+        held, limit = self._share.held[self._tenant], self._share.limit(self._tenant)
+        if limit != UNLIMITED:
+            room = max(0, free_bytes(self._folder) - disk_reserve(self._folder)) // self._part
+            self._share.total = room + self._share.used
+            if not self._share.allows(self._tenant, more):
+                raise too_many_incoming_bytes(self._tenant, limit, self._share.total)
+        if held > self._count:
+            self._datasets.require_room(held + more)
+
+    def write(self, file: IO[bytes], data: bytes) -> None:
+        """Write bytes to the file of the body; raises as `require`; called in a thread."""
+        self.require(len(data))
+        file.write(data)
+
+    def add(self, nbytes: int) -> None:
+        """Count bytes that have arrived."""
+        self._count += nbytes
+        self._share.add(self._tenant, nbytes)
+
+    def release(self) -> None:
+        """Count the body no more."""
+        self.add(-self._count)
+
+
+@asynccontextmanager
+async def receive_body(request: Request, folder: Path, cap: int, incoming: IncomingBytes) -> AsyncIterator[IO[bytes]]:
+    """Yield the body as a temporary file in `folder`, rewound; keep the reserve of the disk free.
 
     Raises
     ------
     ProblemError
-        ``body-too-large`` and ``storage-full``, from the Content-Length or while reading; ``empty-body``.
+        ``body-too-large``, ``quota-exceeded`` and ``storage-full``, from the Content-Length or while reading;
+        ``empty-body``.
 
     """
-    length = request.headers.get("content-length")
-    check_size(int(length or 0), cap, remedy)
-    await run_in_threadpool(require_room, folder, int(length or 0))
+    length = int(request.headers.get("content-length") or 0)
+    check_size(length, cap)
+    await run_in_threadpool(incoming.require, length)
     await run_in_threadpool(make_folder, folder)
     with temporary_file(folder) as file:
-        size = 0
-        buffer = bytearray()
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > cap:
-                raise _too_large(f"The body has more than {cap:,} bytes", cap, remedy)
-            buffer += chunk
-            if len(buffer) >= _BUFFER:
-                await run_in_threadpool(file.write, bytes(buffer))
-                buffer.clear()
-        await run_in_threadpool(file.write, bytes(buffer))
-        if size == 0:
-            remedy = "Send the data as the body, for example with curl --data-binary @data.npy."
-            raise refuse("empty-body", 422, "The request has no body.", remedy)
-        await run_in_threadpool(file.seek, 0)
-        yield file
+        try:
+            size = 0
+            buffer = bytearray()
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > cap:
+                    raise _too_large(f"The body has more than {cap:,} bytes", cap)
+                incoming.add(len(chunk))
+                buffer += chunk
+                if len(buffer) >= _BUFFER:
+                    await run_in_threadpool(incoming.write, file, bytes(buffer))
+                    buffer.clear()
+            await run_in_threadpool(file.write, bytes(buffer))
+            if size == 0:
+                remedy = "Send the data as the body, for example with curl --data-binary @data.npy."
+                raise refuse("empty-body", 422, "The request has no body.", remedy)
+            await run_in_threadpool(file.seek, 0)
+            yield file
+        finally:
+            incoming.release()
 
 
-def check_size(size: int, cap: int, remedy: str = _REMEDY) -> None:
+def check_size(size: int, cap: int) -> None:
     """Raise ``body-too-large`` for a body of more than `cap` bytes."""
     if size > cap:
-        raise _too_large(f"The body has {size:,} bytes", cap, remedy)
+        raise _too_large(f"The body has {size:,} bytes", cap)
 
 
-def _too_large(detail: str, cap: int, remedy: str) -> ProblemError:
-    return refuse("body-too-large", 413, f"{detail}; {cap:,} are allowed.", remedy, allowed=cap)
+def _too_large(detail: str, cap: int) -> ProblemError:
+    return refuse("body-too-large", 413, f"{detail}; {cap:,} are allowed.", _REMEDY, allowed=cap)
 
 
 @dataclass(frozen=True)

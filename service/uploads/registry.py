@@ -20,7 +20,7 @@ from worker.base.problems import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from glle_engine.base.columns import ColumnRoles
+    from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def test_client_imports_nothing_of_the_server() -> None:
-    """It needs httpx and numpy, `glle.fit` needs no httpx, and `import glle` and the command need none of them.
+    """It needs httpx, numpy and the engine's tables, `glle.fit` no httpx, `import glle` and the command none of them.
 
     `glle worker` sets the number of BLAS threads before numpy reads it.
     """
@@ -59,7 +59,7 @@ def test_client_imports_nothing_of_the_server() -> None:
     )
     assert package & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
     assert command & {"numpy", "httpx", "rich"} == set()
-    assert client & {*server, "glle_engine", "numba", "scipy", "pandas"} == set()
+    assert client & {*server, "numba", "scipy", "pandas", "narwhals"} == set()
     assert client >= {"glle", "httpx", "numpy"}
     (engine,) = loaded_packages("import glle; glle.fit, glle.advise, glle.plot")
     assert engine & {"httpx", "anyio", "rich"} == set()

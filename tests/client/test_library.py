@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from html import escape as html_of
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 import glle
 import glle_engine
 from glle.resources.results import Result
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.pictures.plotting import LEVELS
 from glle_engine.methods import method
 from glle_engine.metrics.registry import score
@@ -159,9 +161,37 @@ def test_arguments_are_not_read_as_others() -> None:
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
 
 
+def test_auto_is_the_calibrated_scale_and_the_ensemble(posterior: Any, tmp_path: Path) -> None:
+    """As on a service: in draws, weights and the summary, whose default it is where resamples can measure."""
+    number = posterior.calibrate(X).scale
+    np.testing.assert_array_equal(posterior.draw(3, scale="auto").embedding, posterior.draw(3, scale=number).embedding)
+    np.testing.assert_array_equal(posterior.weights(3, scale="auto"), posterior.weights(3, scale=number))
+    many = [draw.embedding for draw in posterior.draws(2, first=2, scale="auto")]
+    np.testing.assert_array_equal(many[1], posterior.draw(3, scale=number).embedding)
+    expected = posterior.ensemble(X, n_draws=8, n_resamples=4, first=2)
+    summarize = partial(posterior.summary, 8, resamples=4, first=2)
+    for summary in (summarize(), summarize(scale="auto")):
+        np.testing.assert_array_equal(summary.spread, expected.spread)
+        assert summary.reliability == expected.reliability
+    alone = glle_engine.fit(X, n_neighbors=8).summary(8)
+    for other in (posterior.summary(8, scale=1), glle.fit(X, n_neighbors=80).summary(8, scale=1)):
+        assert not hasattr(other, "reliability")
+    np.testing.assert_array_equal(posterior.summary(8, scale=1).spread, alone.spread)
+    assert not hasattr(glle.fit(X, n_neighbors=80).summary(8), "reliability"), "halves are too small"
+    assert not hasattr(posterior.summary(8, source="prior"), "reliability")
+    with pytest.raises(InvalidParameterError, match="for the posterior, not for the prior"):
+        posterior.draw(0, scale="auto", source="prior")
+    posterior.save(tmp_path / "posterior.npz")
+    loaded = glle.load(tmp_path / "posterior.npz")
+    assert loaded.data is None
+    for call in (partial(loaded.draw, 0, scale="auto"), loaded.summary):
+        with pytest.raises(InvalidParameterError, match=r"posterior\.ensemble\(X\)"):
+            call()
+
+
 def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
     """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
-    Y, mean, pca = posterior.embedding, posterior.summary(40).consensus, glle.embed(X, "pca")
+    Y, mean, pca = posterior.embedding, posterior.summary(40, scale=1).consensus, glle.embed(X, "pca")
     array = {"dtype": "float64", "shape": [N, 2], "data": mean.tolist()}
     answer = httpx.Response(200, json={"arrays": {"consensus": array}})
     for shown, expected in (
@@ -193,7 +223,7 @@ def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
 @pytest.mark.parametrize("by", ["opacity", "size"])
 def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
     """Of a summary, or of `spread`: the point of the largest one is the faintest, or the largest."""
-    summary = posterior.summary(8)
+    summary = posterior.summary(8, scale=1)
     for shown, spread in ((summary, summary), (posterior, summary), (posterior, summary.spread)):
         axes.clear()
         glle.plot(shown, spread=spread, by=by, ax=axes)
@@ -267,7 +297,7 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
 
 def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:
     """The opacity is the stability of a summary, and the title says it; the view holds the regions."""
-    summary = posterior.summary(40)
+    summary = posterior.summary(40, scale=1)
     glle.plot(posterior, ax=axes)
     np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * summary.stability)
     assert f"{summary.stability.mean():.0%} of a point's neighbors stay" in axes.get_title()
@@ -286,7 +316,7 @@ def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> N
         np.trace(points.covariance, axis1=1, axis2=2), (audit.regions["mean"].half_axes ** 2).sum((1, 2))
     )
     assert points.radii == dict(zip((0.5, 0.9), audit.regions["mean"].radii, strict=True))
-    summary = PointTable.of(posterior.summary(8))
+    summary = PointTable.of(posterior.summary(8, scale=1))
     drawn = np.random.default_rng(0).standard_normal((100_000, 2))
     for level, radius in summary.radii.items():
         assert np.mean(np.linalg.norm(drawn, axis=1) < radius) == pytest.approx(level, abs=0.01)
@@ -296,7 +326,7 @@ def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:
     """Of posteriors, embeddings and audits, also of a service; labels and ids come first."""
     frame = posterior.frame(CLASSES, ids=range(N))
     assert list(frame.columns) == ["id", "label", "y1", "y2", "spread", "stability"]
-    np.testing.assert_array_equal(frame[["y1", "y2"]], posterior.summary(40).consensus)
+    np.testing.assert_array_equal(frame[["y1", "y2"]], posterior.summary(40, scale=1).consensus)
     assert list(glle.embed(X, "pca").frame().columns) == ["y1", "y2"]
     of_client = Result(audit.arrays(), audit.to_dict())
     assert glle.frame(of_client, CLASSES).equals(audit.frame())

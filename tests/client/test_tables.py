@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
-from scipy.sparse import csr_array, lil_array, save_npz
+from scipy.sparse import csr_array, lil_array
 
 import glle
 import glle_engine
@@ -52,7 +52,6 @@ METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
     "advice": lambda client, data, **options: client.advice(data, **options),
     "embed": lambda client, data, **options: client.embed(data, "pca", **options),
     "compare": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
-    "estimate": lambda client, data, **options: client.estimate(data, "pca", **options),
     "transform": lambda client, data, **options: posterior(client).transform(data, **options),
 }
 
@@ -123,64 +122,12 @@ def test_labels_of_the_data_go_with_what_uses_them(method: str, scores: Any, lab
     assert [body["labels"] for body in bodies] == [labels, labels]
 
 
-def test_an_arrow_stream_has_names_and_types() -> None:
-    """Views of texts are texts, decimals are numbers, dates of labels are texts; values keep their bits."""
-    table = pa.table(
-        {
-            "x": pa.array([0.1, 0.2], pa.float32()),
-            "ok": [True, False],
-            "price": pa.array([None, 2], pa.decimal128(9, 2)),
-            "sum": pa.array([1, 2], pa.decimal128(38, 0)),
-            "text": pa.array(["u", None], pa.string_view()),
-            "category": pa.array(["u", "v"]).dictionary_encode(),
-            "day": pa.array([0, 1], pa.timestamp("us", "UTC")),
-        }
-    )
-    roles: Any = {"label": "day", "ignore": "text", "one_hot": "category"}  # a name is a list of one
-    upload = upload_of(Stream(table), roles, colors=[3, 4])
-    assert upload.query == {"label": "day", "ignore": ["text"], "one_hot": ["category"], "color": "color"}
-    assert upload.body.media == "application/vnd.apache.arrow.stream"
-    for _ in range(2):  # a repeated request has the same body
-        sent = pa.ipc.open_stream(b"".join(upload.body.pieces())).read_all()
-        assert sent.column_names == [*table.column_names, "color"]
-        types = [pa.float32(), pa.bool_(), pa.float64(), pa.int64(), pa.large_string()]
-        assert sent.schema.types[:5] == types
-        assert sent["x"].to_pylist() == table["x"].to_pylist()
-        assert sent["price"].to_pylist() == [None, 2.0]
-        assert sent["day"].to_pylist() == ["1970-01-01 00:00:00Z", "1970-01-01 00:00:00.000001Z"]
-
-
-def test_an_arrow_stream_goes_in_pieces_and_few_batches() -> None:
-    """The service bounds the number of batches, and the client its memory."""
-    small = pa.concat_tables([pa.table({"x": [float(i)], "y": [i]}) for i in range(1000)])
-    batches = list(pa.ipc.open_stream(b"".join(upload_of(Stream(small)).body.pieces())))
-    assert [batch.num_rows for batch in batches] == [1000]
-    values = np.random.default_rng(0).normal(size=(400_000, 2))
-    pieces = list(upload_of(pa.table({"x": values[:, 0], "y": values[:, 1]})).body.pieces())
-    assert max(map(len, pieces)) < 2**20 + 2**12
-    sent = pa.ipc.open_stream(b"".join(pieces)).read_all()
-    np.testing.assert_array_equal(np.column_stack([sent["x"], sent["y"]]), values)
-
-
-def test_an_arrow_stream_without_pyarrow_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pandas frame needs none."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"Data of the type .*\.Stream need pyarrow: pip install pyarrow"):
         upload_of(TABLES["arrow"])
-    assert upload_of(FRAME, ROLES).body.media == "text/csv"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"one_hot": ["kind", "when"]}, {"label": "when", "ignore": ["kind"]}],
-)
-def test_a_table_is_the_same_data_set_in_every_form(client: httpx.Client, options: Any) -> None:
-    """The service stores the same content for a pandas frame and for an Arrow stream, as the id says."""
-    with Client(str(client.base_url), progress=False) as glle:
-        first, second = (glle.dataset(table, **options) for table in TABLES.values())
-        assert first.id == second.id
-        assert first.names == second.names
-        assert (first.names or [])[:2] == ["x", "y"]
+    assert upload_of(FRAME, ROLES).body.media == "application/zip"
 
 
 N = 40
@@ -223,55 +170,20 @@ def anndata() -> Any:
 GAPS = TABLE.copy()
 GAPS.iloc[3, 0] = GAPS.iloc[5, 1] = np.nan
 
-# How the table is made, its options, and whether it has labels, colors and ids.
-OWN: dict[str, tuple[Callable[[], Any], Any, tuple[bool, bool, bool]]] = {
-    "given roles": (lambda: TABLE, {"label": "cluster", "ignore": "when"}, (True, False, False)),
-    "polars with dates": (polars, {}, (True, True, False)),
-    "anndata": (anndata, {"label": "cell_type"}, (True, False, True)),
-    "like anndata": (Cells, {"obsm": "X_pca"}, (False, False, True)),
-    "missing values": (lambda: GAPS, {"missing": "drop"}, (True, True, True)),
-    "two clusters": (lambda: TABLE, {"label": "cluster"}, (True, True, False)),
-    "pandas with index ids": (lambda: TABLE.set_index(pd.Index(NAMES, name="sample")), {}, (True, True, True)),
-    "days": (lambda: DAYS, {}, (True, True, False)),
-    "arrow": (lambda: pa.Table.from_pandas(DAYS), {}, (True, True, False)),
-    "sparse": (lambda: csr_array(X), {}, (False, False, False)),
-    "medians": (lambda: GAPS, {"missing": "median"}, (True, True, False)),
-}
-each_table = pytest.mark.parametrize("name", OWN)
 
-
-@each_table
-def test_a_table_is_the_same_here_and_there(name: str, client: httpx.Client) -> None:
-    """The service stores the features, labels, colors and ids that are read in this process.
-
-    The features are the numbers; the notes say what was guessed and dropped.
-    """
-    make, options, has = OWN[name]
-    points = read_points(make(), options)
+@pytest.mark.parametrize("index", [None, NAMES])
+def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: httpx.Client) -> None:
+    """In this process and by a service: those of the frame, or the numbers of its rows."""
+    table = GAPS if index is None else GAPS.set_index(pd.Index(index))
+    points = read_points(table, {"missing": "drop"})
     with glle.Client(str(client.base_url), progress=False) as service:
-        dataset = service.dataset(make(), **options)
-        arrays = dataset.arrays()
-    expected = X[:, :2] if "obsm" in options else X
-    if "missing" in options:
-        filled = GAPS[["a", "b", "c"]]
-        filled = filled.dropna() if options["missing"] == "drop" else filled.fillna(filled.median())
-        expected = filled.to_numpy()
-    for values in (points.X.toarray() if hasattr(points.X, "toarray") else points.X, arrays["data"]):
-        np.testing.assert_array_equal(values, expected)
-    for key, array, there in zip(
-        ("labels", "color", "ids"), (points.labels, points.color, points.ids), has, strict=True
-    ):
-        if key != "ids" or name != "missing values":  # a plain index is sent with dropped rows, so that they have names
-            assert (array is not None) == there
-        assert (key in arrays) == there
-        if array is not None:
-            assert arrays[key].tolist() == array.tolist()
-    messages = " ".join(note.message for note in points.notes)
-    assert ("2 distinct words" in messages) == (has[0] and "label" not in options)
-    for text in (messages, " ".join(dataset.notices)):
-        assert ("2 of 40 rows have missing values" in text) == (options.get("missing") == "drop")
-    if name == "missing values":
-        assert list(dataset.index) == [at for at in range(N) if at not in {3, 5}]
+        dataset = service.dataset(table, missing="drop")
+        kept = [each for at, each in enumerate(index or range(N)) if at not in {3, 5}]
+        assert points.ids is not None
+        assert points.ids.tolist() == list(dataset.index) == list(points.kept_index) == kept
+        assert dataset.arrays()["ids"].tolist() == kept
+    values = table[["a", "b", "c"]].dropna().to_numpy()
+    np.testing.assert_array_equal(points.X, values)
 
 
 def test_a_table_is_embedded_in_one_call() -> None:
@@ -281,25 +193,6 @@ def test_a_table_is_embedded_in_one_call() -> None:
     np.testing.assert_array_equal(embedding.Y, glle.embed(rows, "lle", n_neighbors=6).Y)
     messages = " ".join(note.message for note in embedding.notes)
     assert ("2 distinct words" in messages, "2 of 40 rows have missing values" in messages) == (True, True)
-
-
-WRITERS: dict[str, Callable[[Path], Any]] = {
-    "workbook.xlsx": lambda path: TABLE.to_excel(path, index=False),
-    "packed.csv.gz": lambda path: TABLE.to_csv(path, index=False),
-    "table.parquet": lambda path: TABLE.to_parquet(path, index=False),
-    "sparse.npz": lambda path: save_npz(path, csr_array(X)),
-}
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_service_reads_the_files_of_a_client(name: str, client: httpx.Client, tmp_path: Path) -> None:
-    """As they are, by the ends of their names."""
-    if name.endswith(".xlsx"):
-        pytest.importorskip("python_calamine")
-    WRITERS[name](tmp_path / name)
-    with glle.Client(str(client.base_url), progress=False) as service:
-        data = service.dataset(tmp_path / name).data()
-    np.testing.assert_allclose(data, X, rtol=1e-14)  # cells of a workbook have 16 digits
 
 
 def test_a_fit_has_the_columns_of_its_table() -> None:
@@ -313,8 +206,25 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     np.testing.assert_array_equal(posterior.embedding, same.embedding)
     legend = posterior.plot(ax=Figure().gca()).get_legend()
     assert legend is not None
+    assert legend.get_title().get_text() == "cluster"
     assert [text.get_text() for text in legend.get_texts()] == ["left", "right"]
     assert "missing-values" in {note.code for note in glle.advise(table, label="cluster", missing="drop").notes}
+
+
+def test_guessed_roles_and_large_features_are_said_by_name() -> None:
+    """In the notes, in print, and in the legend."""
+    table = TABLE.assign(c=TABLE["c"] * 1e4)
+    for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6), glle.advise(table)):
+        assert any("'cluster' has 2 distinct words. It is the label" in note.message for note in found.notes)
+    posterior = glle.fit(table, n_neighbors=6)
+    assert "1 of 3 features hold 99 % of the variance, most of it c, and" in " ".join(
+        n.message for n in posterior.notes
+    )
+    assert "'cluster' has 2 distinct words" in str(posterior)
+    assert "distinct words" not in repr(posterior)
+    legend = posterior.plot(ax=Figure().gca()).get_legend()
+    assert legend is not None
+    assert legend.get_title().get_text() == "cluster"
 
 
 def test_labels_by_name_reach_what_uses_them() -> None:
@@ -328,19 +238,20 @@ def test_labels_by_name_reach_what_uses_them() -> None:
 
 def test_all_problems_of_a_table_are_in_one_message() -> None:
     """Columns without a role, missing and infinite values, with the choices, before anything is computed."""
-    table = GAPS.assign(d=np.inf, note=[f"w{at % 25}" for at in range(N)], pair=[[1]] * N)
+    table = GAPS.assign(d=np.inf, note=[f"w{at % 25}" for at in range(N)], pair=pd.to_timedelta(range(N), unit="s"))
     with pytest.raises(GlleError) as refused:
         glle.fit(table)
     message = str(refused.value)
     for part in (
-        "'note' (text), 'pair' (object, [1] in row 0)",
+        "'note' (text, such as 'w0'), 'pair' (duration)",
+        "in 2 of 40 rows, first in row 3 (from 0)",
         "a (1), b (1)",
-        "infinite in d (row 0)",
+        "infinite in 40 of 40 rows",
         "missing='drop'",
         "missing='median'",
     ):
         assert part in message
-    with pytest.raises(GlleError, match=r"2 of 40 rows, first in row 3 .*X\[:, 0\] \(1\).*missing='drop'"):
+    with pytest.raises(GlleError, match=r"2 of 40 rows, first in row 3 .*: 0 \(1\), 1 \(1\).*missing='drop'"):
         glle.embed(GAPS[["a", "b"]].to_numpy(), "pca")
     with pytest.raises(GlleError, match="missing='mean' is not one of drop, median"):
         glle.embed(GAPS, "pca", missing="mean")
@@ -353,13 +264,13 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
         (TABLE, {"lable": "cluster"}, "Did you mean label"),
         (X, {"label": "cluster"}, "no named columns"),
         (X, {"obsm": "X_pca"}, "key of an AnnData"),
-        (Cells(), {"obsm": "X_umap"}, "name one of X_pca"),
-        (Cells(), {"label": "kind"}, "name one of cell_type"),
-        (Cells(), {"ignore": ["a"]}, r"choose its variables before"),
+        (Cells(), {"obsm": "X_umap"}, "Name one of X_pca"),
+        (Cells(), {"label": "kind"}, "Name one of cell_type"),
+        (Cells(), {"ignore": ["a"]}, r"Choose variables before"),
         ("table.csv", {}, r"table.csv is a path\. Read the file, as by pandas.read_csv"),
         (POINTS[[]], {}, "No column is a feature"),
         (POINTS.set_axis(["a", "b", "a"], axis=1), {}, "Several columns are named 'a'"),
-        (POINTS.assign(k=[1, "a"] * 20), {}, r"'k' \(object, 'a' in row 1\)"),
+        (POINTS.assign(k=[1, "a"] * 20), {}, r"'k' \(object, such as 'a'\)"),
         ({"a": X[:, 0]}, {}, r"pandas\.DataFrame"),
         (X[:1], {}, r"than 1 points\. Give more points"),
         *(

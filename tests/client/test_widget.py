@@ -26,7 +26,7 @@ def test_the_player_moves_the_points(posterior: Any) -> None:
     """First the average, then the draws, all on one scale; a posterior's labels are its classes."""
     shown = glle.widget(posterior, draws=3)
     draws = [draw.embedding for draw in posterior.draws(3)]
-    np.testing.assert_array_equal(shown.places, [posterior.summary(40).consensus, *draws])
+    np.testing.assert_array_equal(shown.places, [posterior.summary(40, scale=1).consensus, *draws])
     scale = shown.scatter.xy()["x_scale"]
     limits = scale.vmin, scale.vmax
     slider = shown.box.children[-1].children[1]

@@ -93,6 +93,7 @@ def test_every_file_has_the_version_of_the_project() -> None:
     assert re.search(r'variable "VERSION" \{\n  default = "(.+)"', BAKE)[1] == __version__  # type: ignore[index] # else a failure
     base = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "base" / "kustomization.yaml").read_text())
     assert [image["newTag"] for image in base["images"]] == [__version__]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
 
 
 def test_targets_are_stages_of_the_dockerfile() -> None:

@@ -113,7 +113,6 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     embedding = embedded["links"]["embedding"]
     for name, last in (("transform_embedding", "transform"), ("spread", "spread")):
         send(name, f"{embedding}/{last}?wait=30")
-    assert send("estimate", "/v1/embeddings/estimate")["problem"] is None
     paths = {"dataset": f"/v1/datasets/{dataset['dataset']}", "posterior": posterior, "embedding": embedding}
     for kind, path in paths.items():
         name = f"rename_{kind}"

@@ -40,7 +40,7 @@ def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_
     assert '"swiss_roll", 2000' in engine
     names = run([engine.replace("2000", "300")])
     assert names["draw"].embedding.shape == (300, 2)
-    assert names["scale"] > 0
+    assert names["posterior"].calibration.scale == names["draw"].scale > 0
 
 
 def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:

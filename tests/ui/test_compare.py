@@ -45,7 +45,7 @@ def test_a_comparison_shows_pictures_and_scores(explorer: Explorer) -> None:
 
 
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
-    """Its estimate and embedding are shown, and no animation is offered."""
+    """Its embedding is shown, and no animation is offered."""
     explorer.open_sheet("s_curve", 200)
     explorer.at("method").select_option("pca")
     explorer.at("fit").click()

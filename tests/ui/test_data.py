@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -16,47 +18,163 @@ from tests.ui.driver.tables import csv, sheet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ui.driver.explorer import Explorer
+    from playwright.sync_api import Request
+
+    from tests.system.conftest import Up
+    from tests.ui.driver.explorer import Explorer, Tab
 
 
-def test_a_chosen_table_is_previewed_before_it_is_sent(explorer: Explorer) -> None:
-    """The preview shows rows and names, text becomes labels, and the legend lists the classes."""
+def requests_of(explorer: Explorer) -> list[tuple[str, str]]:
+    """Return the list to which the page's requests that may change something are added, as method and path."""
+    sent: list[tuple[str, str]] = []
+
+    def record(request: Request) -> None:
+        if request.method != "GET":
+            sent.append((request.method, urlsplit(request.url).path))
+
+    explorer.page.on("request", record)
+    return sent
+
+
+def test_a_guess_is_shown_and_changed_by_a_click(explorer: Explorer) -> None:
+    """Heads say what was guessed, as do notices; a click changes one column; nothing is stored before the button."""
     explorer.open()
-    explorer.choose_file("roll.csv", csv(sheet(120), kind=["inner", "outer"] * 60))
-    preview = explorer.at("preview")
-    expect(preview.locator("th")).to_have_text(["label", "x", "y", "z"])
-    expect(preview.locator("tbody tr").first).to_contain_text("inner")
-    assert explorer.state("dataset") is None
+    sent = requests_of(explorer)
+    columns = {"kind": ["inner", "outer"] * 60, "place": ["p", "q", "r"] * 40, "height": range(120)}
+    explorer.choose_file("roll.csv", csv(sheet(120), **columns))
+    explorer.expect_roles(x="feature", kind="label, guessed", place="ignore, guessed", height="feature")
+    expect(explorer.at("upload-notices")).to_contain_text("The column 'kind' has 2 distinct words. It is the label")
+    expect(explorer.at("preview").locator("tbody tr").nth(1)).to_contain_text(re.compile("outer.*q.*1$"))
+    explorer.give_role("place", "label")
+    explorer.expect_roles(x="feature", kind="ignore", place="label", height="feature")
+    explorer.give_role("height", "color")
+    explorer.expect_roles(x="feature", kind="ignore", place="label", height="color")
+    explorer.give_role("kind", "one_hot")
+    expect(explorer.at("pending")).to_contain_text("120 rows, 5 features")
+    assert {*sent} == {("POST", "/v1/datasets/preview")}, "nothing is stored"
     explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_contain_text("roll.csv 120 rows, 3 columns")
+    expect(explorer.at("chosen")).to_contain_text("roll.csv 120 rows, 5 columns")
+    assert explorer.state("dataset")["columns"] == {"label": ["place"], "color": ["height"], "one_hot": ["kind"]}
+    assert ("POST", "/v1/posteriors") not in sent, "nothing is fitted"
+
+
+def test_the_legend_has_the_name_of_the_column(explorer: Explorer) -> None:
+    """The title of the legend is the name of the guessed label, on the page and in the saved picture."""
+    explorer.open()
+    explorer.choose_file(
+        "roll.csv", csv(sheet(120), kind=["inner", "outer"] * 60, day=[f"2024-01-{1 + i % 28:02}" for i in range(120)])
+    )
+    explorer.expect_roles(kind="label, guessed", day="color, guessed")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen").locator("th")).to_have_text(["kindlabel", "daycolor", "x", "y", "z"])
     explorer.fit(count=3)
-    expect(explorer.at("color")).to_have_value("labels")
+    expect(explorer.at("color").locator("option:checked")).to_have_text("Label: kind")
+    expect(explorer.at("legend").locator(".legend-title")).to_have_text("kind")
     expect(explorer.at("legend").locator("button")).to_have_text(["inner60", "outer60"])
+    assert ">kind</text>" in explorer.download("svg")[1].decode()
+    explorer.at("color").select_option("color")
+    expect(explorer.at("legend").locator(".legend-title")).to_have_text("day")
 
 
-def test_columns_get_roles_before_the_upload(explorer: Explorer) -> None:
-    """An index is set apart with a notice; words get a role by a button of the problem, numbers by a pattern."""
+def test_a_refused_table_is_resolved_by_its_heads(explorer: Explorer) -> None:
+    """The heads of refused columns are marked, with their cells; each gets a role by a click."""
     X = sheet(9)  # of few rows no role is guessed
     rows = csv(X, kind=["a", "b", "b"] * 3, place=["p", "q", "r"] * 3).decode().replace(",", ";").splitlines()
     body = "\n".join([";" + rows[0], *(f"{i};{row}" for i, row in enumerate(rows[1:]))])
     explorer.open()
     explorer.choose_file("sheet.csv", body.encode())
-    expect(explorer.at("problem")).to_contain_text("'kind' holds text")
-    explorer.at("choose-one_hot").click()
-    expect(explorer.at("preview").locator("th")).to_have_text(
-        ["id", "x", "y", "z", "kind=a", "kind=b", "place=p", "place=q", "place=r"]
-    )
+    expect(explorer.at("problem")).to_contain_text("'kind' (text, such as 'a')")
+    explorer.expect_roles(x="feature", kind="choose a role", place="choose a role", **{"0": "id, guessed"})
+    expect(explorer.at("preview").locator("tbody tr").nth(2)).to_contain_text(re.compile("^2.*br$"))
+    expect(explorer.at("columns-hint")).to_contain_text("Click the 2 marked heads")
+    expect(explorer.at("use-file")).to_be_disabled()
+    explorer.give_role("place", "ignore")
+    explorer.expect_roles(kind="choose a role", place="ignore")
+    explorer.give_role("kind", "label")
     expect(explorer.at("problem")).to_have_count(0)
-    expect(explorer.at("upload-notices")).to_contain_text("'0' numbers or names the rows")
-    explorer.at("label-column").select_option("kind")
-    names = ["id", "label", "x", "y", "z", "place=p", "place=q", "place=r"]
-    expect(explorer.at("preview").locator("th")).to_have_text(names)
-    explorer.at("column-roles").evaluate("part => part.open = true")
-    explorer.at("role-place").select_option("ignore")
-    expect(explorer.at("preview").locator("th")).to_have_text(["id", "label", "x", "y", "z"])
+    explorer.expect_roles(x="feature", kind="label", place="ignore", **{"0": "id, guessed"})
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("sheet.csv 9 rows, 3 columns")
     assert explorer.state("dataset")["columns"] == {"id": ["0"], "label": ["kind"], "ignore": ["place"]}
+
+
+def test_a_role_that_cannot_be_is_refused_and_taken_back(explorer: Explorer) -> None:
+    """A color of words marks its head, and the heads stay; another click resolves it."""
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(40), kind=["inner", "outer"] * 20))
+    explorer.give_role("kind", "color")
+    expect(explorer.at("problem")).to_contain_text("kind")
+    explorer.expect_roles(x="feature", kind="color, refused")
+    explorer.give_role("kind", "label")
+    expect(explorer.at("problem")).to_have_count(0)
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("40 rows, 3 columns")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_roles_are_changed_by_the_keyboard_alone(tab: Tab, up: Up, size: tuple[int, int]) -> None:
+    """Tab to a head, Enter, arrows, Enter; Escape changes nothing; the focus returns to the head."""
+    with tab(up.url, viewport={"width": size[0], "height": size[1]}, color_scheme="dark") as explorer:
+        explorer.open()
+        explorer.choose_file("roll.csv", csv(sheet(40), kind=["inner", "outer"] * 20))
+        explorer.expect_roles(kind="label, guessed")
+        press, head = explorer.page.keyboard.press, explorer.at("head-kind")
+        expect(explorer.page.get_by_role("heading", name="Check the columns")).to_be_focused()
+        for _ in range(5):  # the table, x, y, z, kind
+            press("Tab")
+        expect(head).to_be_focused()
+        assert head.evaluate("head => getComputedStyle(head).outlineStyle") == "solid"
+        expect(head).to_have_accessible_name(re.compile("kind\\s+label, guessed"))
+        press("Enter")
+        expect(explorer.page.get_by_role("menuitemradio", name="label")).to_be_focused()
+        press("Escape")
+        expect(explorer.at("roles")).to_have_count(0)
+        expect(head).to_be_focused()
+        press("Enter")
+        for key in ("End", "ArrowUp", "ArrowUp"):
+            press(key)
+        expect(explorer.at("role-one_hot")).to_be_focused()
+        press("Enter")
+        explorer.expect_roles(kind="one-hot")
+        expect(head).to_be_focused()
+        assert explorer.horizontal_overflow() == 0
+        expect(explorer.at("use-file")).to_be_enabled()
+        press("Tab")  # the separator
+        press("Tab")
+        expect(explorer.at("use-file")).to_be_focused()
+        press("Enter")
+        expect(explorer.at("chosen")).to_contain_text("40 rows, 5 columns")
+
+
+def test_a_wide_table_is_searched_and_grouped(tab: Tab, up: Up) -> None:
+    """Alike columns are one head; a search finds some, which get a role together, on a phone, too."""
+    genes = {f"gene_{i:03}": np.round(np.sin(np.arange(30) * (i + 1)), 3).tolist() for i in range(150)}
+    with tab(up.url, viewport={"width": 390, "height": 844}) as explorer:
+        explorer.open()
+        explorer.choose_file("genes.csv", csv(sheet(30), **genes, tissue=["liver", "lung"] * 15))
+        heads = explorer.at("preview").locator("th")
+        ends = [["xfeature", "yfeature", "zfeature"], ["tissuelabel, guessed"]]
+        expect(heads).to_have_text([*ends[0], re.compile("gene_000 … gene_149.*150 . feature"), *ends[1]])
+        explorer.at("find-columns").fill("GENE_14")
+        expect(heads).to_have_count(10)
+        explorer.at("change-found").click()
+        explorer.at("role-ignore").click()
+        expect(explorer.at("pending")).to_contain_text("30 rows, 143 features")
+        explorer.at("find-columns").fill("")
+        runs = [re.compile("gene_000 … gene_139.*140 . feature"), re.compile("gene_140 … gene_149.*10 . ignore")]
+        expect(heads).to_have_text([*ends[0], *runs, *ends[1]])
+        explorer.at("head-gene_140").click()
+        explorer.at("open-run").click()
+        expect(heads).to_have_count(15)
+        explorer.give_role("gene_149", "color")
+        explorer.expect_roles(gene_148="ignore", gene_149="color", tissue="label, guessed")
+        explorer.at("group-columns").click()
+        expect(heads).to_have_count(7)
+        assert explorer.horizontal_overflow() == 0
+        explorer.at("use-file").click()
+        expect(explorer.at("chosen")).to_contain_text("30 rows, 143 columns")
+        columns = explorer.state("dataset")["columns"]
+        assert (columns["label"], columns["color"], len(columns["ignore"])) == (["tissue"], ["gene_149"], 9)
 
 
 def test_a_separator_is_chosen(explorer: Explorer) -> None:
@@ -64,11 +182,11 @@ def test_a_separator_is_chosen(explorer: Explorer) -> None:
     explorer.open()
     explorer.choose_file("bars.csv", csv(sheet(44)).replace(b",", b"|"))
     explorer.at("delimiter").select_option("pipe")
-    expect(explorer.at("preview").locator("th")).to_have_text(["x", "y", "z"])
+    explorer.expect_roles(x="feature", y="feature", z="feature")
     explorer.at("delimiter").select_option("comma")
     expect(explorer.at("problem")).to_be_visible()
     explorer.at("delimiter").select_option("pipe")
-    expect(explorer.at("preview").locator("th")).to_have_text(["x", "y", "z"])
+    explorer.expect_roles(x="feature", y="feature", z="feature")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("bars.csv 44 rows, 3 columns")
 
@@ -77,7 +195,7 @@ def test_a_dropped_table_is_colored_by_a_chosen_column(explorer: Explorer) -> No
     """The page marks the drop area; a numeric column can be the color instead of a coordinate."""
     explorer.open()
     explorer.drop_file("dropped.csv", csv(sheet(60), height=list(range(60))).decode())
-    explorer.at("color-column").select_option("height")
+    explorer.give_role("height", "color")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("dropped.csv 60 rows, 3 columns")
     dataset = explorer.state("dataset")
@@ -114,14 +232,13 @@ def test_npy_and_parquet_are_previewed_and_uploaded(
 
 
 def test_a_synthetic_data_set_is_created(explorer: Explorer) -> None:
-    """Every manifold has a button and a field for its size; rows and the cost of the fit are shown before the fit."""
+    """Every manifold has a button and a field for its size; rows and the size of the draws are shown before the fit."""
     explorer.open()
     info = explorer.page.request.get(f"{explorer.url}/v1/info").json()
     explorer.make_sheet("s_curve", 240)
     expect(explorer.at("chosen")).to_contain_text("240 rows, 3 columns")
     expect(explorer.at("preview").locator("tbody tr").first).to_be_visible()
-    expect(explorer.at("estimate")).to_contain_text("24 draws of 240 points")
-    expect(explorer.at("estimate")).to_contain_text("Expected: a fit under 0.1 s, a draw ")
+    expect(explorer.at("size")).to_contain_text("24 draws of 240 points")
     expect(explorer.at("fit")).to_be_enabled()
     explorer.at("change-data").click()
     assert all(explorer.at(f"synthetic-{name}").count() for name in info["manifolds"])
@@ -129,16 +246,17 @@ def test_a_synthetic_data_set_is_created(explorer: Explorer) -> None:
 
 
 def test_a_missing_value_is_reported_with_row_and_column(explorer: Explorer) -> None:
-    """The refusal names the cell and the remedy; another file can be chosen, and no data set exists."""
-    explorer.expected.append("422")
+    """The refusal names the cell and the remedy, and marks the head; another file can be chosen; no data set exists."""
     lines = csv(sheet(40)).decode().splitlines()
     lines[7] = lines[7].split(",", 1)[0] + ",nan," + lines[7].rsplit(",", 1)[1]
     explorer.open()
-    explorer.upload("holes.csv", "\n".join(lines).encode())
+    explorer.choose_file("holes.csv", "\n".join(lines).encode())
     problem = explorer.at("problem")
     expect(problem).to_be_visible()
-    expect(problem).to_contain_text("row 7, column 2 (y)")
+    expect(problem).to_contain_text("row 7 (from 1). By column: y (1)")
     expect(explorer.at("remedy")).to_be_visible()
+    explorer.expect_roles(x="feature", y="feature, refused")
+    expect(explorer.at("use-file")).to_be_disabled()
     assert explorer.state("dataset") is None
     explorer.at("choose-drop").click()
     expect(explorer.at("pending")).to_contain_text("39 rows")
@@ -189,8 +307,8 @@ def test_only_the_head_of_a_large_text_is_sent_for_its_preview(explorer: Explore
     explorer.choose_file("large.csv", rows)
     expect(explorer.at("pending")).to_contain_text("the first ", timeout=30_000)
     expect(explorer.at("upload-notices")).to_contain_text("'id' numbers or names the rows")
-    ((path, size),) = explorer.page.evaluate("sent")
-    assert (path, len(rows) > 4 * 2**20, size <= 2**20) == ("/v1/datasets/preview", True, True)
+    assert len(rows) > 4 * 2**20
+    assert all(path == "/v1/datasets/preview" and size <= 2**20 for path, size in explorer.page.evaluate("sent"))
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("100,000 rows, 3 columns", timeout=60_000)
     assert explorer.page.evaluate("sent").pop() == ["/v1/datasets", len(rows)]

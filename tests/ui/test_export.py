@@ -88,7 +88,7 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     _, svg = explorer.download("svg")
     texts = [text.text for text in ET.fromstring(svg).iter(f"{SVG}text") if text.get("stroke") is None]  # noqa: S314
     assert 'the "inner", first' in texts  # the name of a group
-    legend = texts[texts.index("Labels") :]
+    legend = texts[texts.index("kind") :]
     assert legend[1:3] == ["outer (45)", 'the "inner", first (45)']
     assert " ".join(map(str, legend[3:])) == explorer.at("faint").inner_text()
     _, png = explorer.download("png")

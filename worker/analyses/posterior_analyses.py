@@ -1,4 +1,4 @@
-"""Analyses of a posterior or of a data set: summary, transform, reconstructions, calibration, advice, estimate."""
+"""Analyses of a posterior or of a data set: summary, new points, generated data, weights, advice and so on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
@@ -18,7 +17,7 @@ from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORRELATED, calibrate
 from glle_engine.reliability.ensemble import combine
-from glle_engine.reliability.resamples import HALVES, STREAMS, Stream, require_resamplable_posterior
+from glle_engine.reliability.resamples import HALVES, STREAMS, Stream, resampling_obstacle
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.analyses.resamples import StoredResamples, posterior_resamples, resample_parts
 from worker.records.cache_entry import Array, Entry
@@ -198,6 +197,24 @@ class ReconstructionsSpec(SampleSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WeightsSpec(SampleSpec):
+    """The reconstruction weights of draw `first`."""
+
+    kind = "weights"
+    main = "weights"
+
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the weights (n, k) and the neighbors (n, k) that they belong to."""
+        posterior = context.posterior()
+        weights = posterior.weights(self.first, seed=self.seed, scale=self.scale, source=self.source)
+        context.on_progress(1, 1, "drawing")
+        return Entry(
+            {**self.to_dict(), "shape": [posterior.n_points] * 2},
+            {"weights": weights, "neighbors": posterior.neighbors},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CalibrationSpec(AnalysisSpec):
     """The scale at which draws spread as half-samples do; without options the posterior's default calibration."""
 
@@ -272,22 +289,6 @@ class EstimateSpec(AnalysisSpec):
         expected = estimate(context.values(self.dataset), FitSpec.from_dict(self.parameters))
         context.on_progress(1, 1, "estimate")
         return Entry(expected.to_dict(), {})
-
-
-def resampling_obstacle(
-    spec: FitSpec, n: int, source: Source, *, given_neighbors: bool
-) -> InvalidParameterError | None:
-    """Return why resamples cannot measure the spread of n points: prior, published, given neighbors, few points."""
-    if source != "posterior":
-        return InvalidParameterError(
-            "scale='auto' is calibrated for the posterior, not for the prior.",
-            remedy="Use source='posterior', or give the scale as a number.",
-        )
-    try:
-        require_resamplable_posterior(spec, n, given_neighbors=given_neighbors)
-    except InvalidParameterError as error:
-        return error
-    return None
 
 
 def _resamples(context: AnalysisContext, *, stream: Stream, seed: int) -> StoredResamples:

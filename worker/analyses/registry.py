@@ -15,6 +15,7 @@ from worker.analyses.posterior_analyses import (
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
+    WeightsSpec,
 )
 from worker.analyses.resamples import SpreadSpec
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
-    SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EstimateSpec, EmbeddingSpec,
-    PlacementSpec, ComparisonSpec, PictureSpec, SpreadSpec,
+    SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec, AdviceSpec, EstimateSpec,
+    EmbeddingSpec, PlacementSpec, ComparisonSpec, PictureSpec, SpreadSpec,
     AuditSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}

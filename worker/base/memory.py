@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from worker.base.settings import Settings
 
@@ -17,7 +17,7 @@ RESIDENT_SHARE = 8  # part of the memory that the posteriors of all workers may 
 MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # bytes of posteriors of one worker
 GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
 PROGRAM_BYTES = 280 * 2**20  # of the head of a worker or of an API, with the engine; its children share them
-QUICK_BYTES = 192 * 2**20  # of a task of at most 2,000 points
+INTERACTIVE_BYTES = 192 * 2**20  # of working memory of an interactive task
 
 
 def resident_bytes() -> int:
@@ -65,8 +65,18 @@ def work_limit() -> int:
     return _WorkLimit.bytes
 
 
+def raise_limit(pid: int, more: int) -> None:
+    """Raise the memory limit of another process, if it has one, by `more` bytes (Linux)."""
+    if more <= 0 or not hasattr(resource, "prlimit"):
+        return
+    with suppress(OSError):  # it has ended
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+        if soft != resource.RLIM_INFINITY:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (soft + more, hard))
+
+
 @contextmanager
-def limited_work(untouched: int = 0) -> Iterator[None]:
+def limited_work(untouched: int = 0, most: int | None = None) -> Iterator[Callable[[], bool]]:
     """Run work under the limit of `limit_work`; allocations beyond it raise MemoryError.
 
     `worker.base.problems.problem_of` turns that into a problem with the limit. Work within limited work shares its
@@ -76,15 +86,24 @@ def limited_work(untouched: int = 0) -> Iterator[None]:
     ----------
     untouched
         Bytes that the work allocates and does not use, which take no memory.
+    most
+        A lower limit in its place, if given.
+
+    Yields
+    ------
+    callable
+        Whether the lower limit holds, which `raise_limit` ends.
 
     """
-    if _WorkLimit.is_set or not _WorkLimit.bytes:
-        yield
+    limit = _WorkLimit.bytes if most is None else min(_WorkLimit.bytes, most)
+    if _WorkLimit.is_set or not limit:
+        yield lambda: False
         return
     _WorkLimit.is_set = True
     try:
-        with limited_memory(_WorkLimit.bytes + untouched):
-            yield
+        with limited_memory(limit + untouched):
+            first = resource.getrlimit(resource.RLIMIT_DATA)
+            yield lambda: limit < _WorkLimit.bytes and resource.getrlimit(resource.RLIMIT_DATA) == first
     finally:
         _WorkLimit.is_set = False
 
@@ -156,7 +175,7 @@ def resident_limit(settings: Settings) -> int:
 def worker_need(settings: Settings) -> int:
     """Return the bytes of memory that the workers of a container or machine need.
 
-    Each may run a long and a quick task at once, and a sampler that has grown before it is replaced.
+    Each may run a long and an interactive task at once, and a sampler that has grown before it is replaced.
     """
-    tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + QUICK_BYTES)
+    tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + INTERACTIVE_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)

@@ -77,8 +77,8 @@ class Settings:
     quotas: str = _setting(
         "",
         "Quotas of all tenants (*) and of single ones: `*=jobs:20,posteriors:500 alice=bytes:5GB`. They limit bytes of "
-        "files, open jobs (default 0, no limit), bytes of the records of ended jobs (64 MiB), "
-        "posteriors (10,000).",
+        "files (default 0, no limit), bytes of the records of ended jobs (64 MiB), posteriors (10,000), and instead of "
+        "a share: jobs, draws, requests, incoming bytes, readers.",
     )
     cors_origins: str = _setting("", "Origins whose pages may use the API, comma-separated; * for all. Empty: none.")
     api_processes: int = _setting(

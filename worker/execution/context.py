@@ -11,9 +11,9 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
-from glle_engine.base.columns import column_order
 from glle_engine.graph.given import stored_indices
 from glle_engine.reliability.resamples import PosteriorEmbedder
+from glle_engine.tables.roles import column_order
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import refuse

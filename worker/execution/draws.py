@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
-def limited_drawing(posterior: Posterior) -> AbstractContextManager[None]:
+def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:
     """Limit the working memory of draws; once for several lane groups, or for each."""
     return limited_work(untouched_bytes(len(posterior.order)))
 

@@ -29,10 +29,8 @@ from worker.jobs.draw_stream import (
     LEASE_SECONDS,
     MAX_SENT_BYTES,
     DrawBatch,
-    DrawRequest,
     DrawStream,
-    next_batch,
-    next_name,
+    RequestsInHand,
 )
 from worker.records.draws import QUICK_SECONDS
 
@@ -132,9 +130,8 @@ class SamplerLoop:
         self._writer = ThreadPoolExecutor(1, "finish-draws")
         self._written: Future[object] | None = None  # the last call of the writer
         self._latest = NO_GROUP  # posterior, draws, monotonic time
-        self._waiting: list[DrawRequest] = []
-        self._ahead = LANES  # requests of a stream to have in hand
-        self._is_oldest = True  # whether the next lane group is that of the oldest request
+        self._waiting = RequestsInHand()
+        self._ahead = LANES  # requests to have in hand
         self._slow: set[str] = set()  # posteriors whose draws took longer than expected, and are jobs'
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
@@ -169,8 +166,7 @@ class SamplerLoop:
         self._read()
         self._is_busy[0] = bool(self._waiting)
         if self._waiting:
-            self._draw(next_batch(self._waiting, LANES, is_oldest=self._is_oldest))
-            self._is_oldest = not self._is_oldest
+            self._draw(self._waiting.pop(LANES))
         now = time.monotonic()
         if now - self._claimed > LEASE_SECONDS:
             self._claimed = now
@@ -184,12 +180,12 @@ class SamplerLoop:
         """Read requests, unless those in hand fill the next lane group, or several: a busy server answers late."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
-        if self._waiting and next_name(self._waiting, is_oldest=self._is_oldest)[1] >= LANES:
+        if self._waiting.next_size >= LANES:
             return
         self._is_waiting = not self._waiting
         try:
             seconds = WAIT_SECONDS if self._is_waiting else 0.0
-            self._waiting += self._stream.read(self._ahead, seconds)
+            self._waiting.add(self._stream.read(self._ahead, seconds))
         finally:
             self._is_waiting = False
 

@@ -8,6 +8,7 @@ killed, and a task waits for a Redis server that does not answer.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +23,7 @@ from glle_engine.base.progress import StageClock
 from glle_engine.posterior.cost.estimate import draw_cost
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
-from worker.base.memory import limited_work
+from worker.base.memory import INTERACTIVE_BYTES, limited_work
 from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
@@ -32,6 +33,7 @@ from worker.execution.telemetry import TaskTelemetry, observe_task, record_stage
 from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES, SWEEP
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
+from worker.records.job import INTERACTIVE
 from worker.storage.posteriors import ARRAYS, PosteriorRecord, neighbors_of, recorded_parameters, spec_of
 from worker.stores import Stores, process_stores
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
 AGAIN_SECONDS = 0.5
+BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory of a batch
 
 Work = Callable[[TaskContext], Job | None]  # works on a job, and returns it as it is then, or None without a record
 
@@ -99,8 +102,14 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
-        with limited_work(untouched_bytes(_points(stores, job))):
-            telemetry.job = work(TaskContext(stores, job)) or job
+        most = INTERACTIVE_BYTES if job.queue == INTERACTIVE else None
+        with limited_work(untouched_bytes(_points(stores, job)), most) as is_lower:
+            try:
+                telemetry.job = work(TaskContext(stores, job)) or job
+            except MemoryError:
+                if not is_lower():
+                    raise
+                os._exit(BEYOND_MEMORY)  # `worker.execution.worker.TaskWorker` queues it as a batch
     except Cancelled:
         cancelled = stores.jobs.finish_cancel(job_id)
         if telemetry.job is not None:
@@ -145,7 +154,7 @@ def _fit(context: TaskContext) -> Job | None:
         return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
-    values = stores.datasets.values(dataset)
+    values, names = stores.datasets.values(dataset), stores.datasets.fetch(dataset).names
     clock = StageClock(context.on_progress)
     posterior = fit_values(stores, values, parameters, clock)
     stages = clock.stop()
@@ -154,13 +163,14 @@ def _fit(context: TaskContext) -> Job | None:
     with stage("storing"):
         file, sha256 = stores.posteriors.write(posterior)
     arrays = posterior.arrays()
+    notes = tuple(note.with_names(names) for note in posterior.notes)
     record = PosteriorRecord(
         id=job.subject,
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
         spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
-        diagnostics=posterior.diagnostics.to_dict(),
+        diagnostics=replace(posterior.diagnostics, notes=notes).to_dict(),
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},

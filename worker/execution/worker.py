@@ -7,6 +7,10 @@ killed is replaced within milliseconds:
           |-> RQ worker of batches, then interactive -> one work-horse for each
           `-> sampler, which answers requests for single draws
 
+Of the two RQ workers one at a time runs a task of any length (`LongPlace`). An interactive task has
+`INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. Beyond its time it goes on if the long place is free, and so is its
+tenant's share of batches. Otherwise, and beyond its memory, it is stopped and queued as a batch, once.
+
 The children die with the parent. On a first signal they finish their work, on a second one they are killed, and other
 workers repeat it.
 """
@@ -20,12 +24,13 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
 from rq import Queue
@@ -39,13 +44,22 @@ from glle_engine import NUMBERS, manifolds
 from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.cost.estimate import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from worker.analyses.registry import analysis_of
 from worker.base.clock import clock_skew
-from worker.base.memory import count_oom_kills, limit_work, memory_limit, offer_to_oom_killer
+from worker.base.memory import (
+    INTERACTIVE_BYTES,
+    count_oom_kills,
+    limit_work,
+    memory_limit,
+    offer_to_oom_killer,
+    raise_limit,
+)
 from worker.base.problems import ProblemError, out_of_memory, task_crashed
 from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue, require_login
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks
+from worker.execution.long_place import LongPlace
 from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
 from worker.jobs.queue import SERIALIZER, SafeJob
@@ -53,6 +67,7 @@ from worker.observability import logging as logs
 from worker.observability import tracing
 from worker.observability.live_workers import PATIENCE_SECONDS, WorkerState, announce, prolong, withdraw
 from worker.records.job import BATCH, INTERACTIVE
+from worker.records.sharding import SHARD_SECONDS, PartsSharding
 from worker.stores import Stores, process_stores
 
 if TYPE_CHECKING:
@@ -63,8 +78,10 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
     from rq.executions import Execution
     from rq.job import Job as RqJob
+    from rq.registry import StartedJobRegistry
 
     from worker.base.problems import Problem
+    from worker.records.job import Job
 
 MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
 LOCK_SECONDS = 30  # of maintenance, after which the lock of a killed worker ends (RQ: a quarter of an hour)
@@ -72,6 +89,8 @@ RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker f
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
+INTERACTIVE_SECONDS = 5.0  # of a task in the queue of interactive ones
+LOOK_SECONDS = 1  # between two looks for a batch task while the other RQ worker has the long place
 LOADED_POINTS = 100
 CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # by which a work-horse ends itself
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
@@ -104,10 +123,73 @@ class WorkerQueue(Queue):
 
 
 class TaskWorker(RqWorker):
-    """RQ's forking worker, which notices an abandoned task after `MAX_MISSED` heartbeats."""
+    """RQ's forking worker, which notices an abandoned task after `MAX_MISSED` heartbeats.
+
+    It stops an interactive task after its time, or lets it go on in the long place.
+    """
 
     max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
     _oom_kills = 0  # of this machine before the task
+    _overdue = ""  # the task that was stopped to be queued as a batch
+    _prolonged = ""  # the task that goes on in the long place
+
+    def __init__(self, *arguments: Any, place: LongPlace | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._place = place or LongPlace()
+
+    def dequeue_job_and_maintain_ttl(
+        self, timeout: int | None, max_idle_time: int | None = None
+    ) -> tuple[RqJob, Queue] | None:
+        """Return the next task; a batch task that has no place goes back to the front of its queue."""
+        found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        while found is not None and found[1].name == BATCH and not self._place.take():
+            found[1].push_job_id(found[0].id, at_front=True)
+            self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
+            try:
+                found = super().dequeue_job_and_maintain_ttl(timeout, LOOK_SECONDS)
+            finally:
+                self._ordered_queues = list(self.queues)
+            found = found or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        return found
+
+    def execute_job(self, job: RqJob, queue: Queue) -> None:
+        """Run a task, and leave the long place."""
+        try:
+            super().execute_job(job, queue)
+        finally:
+            self._place.leave()
+
+    def monitor_work_horse(self, job: RqJob, queue: Queue, execution: Execution) -> None:
+        """Wait for a work-horse; after the time of an interactive task, prolong or stop it."""
+        timer = threading.Timer(INTERACTIVE_SECONDS, self._end_interactive, (job, self._horse_pid))
+        if queue.name == INTERACTIVE:
+            timer.start()
+        try:
+            super().monitor_work_horse(job, queue, execution)
+        finally:
+            timer.cancel()
+            if queue.name == INTERACTIVE:
+                timer.join()
+            if self._prolonged == job.id:
+                process_stores().queue.release(job)
+            self._overdue = self._prolonged = ""
+
+    def _end_interactive(self, job: RqJob, pid: int) -> None:
+        """Let a task go on as a batch if it may; otherwise kill its work-horse, which leads its group."""
+        stores = process_stores()
+        if self._stopped_job_id == job.id:
+            return
+        try:
+            if self._place.take() and stores.queue.prolong(job):
+                self._prolonged = job.id
+                raise_limit(pid, stores.settings.method_bytes - INTERACTIVE_BYTES)
+                return
+        except redis.RedisError as error:
+            log.warning("Task %s goes on, because the share of its tenant cannot be read: %s", job.id, error)
+            return
+        self._overdue = job.id
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
 
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
         """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
@@ -139,7 +221,14 @@ class TaskWorker(RqWorker):
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a task whose process was killed, for the metrics; fail its job if it would be killed again."""
+        """Count a task whose process was killed, for the metrics; fail its job if it would be killed again.
+
+        An interactive one that ended for its memory is queued as a batch, whose limit is higher.
+        """
+        if self._is_beyond_memory(job, ret_val):
+            self._overdue = job.id
+        if self._overdue == job.id:
+            return
         super().handle_work_horse_killed(job, retpid, ret_val, rusage)  # type: ignore[no-untyped-call] # of RQ
         stores = process_stores()
         stores.counts.add("tasks_killed", job.origin)
@@ -147,6 +236,31 @@ class TaskWorker(RqWorker):
         if (problem := self._find_problem(ret_val)) is not None:
             job.retries_left = 0
             stores.jobs.fail(job.args[0], problem)
+
+    def handle_job_failure(
+        self,
+        job: RqJob,
+        queue: Queue,
+        started_job_registry: StartedJobRegistry | None = None,
+        exc_string: str = "",
+        execution: Execution | None = None,
+    ) -> None:
+        """End a failed task; queue one that was stopped for its time or memory as a batch."""
+        if self._overdue != job.id or self._stopped_job_id == job.id:
+            super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
+            return
+        with self.connection.pipeline() as pipeline:
+            self.cleanup_execution(job, pipeline, execution)
+            pipeline.execute()
+        stores = process_stores()
+        if (record := stores.jobs.get(job.args[0])) is not None:
+            stores.queue.requeue(record, job, batch_parts(record))
+
+    def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
+        """Return whether an interactive task has ended for its memory: it said so, or compiled code has crashed."""
+        if status is None or job.origin != INTERACTIVE or self._prolonged == job.id:
+            return False
+        return os.WEXITSTATUS(status) == tasks.BEYOND_MEMORY or os.WTERMSIG(status) in CRASHES
 
     def _find_problem(self, status: int | None) -> Problem | None:
         """Return the problem of a task that has ended its process, or None if someone else has.
@@ -188,7 +302,15 @@ def begin_work_horse(parent: int) -> None:
     process_stores().counts.clear()  # its parent's
 
 
-def work(name: str, queues: Sequence[str], settings: Settings) -> int:
+def batch_parts(job: Job) -> PartsSharding | None:
+    """Return the shards of a job that is queued as a batch; None for one task."""
+    if job.kind in {"fit", "draws"}:
+        return None
+    sizes = [part.size for part in analysis_of(job).parts()]
+    return PartsSharding.of("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
+
+
+def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:
     """Work on queues under a name until a signal; return the exit code."""
     process_stores()  # each work-horse has them from the fork
     os.register_at_fork(after_in_child=partial(begin_work_horse, os.getpid()))
@@ -203,6 +325,7 @@ def work(name: str, queues: Sequence[str], settings: Settings) -> int:
         job_monitoring_interval=settings.heartbeat,
         maintenance_interval=settings.heartbeat,
         log_job_description=False,
+        place=place,
     )
     worker.log_result_lifespan = False
     worker.work(logging_level=None)  # `worker.observability.logging` sets it
@@ -217,6 +340,7 @@ class Worker:
         self._name = name
         self._stores = Stores.connect(settings)
         self._supervisor = Supervisor(log.warning)
+        self._place = LongPlace()
         self._rq = {
             role: self._supervisor.add_forked(f"glle-{role}", partial(self._run_rq, role)) for role in QUEUES_OF_ROLE
         }
@@ -287,7 +411,7 @@ class Worker:
 
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
-        return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings)
+        return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings, self._place)
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()

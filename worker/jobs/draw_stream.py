@@ -1,9 +1,13 @@
 """Requests for single draws: Redis streams in the cache's Redis, where no write waits for the disk.
 
-Tenants are divided into `GROUPS` streams. Samplers read them as one consumer group, and XREADGROUP takes turns between
-the streams. A request stays in its stream until it is answered, so a stream's length counts waiting and running ones.
-The request of a dead sampler is claimed after `LEASE_SECONDS`, and by the sampler's successor at once. A request that
-was delivered `MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
+    glle:draws            sorted set of the tenants with requests; the one whose turn it is has the lowest score
+    glle:draws:<tenant>   stream of a tenant's requests, which exists while there are any
+    glle:bell             list on which idle samplers block: each request adds an element
+
+Each tenant with requests has a stream. Samplers read the streams as one consumer group, and take turns between them. A
+request stays in its stream until it is answered, so a stream's length counts waiting and running ones. The request of a
+dead sampler is claimed after `LEASE_SECONDS`, and by the sampler's successor at once. A request that was delivered
+`MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
 
 An answer goes to the channels of the API processes that sent the requests. It carries the draws themselves, if they are
 small: a line of JSON, then head and data of each draw, as in `worker.storage.entry_cache`.
@@ -12,43 +16,109 @@ small: a line of JSON, then head and data of each draw, as in `worker.storage.en
 from __future__ import annotations
 
 import json
-import zlib
-from collections import Counter
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakValueDictionary
 
 import redis
 
+from glle_engine.linalg import LANES
 from worker.base.clock import now_ms
 from worker.base.problems import Problem, refuse
 from worker.records.cache_entry import pack_entry, parse_entry
 from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
+from worker.records.quotas import too_many_draws
+from worker.records.shares import MAX_DRAWS, MAY_HOLD, UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
 
 DRAWN = "glle:drawn"  # beginning of the channels of the answers
-GROUPS = 16  # streams
-MAX_LENGTH = 10_000  # requests of a stream, some 2 MB; the oldest are dropped, and sent again by those that wait
+TURNS = "glle:draws"
+STREAM = "glle:draws:"  # beginning of the streams
+BELL = "glle:bell"
+MAX_RINGS = 64  # elements of the bell's list; more samplers than that look by themselves, after their wait
+FEW = 100  # requests of a tenant that are accepted whatever others hold, so that the streams need not be counted
 MAX_ABANDONED = 8  # requests of a stream that are looked at together
 MAX_SENT_BYTES = 2**18  # of a draw in an answer; a larger one is read from the cache
 MAX_DELIVERIES = 3
 LEASE_SECONDS = 30
 _SAMPLERS = "samplers"  # the consumer group
+_REFUSED = "refused"
 
 Outcome = Literal["drawn", "refused", "job"]
 
-# Removes answered entries. KEYS: the stream of each. ARGV: the group, their ids, then channels and messages to publish.
-_FINISH = """
-for at, stream in ipairs(KEYS) do
-  redis.call('XACK', stream, ARGV[1], ARGV[1 + at])
-  redis.call('XDEL', stream, ARGV[1 + at])
+# Adds a request. KEYS: stream, turns, bell. ARGV: the group, the tenant, what the tenant may hold, the total, then the
+# fields of the entry. Returns the entry, or `_REFUSED`.
+_SEND = f"""
+{MAY_HOLD}
+local stream, turns, tenant, limit = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[3])
+local held, used = redis.call('XLEN', stream), 0
+if held >= {FEW} or (limit > 0 and held >= limit) then
+  for _, other in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
+    used = used + redis.call('XLEN', '{STREAM}' .. other)
+  end
+  if not may_hold(held, used, tonumber(ARGV[4]), limit) then return '{_REFUSED}' end
 end
-for at = #KEYS + 2, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
+if redis.call('EXISTS', stream) == 0 then redis.call('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') end
+local entry = redis.call('XADD', stream, '*', unpack(ARGV, 5))
+if not redis.call('ZSCORE', turns, tenant) then
+  redis.call('ZADD', turns, (redis.call('ZRANGE', turns, -1, -1, 'WITHSCORES')[2] or 0) + 1, tenant)
+end
+if redis.call('LLEN', KEYS[3]) < {MAX_RINGS} then redis.call('RPUSH', KEYS[3], 1) end
+return entry
+"""
+
+# Returns whether an entry waits or is being drawn: a server may have evicted its stream, or the turns.
+# KEYS: stream, turns. ARGV: the tenant, the entry.
+_IS_PENDING = """
+return redis.call('ZSCORE', KEYS[2], ARGV[1]) and #redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2]) or 0
+"""
+
+# Delivers new entries to a sampler, tenants in turn. KEYS: turns, bell. ARGV: the group, the sampler, the number of
+# entries, the number of a tenant's entries that are worth a turn. Returns (stream, entries) of each tenant.
+_TAKE = f"""
+local tenants = redis.call('ZRANGE', KEYS[1], 0, -1)
+local left, found = tonumber(ARGV[3]), {{}}
+local each = math.max(tonumber(ARGV[4]), math.floor(left / math.max(1, #tenants)))
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or 0
+for _, tenant in ipairs(tenants) do
+  if left <= 0 then break end
+  local reply = redis.pcall(
+    'XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', math.min(each, left), 'STREAMS', '{STREAM}' .. tenant, '>'
+  )
+  if reply and reply.err then
+    redis.call('ZREM', KEYS[1], tenant)
+  elseif reply then
+    last = last + 1
+    redis.call('ZADD', KEYS[1], last, tenant)
+    left = left - #reply[1][2]
+    found[#found + 1] = reply[1]
+  end
+end
+if #found == 0 then redis.call('DEL', KEYS[2]) end
+return found
+"""
+
+# Removes answered entries, and the streams of tenants without others. KEYS: the turns, then the stream of each entry.
+# ARGV: the group, their ids, then channels and messages to publish.
+_FINISH = f"""
+for at = 2, #KEYS do
+  local stream = KEYS[at]
+  redis.call('XACK', stream, ARGV[1], ARGV[at])
+  redis.call('XDEL', stream, ARGV[at])
+  if redis.call('XLEN', stream) == 0 then
+    redis.call('DEL', stream)
+    redis.call('ZREM', KEYS[1], string.sub(stream, {len(STREAM) + 1}))
+  end
+end
+for at = #KEYS + 1, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) end
 """
 
 
@@ -126,6 +196,10 @@ class DrawAnswer:
     entry: Entry | None = None
 
 
+class SentDraw(list[str]):
+    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
+
+
 class DrawRequests:
     """The requests of an API process.
 
@@ -134,27 +208,45 @@ class DrawRequests:
     reply
         The channel of the answers.
 
+    Attributes
+    ----------
+    sent
+        The awaited draws by `waited_name`.
+    tenant
+        The tenant that requests draws.
+    limit
+        Returns how many of its requests may wait, as for `worker.records.shares`.
+
     """
 
-    def __init__(self, commands: LoopCommands, reply: str = DRAWN, tenant: str | None = None) -> None:
+    def __init__(self, commands: LoopCommands, reply: str = DRAWN) -> None:
+        self.sent: WeakValueDictionary[str, SentDraw] = WeakValueDictionary()
         self._commands = commands
         self._reply = reply
-        self._stream = _stream(zlib.crc32((tenant or DEFAULT).encode()) % GROUPS)
+        self.tenant = DEFAULT
+        self.limit: Callable[[], int] = lambda: UNLIMITED
 
-    def of(self, tenant: str) -> DrawRequests:
+    def of(self, tenant: str, limit: Callable[[], int]) -> Self:
         """Return the requests of a tenant."""
-        return DrawRequests(self._commands, self._reply, tenant)
+        requests = copy(self)
+        requests.tenant, requests.limit = tenant, limit
+        return requests
 
     async def send(self, name: str, metadata: Mapping[str, str]) -> str:
-        """Request the draw with a `waited_name`; return the entry."""
+        """Request the draw with a `waited_name`; return the entry; raises ``quota-exceeded``."""
         batch, _, draw = name.rpartition(" ")
         fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
-        entry: bytes = await self._commands.call("XADD", self._stream, "MAXLEN", "~", MAX_LENGTH, "*", *fields)
-        return entry.decode()
+        keys = (stream_of(self.tenant), TURNS, BELL)
+        limit = self.limit()
+        reply = await self._commands.call("EVAL", _SEND, 3, *keys, _SAMPLERS, self.tenant, limit, MAX_DRAWS, *fields)
+        if (entry := text(reply)) == _REFUSED:
+            raise too_many_draws(self.tenant, limit)
+        return entry
 
     async def is_pending(self, entry: str) -> bool:
-        """Return whether a request waits or is being drawn; False if it was answered, dropped or lost."""
-        return bool(await self._commands.call("XRANGE", self._stream, entry, entry))
+        """Return whether a request waits or is being drawn; False if it was answered or lost."""
+        keys = (stream_of(self.tenant), TURNS)
+        return bool(await self._commands.call("EVAL", _IS_PENDING, 2, *keys, self.tenant, entry))
 
 
 class DrawStream:
@@ -172,22 +264,26 @@ class DrawStream:
     def __init__(self, client: redis.Redis, sampler: str) -> None:
         self._client = client
         self._sampler = sampler
-        self._has_groups = False
+        self._has_all = False  # whether no request waited after the last look
 
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
-        """Return the next requests, at most `count` of each stream, waiting for one for some seconds."""
-        if not self._has_groups:
-            self._create_groups()
-        try:
-            streams: Any = dict.fromkeys(STREAMS, ">")
-            block = int(1000 * seconds) or None
-            reply = self._client.xreadgroup(_SAMPLERS, self._sampler, streams, count=count, block=block)
-        except redis.ResponseError as error:
-            if "NOGROUP" not in str(error):
-                raise
-            self._has_groups = False  # the server has evicted a stream, or lost all
-            return []
-        return [_request(*entry) for entry in _entries(reply)]
+        """Return the next requests, at most `count`, waiting for one for some seconds.
+
+        A tenant whose turn it is gives up to a lane group, or its part of `count` if that is more.
+        """
+        requests = [] if self._has_all and seconds else self._take(count)
+        if requests or not seconds:
+            return requests
+        has_rung = self._client.blpop([BELL], seconds) is not None
+        self._has_all = False  # a server may evict the list: the next call looks
+        return self._take(count) if has_rung else []
+
+    def _take(self, count: int) -> list[DrawRequest]:
+        """Return the next requests; if they are fewer than `count`, each later one rings the bell."""
+        reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
+        found = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
+        self._has_all = len(found) < min(count, LANES)
+        return found
 
     def claim_abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
         """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
@@ -201,13 +297,13 @@ class DrawStream:
             Those of this sampler's predecessor, instead of those beyond their lease.
 
         """
-        if not self._has_groups:
-            self._create_groups()
-        for stream in STREAMS:
-            pending = self._client.xpending_range(
-                stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
-                consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
-            )  # fmt: skip
+        for stream in _streams(self._client):
+            pending: list[Any] = []
+            with suppress(redis.ResponseError):  # the stream of a tenant whose requests were answered meanwhile
+                pending = self._client.xpending_range(
+                    stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
+                    consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
+                )  # fmt: skip
             for entry in pending:
                 request = self._claim(stream, entry, own=own)
                 if request is not None:
@@ -228,18 +324,21 @@ class DrawStream:
         for reply in dict.fromkeys(request.reply for request in batch.requests):
             answered = DrawBatch([request for request in batch.requests if request.reply == reply])
             messages += [reply, _message(answered, outcome, problem, entries or {})]
-        self._client.eval(_FINISH, len(streams), *streams, _SAMPLERS, *ids, *messages)
+        self._client.eval(_FINISH, 1 + len(streams), TURNS, *streams, _SAMPLERS, *ids, *messages)
 
     def leave(self) -> None:
         """Remove this sampler from the streams in which it has no unanswered request; others claim those."""
-        for stream in STREAMS:
-            if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
-                self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
+        for stream in _streams(self._client):
+            with suppress(redis.ResponseError):  # as in `claim_abandoned`
+                if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
+                    self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
     def _claim(self, stream: str, entry: Mapping[str, Any], *, own: bool) -> DrawRequest | None:
         """Claim a pending entry, which counts as a delivery; refuse it after `MAX_DELIVERIES`."""
         idle = 0 if own else 1000 * LEASE_SECONDS
-        claimed: Any = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
+        claimed: Any = None
+        with suppress(redis.ResponseError):  # as in `claim_abandoned`
+            claimed = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
         if not claimed or claimed[0][1] is None:  # answered, or claimed by another sampler, meanwhile
             return None
         request = _request(stream, *claimed[0])
@@ -255,30 +354,26 @@ class DrawStream:
         self.finish(DrawBatch([request]), "refused", problem)
         return None
 
-    def _create_groups(self) -> None:
-        for stream in STREAMS:
-            try:
-                self._client.xgroup_create(stream, _SAMPLERS, id="0", mkstream=True)
-            except redis.ResponseError as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
-        self._has_groups = True
-
 
 @dataclass(frozen=True)
 class StreamState:
-    """Length of the streams, the age of the oldest request in seconds, and how many are being drawn."""
+    """Requests of each tenant, the age of the oldest request in seconds, and how many are being drawn."""
 
-    length: int
+    lengths: dict[str, int]
     oldest_seconds: float
     drawing: int
+
+    @property
+    def length(self) -> int:
+        """Number of requests."""
+        return sum(self.lengths.values())
 
 
 def stream_state(client: redis.Redis) -> StreamState:
     """Return the state of all streams; raises `redis.RedisError`."""
     seconds, micro = client.time()
     with client.pipeline(transaction=False) as pipeline:
-        for stream in STREAMS:
+        for stream in (streams := _streams(client)):
             pipeline.xlen(stream)
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
@@ -290,7 +385,8 @@ def stream_state(client: redis.Redis) -> StreamState:
     now = 1000 * int(seconds) + int(micro) / 1000
     ages = [now - int(text(first[0][0]).partition("-")[0]) for first in firsts if first]
     drawing = sum(int(summary["pending"]) for summary in pending if isinstance(summary, dict))
-    return StreamState(sum(map(int, lengths)), max(0.0, *ages, 0.0) / 1000, drawing)
+    of_tenants = {stream.removeprefix(STREAM): int(length) for stream, length in zip(streams, lengths, strict=True)}
+    return StreamState(of_tenants, max(0.0, *ages, 0.0) / 1000, drawing)
 
 
 def _message(
@@ -328,21 +424,19 @@ def waited_name(posterior: str, key: DrawAddress) -> str:
     return f"{posterior} {key.source} {key.align} {_draw(key)}"
 
 
-def _stream(group: int) -> str:
-    return f"glle:draws:{group}"
+def stream_of(tenant: str) -> str:
+    """Return the key of a tenant's stream."""
+    return STREAM + tenant
 
 
-STREAMS = tuple(_stream(group) for group in range(GROUPS))
+def _streams(client: redis.Redis) -> list[str]:
+    """Return the streams of all tenants with requests."""
+    return [stream_of(text(tenant)) for tenant in client.zrange(TURNS, 0, -1)]
 
 
-def _entries(reply: Any) -> list[tuple[str, Any, Any]]:
-    """Return (stream, id, fields) of the reply to XREADGROUP, in RESP2 or RESP3."""
-    pairs = reply.items() if isinstance(reply, dict) else reply or ()
-    found = []
-    for stream, value in pairs:
-        entries = value[0] if value and isinstance(value[0], list) else value
-        found += [(text(stream), id_, fields) for id_, fields in entries]
-    return found
+def _pairs(flat: Sequence[Any]) -> dict[Any, Any]:
+    """Return fields and values that follow each other."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
@@ -353,30 +447,45 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
     return DrawRequest(stream, text(id_), values["name"], key, json.loads(values["metadata"]), values["reply"])
 
 
-def next_name(waiting: Sequence[DrawRequest], *, is_oldest: bool) -> tuple[str, int]:
-    """Return posterior, source and alignment of the next batch, and the number of requests for it.
+class RequestsInHand:
+    """The requests that a sampler has read: tenants take turns, then the posteriors of a tenant."""
 
-    They are those of the oldest request, or those of the most requests, whose lane group is full.
-    """
-    counts = Counter(request.name for request in waiting)
-    name = waiting[0].name if is_oldest else counts.most_common(1)[0][0]
-    return name, counts[name]
+    def __init__(self) -> None:
+        # By stream and name, each in the order of their turns.
+        self._waiting: dict[str, dict[str, list[DrawRequest]]] = {}
 
+    def __len__(self) -> int:
+        return sum(len(requests) for names in self._waiting.values() for requests in names.values())
 
-def next_batch(waiting: list[DrawRequest], size: int, *, is_oldest: bool) -> DrawBatch:
-    """Remove up to `size` different draws of one posterior, source and alignment from the waiting requests."""
-    name, _ = next_name(waiting, is_oldest=is_oldest)
-    keys: dict[DrawAddress, None] = {}
-    taken: list[DrawRequest] = []
-    left: list[DrawRequest] = []
-    for request in waiting:
-        if request.name == name and (len(keys) < size or request.key in keys):
-            keys[request.key] = None
-            taken.append(request)
-        else:
-            left.append(request)
-    waiting[:] = left
-    return DrawBatch(taken)
+    def add(self, requests: Iterable[DrawRequest]) -> None:
+        """Add requests after those of the same tenant and posterior."""
+        for request in requests:
+            self._waiting.setdefault(request.stream, {}).setdefault(request.name, []).append(request)
+
+    @property
+    def next_size(self) -> int:
+        """The number of requests for draws of the posterior whose turn it is."""
+        return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
+
+    def pop(self, size: int) -> DrawBatch:
+        """Remove up to `size` different draws of the posterior whose turn it is, with one source and one alignment."""
+        stream = next(iter(self._waiting))
+        names = self._waiting.pop(stream)
+        name = next(iter(names))
+        keys: dict[DrawAddress, None] = {}
+        taken: list[DrawRequest] = []
+        left: list[DrawRequest] = []
+        for request in names.pop(name):
+            if len(keys) < size or request.key in keys:
+                keys[request.key] = None
+                taken.append(request)
+            else:
+                left.append(request)
+        if left:
+            names[name] = left
+        if names:
+            self._waiting[stream] = names
+        return DrawBatch(taken)
 
 
 def _draw(key: DrawAddress) -> str:

@@ -7,6 +7,7 @@ from worker.base.versions import MEMBER, SCHEMA
 from worker.observability.counters import BUCKETS, SEPARATOR
 from worker.observability.counters import KEY as COUNTS
 from worker.records.job import FIELDS, PARTS
+from worker.records.shares import MAY_HOLD
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
@@ -27,6 +28,7 @@ _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 # the oldest beyond the bytes allowed. `refusal` returns the limit of open jobs that is reached, a tenant's or of all.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 _LISTS = f"""
+{MAY_HOLD}
 local function list(tenant, name)
   if not tenant or tenant == 'default' then return 'glle:' .. name end
   return 'glle:tenant:' .. tenant .. ':' .. name
@@ -64,8 +66,9 @@ local function trim(tenant, now, limit, removed)
 end
 
 local function refusal(tenant, limit, all_limit)
-  if limit > 0 and redis.call('SCARD', list(tenant, 'open')) >= limit then return '{QUOTA}' end
-  if all_limit > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all_limit then return '{JOBS}' end
+  local all = redis.call('SCARD', '{ALL_OPEN}')
+  if all >= all_limit then return '{JOBS}' end
+  if not may_hold(redis.call('SCARD', list(tenant, 'open')), all, all_limit, limit) then return '{QUOTA}' end
 end
 """
 
@@ -95,7 +98,7 @@ end
 
 # Creates a job, or returns the holder of its claim. KEYS: claim, record.
 # ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
-# deadline, priority, maximum of open jobs of the tenant and of all, maximum of bytes of its ended records (0:
+# deadline, priority, open jobs that the tenant may hold (`may_hold`), maximum of all, of bytes of its ended records (0:
 # unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns the id and the `FIELDS` of the
 # record, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. Removes surplus and expired ended records.
 CREATE = f"""

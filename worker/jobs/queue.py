@@ -1,10 +1,11 @@
 """The tasks of jobs as RQ jobs: enqueue, compare with RQ, repair, withdraw.
 
-The queue `INTERACTIVE` has the tasks of some seconds, `BATCH` the others. A tenant has as many tasks in a queue as
-workers live (RQ's rate limit), so that other tenants wait for one task at most; the rest waits with RQ. A job with
-shards begins with shard 0, which enqueues the others. The task that combines the parts of
-an analysis depends on their shards. Tasks carry JSON only. A worker runs a task because its name is in a table of
-handlers, never because it can be imported.
+The queue `INTERACTIVE` has tasks in their first seconds, `BATCH` the others. A tenant has a share of each queue, of
+waiting and running tasks (RQ's rate limit); the rest waits with RQ. The share is one less than the live workers, so
+that a tenant never has them all, and for shards of draws, which are short, their number. Without keys there is one
+tenant, with that number of everything. A job with shards begins with shard 0, which enqueues the others. The task
+that combines the parts of an analysis depends on their shards. Tasks carry JSON only. A worker runs a task because its
+name is in a table of handlers, never because it can be imported.
 
 Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
 that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
     from worker.records.job import Job
+    from worker.records.sharding import PartsSharding
 
 SERIALIZER = "json"
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
@@ -57,6 +59,7 @@ REPLICATION_WAIT_MS = 1000
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is compared with RQ
 SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
 GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
+_DRAWS = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 
@@ -97,10 +100,20 @@ def fetch_tasks(client: redis.Redis, ids: list[str]) -> list[RqJob | None]:
 
 
 class TaskQueue:
-    """The tasks of all jobs in the queue's Redis."""
+    """The tasks of all jobs in the queue's Redis.
 
-    def __init__(self, client: redis.Redis, jobs: JobStore, settings: Settings) -> None:
+    Parameters
+    ----------
+    has_keys
+        Returns whether the service has keys, and so several tenants.
+
+    """
+
+    def __init__(
+        self, client: redis.Redis, jobs: JobStore, settings: Settings, has_keys: Callable[[], bool] = lambda: False
+    ) -> None:
         self._client = client
+        self._has_keys = has_keys
         self._jobs = jobs
         self._settings = settings
         self._replicas = replicas_of(settings)
@@ -119,6 +132,47 @@ class TaskQueue:
             if task is None:
                 depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
                 self._enqueue(job, id_, limit, depends_on)
+
+    def requeue(self, job: Job, task: RqJob, parts: PartsSharding | None) -> None:
+        """Enqueue a job as a batch, perhaps in parts, whose interactive task was stopped.
+
+        If the process is killed meanwhile, the rule of recovery enqueues it.
+        """
+        moved = self._jobs.requeue(job, parts)
+        task.delete()
+        if moved is None or not moved.is_open:
+            return
+        if moved.status == "cancelling":
+            self._jobs.finish_cancel(moved.id)
+        elif moved.queue == BATCH:
+            self.enqueue(moved)
+
+    def prolong(self, task: RqJob) -> bool:
+        """Move a running interactive task to its tenant's share of batches; return whether there is room.
+
+        A waiting batch of the tenant has its place already. Without keys there is always room.
+        """
+        interactive = RateLimitRegistry.from_job(task)
+        batches = self._batches(task)
+        most = self._shares()(batches.key)
+        with self._client.pipeline() as pipeline:
+            batches.register(most, pipeline)
+            pipeline.zadd(batches.allowed_key, {task.id: time.time()})
+            pipeline.zcard(batches.allowed_key)
+            *_, count = pipeline.execute()
+        if count > most and self._has_keys():
+            self._client.zrem(batches.allowed_key, task.id)
+            return False
+        interactive.release_and_enqueue(task.id)
+        return True
+
+    def release(self, task: RqJob) -> None:
+        """Free the place of a prolonged task in its tenant's share of batches."""
+        self._batches(task).release_and_enqueue(task.id)
+
+    def _batches(self, task: RqJob) -> RateLimitRegistry:
+        """Return the share of batches of a task's tenant."""
+        return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
     def refresh(self, job: Job) -> Job:
         """Return the job, which fails if its deadline has passed."""
@@ -230,10 +284,11 @@ class TaskQueue:
             if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
                 continue
             if task is not None:  # it stays in the sets of the tasks that depend on it
+                former = self._queues[task.origin]  # another one, if it was stopped to become a batch
                 _forget_executions(task)
                 task.cancel()
-                queue.canceled_job_registry.remove(task)
-                queue.intermediate_queue.remove(id_)
+                former.canceled_job_registry.remove(task)
+                former.intermediate_queue.remove(id_)
             self._enqueue(job, id_, limit)
 
     def _expected_tasks(self, job: Job) -> list[str]:
@@ -247,16 +302,17 @@ class TaskQueue:
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
     def _adjust_limits(self) -> None:
-        """Let each tenant have as many tasks in a queue as workers live now: later ones share what waits already.
+        """Adjust the tenants' shares to the workers that live now: later ones share what waits already.
 
         The lost tasks of ended jobs leave their places.
         """
-        workers = max(1, self.live_workers())
+        shares = self._shares()
         for limit in RateLimitRegistry.all(self._client):
             self._delete_ended(limit.get_allowed_job_ids())
-            if limit.concurrency not in {0, workers}:
+            most = shares(limit.key)
+            if limit.concurrency not in {0, most}:
                 with self._client.pipeline() as pipeline:
-                    limit.register(workers, pipeline)
+                    limit.register(most, pipeline)
                     pipeline.execute()
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
@@ -285,8 +341,15 @@ class TaskQueue:
         return False
 
     def _limit(self, job: Job) -> RateLimit:
-        """Return the limit of a job's tasks: RQ counts the slots of a key; those of another queue do not count."""
-        return RateLimit(f"{job.queue}:{job.tenant}", max(1, self.live_workers()))
+        """Return the share of a job's tasks: RQ counts the slots of a key."""
+        key = f"{job.queue}:{job.tenant}{_DRAWS if (job.kind, job.queue) == ('draws', BATCH) else ''}"
+        return RateLimit(key, self._shares()(key))
+
+    def _shares(self) -> Callable[[str], int]:
+        """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
+        workers = max(1, self.live_workers())
+        fewer = max(1, workers - 1) if self._has_keys() else workers
+        return lambda key: workers if key.endswith(_DRAWS) else fewer
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, depends_on: list[str] | None = None) -> None:
         """Enqueue a task."""

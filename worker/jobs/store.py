@@ -6,6 +6,7 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
       `-> cancelled
 
+An interactive job beyond its time goes back from running to queued, once, as a batch.
 Several workers may make the shards of a job. Each shard writes its own count, and the script adds them up. The shard
 that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
 changes nothing.
@@ -41,10 +42,11 @@ from worker.records.job import (
     job_key,
     job_of,
 )
-from worker.records.quotas import MAX_JOBS, Quota, too_many_jobs, too_many_jobs_overall
+from worker.records.quotas import Quota, too_many_jobs, too_many_jobs_overall
+from worker.records.shares import MAX_JOBS, SHARE, UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import redis
 
@@ -80,6 +82,8 @@ class JobStore:
     tenant
         The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
         default tenant.
+    limit
+        Returns how many of its jobs may be open, as for `worker.records.shares`.
 
     """
 
@@ -94,15 +98,24 @@ class JobStore:
         self._ttl = ttl
         self.tenant: str | None = None
         self.quota = NO_QUOTA
+        self.limit: Callable[[], int] = lambda: UNLIMITED
         self._room = room
         self._create = client.register_script(lua_scripts.CREATE)
         self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
-    def of(self, tenant: str, quota: Quota) -> Self:
-        """Return the store as a tenant sees it."""
+    def of(self, tenant: str, quota: Quota, limit: Callable[[], int] | None = None) -> Self:
+        """Return the store as a tenant sees it.
+
+        Parameters
+        ----------
+        limit
+            Returns how many jobs may be open, as for `worker.records.shares`; by default `quota` has it.
+
+        """
         store = copy(self)
         store.tenant, store.quota = tenant, quota
+        store.limit = limit or (lambda: SHARE if quota.jobs is None else quota.jobs)
         return store
 
     def create(
@@ -134,7 +147,7 @@ class JobStore:
         points
             Points of the request, under a data set id without a stored data set.
         short
-            Whether its tasks take some seconds at most, so that they wait in the queue of interactive tasks.
+            Whether it begins in the queue of interactive tasks.
 
         Returns
         -------
@@ -160,7 +173,7 @@ class JobStore:
             keys=[self._claim(claim), job_key(new)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
-                quota.jobs, MAX_JOBS, quota.records, int(self._room.is_full),
+                self.limit(), MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
         )  # fmt: skip
@@ -257,6 +270,14 @@ class JobStore:
         """Return all tenants that have had jobs."""
         return sorted(text(raw) for raw in self._client.smembers(lua_scripts.TENANTS))
 
+    def open_of_tenants(self) -> dict[str, int]:
+        """Return the number of open jobs of each tenant that has had jobs."""
+        tenants = self.tenants()
+        with self._client.pipeline(transaction=False) as pipeline:
+            for tenant in tenants:
+                pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+            return dict(zip(tenants, pipeline.execute(), strict=True))
+
     def sample_tenants(self) -> list[str]:
         """Return a random sample of tenants with jobs."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
@@ -270,6 +291,16 @@ class JobStore:
             self.expire(id_)
             raise Cancelled
         return job
+
+    def requeue(self, job: Job, parts: PartsSharding | None) -> Job | None:
+        """Return a job to ``queued``, as a batch, perhaps in parts; its progress begins again, but counted shards stay.
+
+        A job that is cancelled or has ended stays as it is.
+        """
+        fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
+        fields |= {} if job.sharding else {"done": 0}
+        fields |= {} if parts is None else {PARTS: json.dumps(asdict(parts))}
+        return self._move(job.id, {"running": "queued", "queued": "queued"}, **fields)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""
@@ -340,7 +371,7 @@ class JobStore:
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
         if reply == lua_scripts.QUOTA:
-            return too_many_jobs(self.tenant, self.quota.jobs)
+            return too_many_jobs(self.tenant, self.limit())
         if reply == lua_scripts.JOBS:
             return too_many_jobs_overall(MAX_JOBS)
         return self._room.refusal() if reply == lua_scripts.ROOM else None

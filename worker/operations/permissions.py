@@ -75,9 +75,9 @@ QUEUE = Permissions(
     ("glle:", "rq:"),
 )
 CACHE = Permissions(
-    "client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset "
-    "hsetnx info multi ping publish rename scan set subscribe time unlink unsubscribe xack xadd xclaim xdel "
-    "xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup",
+    "blpop client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset hsetnx info "
+    "llen multi ping publish rename rpush scan set subscribe time unlink unsubscribe xack xadd xclaim xdel "
+    "xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup zadd zrange zrem zscore",
     ("",),
     ("glle:",),
 )

@@ -25,6 +25,7 @@ Kind = Literal[
     "summary",
     "transform",
     "reconstructions",
+    "weights",
     "calibration",
     "advice",
     "estimate",
@@ -41,13 +42,13 @@ Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "f
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
 PARTS = "parts"  # field: the shards of an analysis
 OPEN = ("queued", "running", "cancelling")
-INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues of tasks: of some seconds, and of others
+INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues of tasks: in their first seconds, and of any length
 QUEUES = (INTERACTIVE, BATCH)
 
-# A fit below all of these took less than two seconds on one core, also for noise without a manifold.
-QUICK_POINTS = 2000
-QUICK_NEIGHBORS = 25
-QUICK_VALUES = 200_000
+# A fit of data on a manifold below all of these takes a second. It begins as interactive, larger ones as batches.
+QUICK_POINTS = 5000
+QUICK_NEIGHBORS = 30
+QUICK_VALUES = 500_000
 
 
 @dataclass(frozen=True)

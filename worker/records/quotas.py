@@ -1,4 +1,4 @@
-"""Quotas of tenants, and the refusals of requests beyond them."""
+"""Quotas of tenants, and the refusals of requests beyond quotas and shares (`worker.records.shares`)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,48 @@ from typing import TYPE_CHECKING, Any
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.ids import is_tenant_name
+from worker.records.shares import MAX_DRAWS, MAX_JOBS, PART, SHARE, UNLIMITED, allowed_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.base.problems import ProblemError
 
-MAX_JOBS = 10_000  # open jobs of all tenants
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
+SHARE_SECONDS = 1  # Retry-After of requests, most of which take milliseconds
 MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
 RECORD_BYTES = 2**13  # of a record, on average, that the quota of posteriors allows; that of a fit has some 3,000
 
 ALL = "*"  # instead of a tenant
-_LIMIT = re.compile(r"(?:(jobs|posteriors):(?=[0-9]{1,18}$)|(bytes|records):)(.{1,18})")
+_COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"
+_LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of files, open jobs, bytes of ended jobs' records, posteriors; 0: no limit.
+    """What a tenant may store and hold; 0: no limit, None: its share (`worker.records.shares`).
 
-    Of the records of ended jobs the oldest are removed first.
+    Parameters
+    ----------
+    bytes, posteriors
+        Bytes of files, and number of posteriors.
+    records
+        Bytes of the records of ended jobs, of which the oldest are removed first.
+    jobs, draws
+        Open jobs, and waiting requests for single draws.
+    requests, incoming, readers
+        Of an API process: requests in progress, bytes of bodies that arrive, and processes that read uploads.
+
     """
 
     bytes: int = 0
-    jobs: int = 0
+    jobs: int | None = None
     records: int = 64 * 2**20  # some 35,000 records
     posteriors: int = 10_000
+    requests: int | None = None
+    incoming: int | None = None
+    readers: int | None = None
+    draws: int | None = None
 
 
 class Quotas:
@@ -43,6 +61,8 @@ class Quotas:
     ----------
     settings
         `quotas` has those that differ from the defaults of `Quota`: of all tenants (`*`), and of single ones.
+    has_others
+        Returns whether there can be several tenants. A single one may hold everything.
 
     Raises
     ------
@@ -51,7 +71,8 @@ class Quotas:
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, has_others: Callable[[], bool] = lambda: True) -> None:
+        self._has_others = has_others
         limits: dict[str, dict[str, int]] = {ALL: {}}
         for part in settings.quotas.split():
             tenant, _, text = part.partition("=")
@@ -66,6 +87,13 @@ class Quotas:
     def of(self, tenant: str) -> Quota:
         """Return a tenant's quota."""
         return self._exceptions.get(tenant, self.default)
+
+    def limit(self, name: str, tenant: str) -> int:
+        """Return what a tenant may hold, as for `worker.records.shares.may_hold`, by the name of a quota."""
+        limit: int | None = getattr(self.of(tenant), name)
+        if limit is not None:
+            return limit
+        return SHARE if self._has_others() else UNLIMITED
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -90,11 +118,10 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
     )
 
 
-def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a tenant's job."""
-    detail = f"Tenant {tenant} has {allowed:,} open jobs; no more are allowed."
+def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
+    """Return the refusal of a job beyond a tenant's quota or share."""
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
-    return _quota_exceeded("jobs", detail, remedy, _pause(), allowed=allowed)
+    return _share_exceeded("jobs", tenant, "open jobs", limit, MAX_JOBS, remedy, _pause())
 
 
 def too_many_jobs_overall(allowed: int) -> ProblemError:
@@ -107,6 +134,37 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
         allowed=allowed,
         retry_after=_pause(),
     )
+
+
+def too_many_draws(tenant: str, limit: int) -> ProblemError:
+    """Return the refusal of a single draw beyond a tenant's quota or share, or because of all tenants' draws."""
+    remedy = "Send the request again after Retry-After, or request many draws as one job: POST .../draws."
+    return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
+
+
+def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
+    """Return the refusal of a request beyond a tenant's quota or share of the requests in progress."""
+    noun = "requests in progress in this API process"
+    remedy = "Send the request again after Retry-After, and fewer at the same time."
+    return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_SECONDS)
+
+
+def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError:
+    """Return the refusal of a body beyond a tenant's quota or share of the bytes that arrive."""
+    noun = "bytes of bodies that this API process receives"
+    remedy = "Wait until your other uploads have ended, or send fewer bytes at the same time."
+    return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_SECONDS)
+
+
+def _share_exceeded(
+    quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
+) -> ProblemError:
+    """Return the refusal of what exceeds a number in GLLE_QUOTAS, or a share of the total."""
+    allowed = allowed_of(limit, total)
+    detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
+    if limit == SHARE:
+        detail = f"Tenant {tenant} has its share of the {noun}: at most {PART} times what is free of {total:,}."
+    return _quota_exceeded(quota, detail, remedy, retry_after, allowed=allowed)
 
 
 def _pause() -> int:

@@ -165,6 +165,11 @@ class KeyStore:
         """Return the number of valid keys with the scope admin."""
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether a key existed at the last look of this process, or has been verified."""
+        return bool(self._is_guarded)
+
     def is_guarded(self) -> bool:
         """Return whether a key ever existed; after the last revocation requests still need a key.
 
@@ -219,6 +224,7 @@ class KeyStore:
         if key is None:
             remedy = "Use the whole key as `glle keys create` printed it, or ask the service's operator for another."
             raise refuse("invalid-key", 401, "The key is unknown, revoked or replaced.", remedy)
+        self._is_guarded = True
         if not _is_valid(key.expires):
             remedy = "Ask the service's operator for a new key."
             raise refuse("invalid-key", 401, f"Key {key.id} expired at {key.expires}.", remedy, key=key.id)

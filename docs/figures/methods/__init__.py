@@ -1,1 +1,1 @@
-"""Comparison of all methods on the same data, for docs/reference/methods.md, and measured costs."""
+"""Comparison of all methods on the same data, for docs/reference/methods.md."""

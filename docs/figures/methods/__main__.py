@@ -1,18 +1,16 @@
-"""Measure every method, and write the tables and pictures of docs/reference/methods.md and the table of costs."""
+"""Measure every method, and write the tables and pictures of docs/reference/methods.md."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from docs.figures.methods import costs, picture, rows, tables
+from docs.figures.methods import picture, rows, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
 BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository
 KEPT = DOCS.parent / "out" / "methods"
-COMPARE = "compare"
-COSTS = "costs"  # rewrites a table of the engine, so only on request
 
 
 def compare(data: Path, methods: list[str]) -> None:
@@ -44,16 +42,12 @@ def write(data: Path) -> None:
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--parts", nargs="*", default=[COMPARE], choices=[COMPARE, COSTS], help="what to measure; none: write"
-    )
+    parser.add_argument("--write-only", action="store_true", help="measure nothing")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
     parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
     options = parser.parse_args()
-    if COMPARE in options.parts:
+    if not options.write_only:
         compare(options.data, options.methods)
-    if COSTS in options.parts:
-        costs.update(options.methods)
     write(options.data)
 
 

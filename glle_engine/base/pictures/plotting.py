@@ -143,7 +143,7 @@ class Panel:
                 remedy="Give at least one point, and leave out those with NaN or infinity.",
             )
         if colors is None and points.labels is not None:
-            colors = _colors(points.labels, len(points.places))
+            colors = _colors(points.labels, len(points.places), points.label)
         elif colors is None:
             colors = PointColors("", np.zeros(len(points.places)), ("",))
         columns = points.columns
@@ -225,8 +225,10 @@ def plot(
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
     points = PointTable.of(shown)
+    points = points if labels is None else replace(points, label="")
     labels = points.labels if labels is None else align_rows(labels, points.index)
-    panel = Panel.of(points, None if labels is None else _colors(labels, len(points.places)))
+    colors = None if labels is None else _colors(labels, len(points.places), points.label)
+    panel = Panel.of(points, colors)
     distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
@@ -484,11 +486,11 @@ def _planar(Y: NDArray[Any]) -> NDArray[Any]:
     return np.stack([Y[:, 0], rank], axis=1)
 
 
-def _colors(labels: ArrayLike, rows: int) -> PointColors:
-    """Return the colors of labels of any type, with the name of a series."""
+def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
+    """Return the colors of labels of any type, with their name or that of a series."""
     values = np.asarray(labels)
     require_rows("labels", values, rows)
-    title = getattr(labels, "name", None)
+    title = name or getattr(labels, "name", None)
     is_number = values.dtype.kind in "fiuM"
     return PointColors.of(str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str))
 

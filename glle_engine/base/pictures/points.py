@@ -48,6 +48,8 @@ class PointTable:
         Of a result of a table that has them; the groups of an audit.
     index : (n,) index of pandas or array, optional
         Of the rows of the data.
+    label : str
+        Name of the column of the labels, or empty.
     apart_from : dict of str to int
         Number of other groups from which each group of an audit stays apart.
     islands : dict of int to (str, bool)
@@ -71,6 +73,7 @@ class PointTable:
     islands: dict[int, tuple[str, bool]] = field(default_factory=dict)
     tears: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     level: str = ""
+    label: str = ""
 
     @classmethod
     def of(cls, shown: Any) -> PointTable:
@@ -81,6 +84,8 @@ class PointTable:
         of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
         index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
         of_table["index"] = index if np.ndim(index) else None
+        options = getattr(shown, "options", None)
+        of_table["label"] = str((options.get("label") or "") if isinstance(options, dict) else "")
         count = getattr(shown, "n_points", None) or getattr(shown, "n", None)
         if hasattr(shown, "posterior_"):
             return cls.of(shown.posterior_)

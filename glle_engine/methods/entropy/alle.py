@@ -32,7 +32,6 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.linalg.distances import ranks_of, smallest_of_rows
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 
@@ -74,10 +73,6 @@ class AlleSpec(NeighborSpec):
                 "likelihood has no bound.",
                 remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=min(self.n_neighbors, n), p=self.n_components)
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:

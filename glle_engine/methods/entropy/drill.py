@@ -32,7 +32,6 @@ from glle_engine.base.results import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
@@ -50,7 +49,6 @@ _EXACT = 1e-9  # of a column's lasso, relative to the largest entry of S in it
 _GAP_EVERY = 5  # rounds
 MAX_POINTS = 1000
 RELATIVE_L1 = 0.1  # the paper's best with 20 neighbors is 0.01 at a mean variance of 0.1
-_USUAL_ROUNDS = {"neighbors": 200, "all": 20}
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +192,7 @@ class DrillSpec(MethodSpec):
 
     n_neighbors: int | str = integer(
         20, "k, the number of neighbors that may be linked to a point; all, to choose among all points.",
-        least=2, words=("all",),
+        least=2, words=("all",), counts=True,
     )  # fmt: skip
     l1: float | str = number(
         "auto",
@@ -215,12 +213,6 @@ class DrillSpec(MethodSpec):
         else:
             require_enough_points(n, NeighborSpec(n_components=self.n_components, n_neighbors=self.n_neighbors))
         require_size(n, MAX_POINTS, "DRILL", "meu, or alle")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        if isinstance(self.n_neighbors, str):
-            return estimate(row, n, d, k=n, steps=_USUAL_ROUNDS["all"])
-        return estimate(row, n, d, k=1.5 * self.n_neighbors, steps=_USUAL_ROUNDS["neighbors"])
 
 
 @Method(

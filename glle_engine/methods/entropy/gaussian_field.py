@@ -35,13 +35,20 @@ def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
     return d / 2 * (log_det - trace - n * math.log(2 * math.pi))
 
 
-def undirected_edges(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the edges i < j of a neighbor graph (n, k), each once: j is a neighbor of i, or i of j."""
+def undirected_edges(
+    nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the edges i < j of a neighbor graph (n, k), each once: j is a neighbor of i, or i of j.
+
+    `kept` (n, k) is True for the neighbors among `nearest`; None: all are.
+    """
     n, k = nearest.shape
     rows = np.repeat(np.arange(n), k)
     columns = nearest.ravel().astype(np.intp)
+    if kept is not None:
+        rows, columns = rows[kept.ravel()], columns[kept.ravel()]
     ends = (np.minimum(rows, columns), np.maximum(rows, columns))
-    pattern = coo_array((np.ones(n * k), ends), shape=(n, n)).tocsr()
+    pattern = coo_array((np.ones(len(rows)), ends), shape=(n, n)).tocsr()
     pattern.sum_duplicates()
     i, j = pattern.nonzero()
     return i.astype(np.intp), j.astype(np.intp)

@@ -23,7 +23,7 @@ distance equals the observed one, or is smaller if the multiplier is 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,6 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.results import Note
-from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
@@ -45,7 +44,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     second_moment,
     undirected_edges,
 )
-from glle_engine.methods.parameters import NeighborSpec, choice, integer, number, require_size
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, choice, integer, number, of_pairs, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -236,9 +235,16 @@ def _descend(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeuSpec(NeighborSpec):
+class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
+    n_neighbors: int | str = integer(  # type: ignore[assignment] # of this method alone
+        10,
+        "k, the number of neighbors of a point; all: every pair of points is an edge.",
+        least=2,
+        words=("all",),
+        counts=True,
+    )
     gamma: float = number(
         1e-5,
         "Precision that holds the points at their mean, times the mean variance of a feature; it moves the centred "
@@ -255,6 +261,9 @@ class MeuSpec(NeighborSpec):
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few and too many points, and an unbounded likelihood."""
+        if self.n_neighbors == "all":
+            replace(self, n_neighbors=max(2, n - 1)).require_possible(n, d)
+            return
         super().require_possible(n, d)
         require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
@@ -270,14 +279,15 @@ class MeuSpec(NeighborSpec):
     about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
     "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
+    doubles=of_pairs(4),
     growth="n^3",
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the covariance of greatest likelihood."""
     n, d = X.shape
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    i, j = undirected_edges(nearest)
+    nearest, _, kept = spec.graph(X, on_progress)
+    i, j = undirected_edges(nearest, kept)
     unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
     gamma = spec.gamma * n / float(S.trace())

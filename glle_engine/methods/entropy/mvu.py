@@ -215,7 +215,7 @@ def _descend(
 class MvuSpec(NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
-    n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2)
+    n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2, counts=True)
     slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
     tolerance: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
     max_iterations: int = integer(1000, "Newton steps at most.", least=1)

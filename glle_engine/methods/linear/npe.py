@@ -90,6 +90,7 @@ def whiten(
     title="Neighbourhood preserving embedding",
     about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
     source="He, Cai, Yan and Zhang 2005, ICCV",
+    linear=True,
     growth="n d^2, and n^2 d to find neighbors among many features",
     restore=AffineMap.restore,
 )

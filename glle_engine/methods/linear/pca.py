@@ -28,7 +28,7 @@ that :math:`W^T \Psi^{-1} W` is diagonal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +38,8 @@ from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import AffineMap
-from glle_engine.methods.parameters import MethodSpec, integer, number
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four digits of sixteen
 NO_NOISE = 1e-20  # of the variance: rounding, for data in p dimensions
 EQUAL = 1e-9  # relative excess over the noise variance that is rounding
+EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: nats a point at which to stop, and steps at most
 LEAST_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
 
 
@@ -118,6 +118,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     title="Principal component analysis",
     about="The p orthogonal directions of greatest variance, of centred data.",
     source="Pearson 1901; Hotelling 1933",
+    linear=True,
     growth="n d^2; n^2 d for more features than points",
     restore=AffineMap.restore,
 )
@@ -128,8 +129,36 @@ def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
     return Embedding(axes.scores, axes.values, figures, (*axes.notes(),), map=AffineMap(axes.mean, axes.directions.T))
 
 
+@dataclass(frozen=True, eq=False)
+class FactorMap(AffineMap):
+    """The posterior mean E[z | x] = C (x - m) of a linear Gaussian model.
+
+    Attributes
+    ----------
+    loadings : (d, p) float64
+        W, in the units of the data.
+    noise_variances : (d,) float64
+        The diagonal of Psi, in squared units of the data; 0 of a constant feature.
+
+    """
+
+    loadings: NDArray[np.float64]
+    noise_variances: NDArray[np.float64]
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Mean, components, loadings and noise variances."""
+        return {**super().arrays, "loadings": self.loadings, "noise_variances": self.noise_variances}
+
+
+@dataclass(frozen=True, kw_only=True)
 class PpcaSpec(MethodSpec):
     """Parameters of probabilistic PCA."""
+
+    solver: str = choice(
+        "closed-form", "The maximum in closed form, or by expectation maximisation, which converges to it.",
+        "closed-form", "em", added=True,
+    )  # fmt: skip
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse components that leave no dimension for the noise."""
@@ -154,6 +183,26 @@ class Fit:
     loadings: NDArray[np.float64]
     noise_variance: float
     log_likelihood: float
+
+
+def fit_ppca_by_em(
+    X: NDArray[np.float64], p: int, on_progress: OnProgress, max_iterations: int = EM_STEPS
+) -> tuple[Fit, int]:
+    """Return the maximum of the likelihood by expectation maximisation, and the steps.
+
+    The start is random, and does not use the eigenvectors; the loadings at the end are turned so that W^T W is diagonal
+    (Tipping and Bishop 1999, Eq. 27-28).
+    """
+    n, d = X.shape
+    centered = X - X.mean(axis=0)
+    unit = float(np.sqrt(np.mean(centered**2)))
+    root = centered / (unit * np.sqrt(n))
+    root = np.asarray(np.linalg.qr(root, mode="r"), np.float64) if n > d else root
+    start = Model(np.random.default_rng(0).standard_normal((d, p)), np.ones(d))
+    model, likelihoods, _ = maximise(root, start, EM_GAIN, max_iterations, on_progress, isotropic=True)
+    left, spread, _ = np.linalg.svd(model.loadings, full_matrices=False)
+    noise = float(model.noise[0]) * unit**2
+    return Fit(left * spread * unit, noise, n * (likelihoods[-1] - d * float(np.log(unit)))), len(likelihoods) - 1
 
 
 def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
@@ -187,15 +236,24 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     title="Probabilistic PCA",
     about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of one variance.",
     source="Tipping and Bishop 1999, J. R. Stat. Soc. B 61, Eq. 7-8",
+    linear=True,
     growth="n d^2; n^2 d for more features than points",
-    restore=AffineMap.restore,
+    restore=FactorMap.restore,
 )
 def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     axes = principal_axes(X, spec.n_components, on_progress)
     fit = fit_ppca(X, axes)
+    figures: dict[str, Any] = {}
+    if spec.solver == "em":
+        by_em, figures["iterations"] = fit_ppca_by_em(X, spec.n_components, on_progress)
+        signs = np.where(np.einsum("ij,ij->j", by_em.loadings, axes.directions) < 0, -1.0, 1.0)
+        values = (by_em.loadings**2).sum(axis=0) + by_em.noise_variance
+        directions = by_em.loadings * signs / np.sqrt(values - by_em.noise_variance)
+        scores = (X - axes.mean) @ directions
+        axes, fit = replace(axes, values=values, directions=directions, scores=scores), by_em
     signal = np.maximum(1 - fit.noise_variance / axes.values, 0.0)
-    figures = {
+    figures |= {
         "log_likelihood": fit.log_likelihood,
         "noise_variance": fit.noise_variance,
         "posterior_variance": (1 - signal).tolist(),
@@ -206,7 +264,9 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
         message = f"{buried} of {spec.n_components} components vary no more than the noise: their coordinates are 0."
         notes.append(Note("components-of-noise", f"{message} Lower n_components."))
     shrinkage = np.sqrt(signal / axes.values)
-    linear = AffineMap(axes.mean, (axes.directions * shrinkage).T)
+    noise = np.full(X.shape[1], fit.noise_variance)
+    loadings = axes.directions * np.sqrt(axes.values * signal)
+    linear = FactorMap(axes.mean, (axes.directions * shrinkage).T, loadings, noise)
     return Embedding(axes.scores * shrinkage, axes.values, figures, tuple(notes), map=linear)
 
 
@@ -220,11 +280,6 @@ class FactorAnalysisSpec(MethodSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse factors that leave no dimension for the noise."""
         self.require_noise_dimension(n, d, "Factor analysis")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        steps = min(self.max_iterations, 500)  # a usual number
-        return estimate(row, n, d, p=self.n_components, steps=steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +299,10 @@ class Model:
     noise: NDArray[np.float64]
 
 
-def step(root: NDArray[np.float64], model: Model) -> tuple[Model, float]:
+def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) -> tuple[Model, float]:
     """Return the model after one step, and the mean log likelihood of a point before it.
+
+    With `isotropic` the noise has one variance, as in probabilistic PCA.
 
     Parameters
     ----------
@@ -271,30 +328,44 @@ def step(root: NDArray[np.float64], model: Model) -> tuple[Model, float]:
     second = np.linalg.inv(precision) + regression @ cross
     loadings = np.asarray(np.linalg.solve(second, cross.T).T, np.float64)
     residual = variance - np.einsum("ij,ij->i", loadings, cross)
+    if isotropic:
+        residual = np.full(d, residual.mean())
     return Model(loadings, np.maximum(residual, LEAST_NOISE * float(variance.mean()))), likelihood
 
 
 def maximise(
-    root: NDArray[np.float64], start: Model, spec: FactorAnalysisSpec, on_progress: OnProgress
+    root: NDArray[np.float64],
+    start: Model,
+    tolerance: float,
+    max_iterations: int,
+    on_progress: OnProgress,
+    *,
+    isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
     """Return the model, the mean log likelihood before each step and at the end, and whether it converged."""
     model, likelihoods = start, [-np.inf]
-    for i in range(spec.max_iterations):
-        following, likelihood = step(root, model)
+    for i in range(max_iterations):
+        following, likelihood = step(root, model, isotropic=isotropic)
         likelihoods.append(likelihood)
-        if likelihood - likelihoods[-2] < spec.tolerance:
+        if likelihood - likelihoods[-2] < tolerance:
             return model, likelihoods[1:], True
         model = following
-        on_progress(i + 1, spec.max_iterations, "expectation maximisation")
+        on_progress(i + 1, max_iterations, "expectation maximisation")
     likelihoods.append(step(root, model)[1])
-    return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < spec.tolerance
+    return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < tolerance
 
 
-def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
-    """Return E[z | x] (n, p), rotated so that W^T Psi^-1 W is diagonal and descends."""
+def posterior_means(
+    centered: NDArray[np.float64], model: Model
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return E[z | x] (n, p), C (p, d) of E[z | x] = C x, and W (d, p), turned so that W^T Psi^-1 W is diagonal."""
     weighted = model.loadings / model.noise[:, None]
     signal, rotation = np.linalg.eigh(model.loadings.T @ weighted)
-    return sign_convention((centered @ weighted @ rotation / (1 + signal))[:, ::-1])
+    components, loadings = (weighted @ rotation / (1 + signal))[:, ::-1], (model.loadings @ rotation)[:, ::-1]
+    means = centered @ components
+    signed = sign_convention(means)
+    signs = np.where(np.einsum("ij,ij->j", signed, means) < 0, -1.0, 1.0)
+    return signed, (components * signs).T, loadings * signs
 
 
 @Method(
@@ -303,8 +374,10 @@ def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.f
     about="Maximum likelihood of x = W z + mu + e, with z standard normal in p dimensions and noise of a variance for "
     "each feature.",
     source="Rubin and Thayer 1982, Psychometrika 47; Ghojogh et al., FA-LLE",
+    linear=True,
     growth="n d^2 once; a step takes d^2 p, or n d p for more features than points",
     any_scale=True,
+    restore=FactorMap.restore,
 )
 def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
@@ -323,7 +396,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
     start = Model(loadings, residual)
     root = np.linalg.qr(centered, mode="r") / np.sqrt(n) if n > used.shape[1] else centered / np.sqrt(n)
-    model, likelihoods, converged = maximise(root, start, spec, on_progress)
+    model, likelihoods, converged = maximise(root, start, spec.tolerance, spec.max_iterations, on_progress)
     noise = model.noise * unit**2
     figures: dict[str, Any] = {
         "log_likelihood": n * (likelihoods[-1] - float(np.log(unit).sum())),
@@ -334,7 +407,12 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
         "noise_variance_most": float(noise.max()),
         "constant_features": int((~varying).sum()),
     }
-    return Embedding(posterior_means(centered, model), None, figures, (*_notes(figures, spec, used.shape[1], model),))
+    means, components, loadings = posterior_means(centered, model)
+    p, d = spec.n_components, X.shape[1]
+    linear = FactorMap(X.mean(axis=0), np.zeros((p, d)), np.zeros((d, p)), np.zeros(d))
+    linear.components[:, varying], linear.loadings[varying] = components / unit, loadings * unit[:, None]
+    linear.noise_variances[varying] = noise
+    return Embedding(means, None, figures, (*_notes(figures, spec, used.shape[1], model),), map=linear)
 
 
 def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:

@@ -31,7 +31,7 @@ from glle_engine.graph.relations import ROUNDING, checked_distances, require_squ
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.maps import Map
-from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number, of_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.costs import Cost
 
 NEGATIVE = 1e-6  # of the largest eigenvalue: smaller negative ones are those of distances
 _BLOCK_ENTRIES = 1 << 20
@@ -63,10 +62,6 @@ class MdsSpec(MethodSpec):
             require_square(n, d)
         self.require_rank(n, d)
 
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return super().cost(f"{row}, precomputed" if self.dissimilarity == "precomputed" else row, n, d)
-
 
 def double_center(matrix: NDArray[np.float64]) -> None:
     """Replace a symmetric K (n, n) by J K J, J = I - 1 1^T / n, in place."""
@@ -80,6 +75,8 @@ def double_center(matrix: NDArray[np.float64]) -> None:
     title="Classical multidimensional scaling",
     about="Points whose inner products best fit those of the dissimilarities, by eigenvectors of -J D^2 J / 2.",
     source="Torgerson 1952; Gower 1966",
+    doubles=lambda spec, n: n * n if spec.dissimilarity == "precomputed" else 0,
+    linear=True,
     growth="as PCA from points; n^2 from dissimilarities",
 )
 def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
@@ -305,6 +302,7 @@ class KernelMap(Map):
     about="Principal components of the points' images under the feature map of a kernel, from the centred kernel "
     "matrix.",
     source="Schoelkopf, Smola and Mueller 1998, Neural Computation 10",
+    doubles=of_pairs(2),
     growth="n^2; n^3 where the kernel's spectrum is flat",
     restore=KernelMap.restore,
 )

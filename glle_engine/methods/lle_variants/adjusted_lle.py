@@ -58,7 +58,6 @@ from glle_engine.graph.connectivity import closed_classes, connected_neighbors, 
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import DistanceSpec, NeighborSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, embedding_of, lle_of
 from glle_engine.posterior.placement import attach
@@ -82,8 +81,8 @@ _ADDED = 1024
 class AutoKLleSpec(DistanceSpec):
     """Parameters of LLE with automatic k."""
 
-    k_least: int = integer(5, "The smallest number of neighbors that is tried.", least=2)
-    k_most: int = integer(30, "The largest number of neighbors that is tried.", least=2)
+    k_least: int = integer(5, "The smallest number of neighbors that is tried.", least=2, counts=True)
+    k_most: int = integer(30, "The largest number of neighbors that is tried.", least=2, counts=True)
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
@@ -110,11 +109,6 @@ class AutoKLleSpec(DistanceSpec):
                 f"k_most={self.k_most} needs more than {n} points.", remedy=f"Give k_most of at most {n - 1}."
             )
         require_enough_points(n, self.at(max(2, min(self.k_most, n - 1))))
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        each = [estimate(row, n, d, k=k, p=self.n_components) for k in self.candidates()]
-        return Cost(sum(cost.seconds for cost in each), max(cost.bytes for cost in each))
 
 
 @Method(
@@ -226,10 +220,6 @@ class RobustLleSpec(LleSpec):
         0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
     )
     max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", least=1)
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, steps=self.max_iter)
 
 
 def reliability(
@@ -372,11 +362,6 @@ class IncrementalLleSpec(LleSpec):
                 remedy=f"Give initial of at least {least / n:.3g}, or more points.",
                 details={"n_points": n, "least": least},
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        count = max(initial_points(n, self), 1)
-        return estimate(row, count, d, k=self.n_neighbors, p=self.n_components, m=n - count)
 
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:

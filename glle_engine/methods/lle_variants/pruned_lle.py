@@ -41,7 +41,7 @@ from glle_engine.base.results import Note
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
-from glle_engine.methods.parameters import number
+from glle_engine.methods.parameters import number, of_neighborhoods
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
     title="Pruned LLE",
     about="LLE on the kNN graph without short circuits: edges of low Ollivier-Ricci curvature with no short way round.",
     source="Saidi, Hickok and Blumberg 2025, arXiv 2410.01149, Algorithm 1",
+    doubles=of_neighborhoods(1),
     growth="n k^3, and n for each doubtful edge",
     reproducible=True,
 )

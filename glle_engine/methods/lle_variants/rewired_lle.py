@@ -43,10 +43,10 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
 from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.linalg.distances import smallest_of_rows
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ class IsolleSpec(LleSpec):
         " at least p + 2 and at most k; with k or more the result is LLE's.",
         least=1,
         words=("auto",),
+        counts=True,
     )
 
     def require_possible(self, n: int, d: int) -> None:

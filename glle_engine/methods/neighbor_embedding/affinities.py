@@ -26,7 +26,6 @@ from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.methods.base import Embedding
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.linear.scaling import scaling_of
 from glle_engine.methods.parameters import DistanceSpec, choice, integer, number, require_size
@@ -46,7 +45,6 @@ _ENTROPY_TOLERANCE = 1e-10
 _LEAST, _MOST = -50.0, 100.0
 _MAX_STEPS = 300
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
-_USUAL_ITERATIONS = 120
 MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 NOISE = 1e-2  # relative to the start
 _USUAL, _NAME = "init", "initialization"
@@ -198,7 +196,10 @@ class PerplexitySpec(StartSpec):
     """Parameters of a method on affinities."""
 
     perplexity: float = number(
-        30.0, "Effective number of neighbors of a point; at most a third of the other points.", above=1
+        30.0,
+        "Effective number of neighbors of a point; at most a third of the other points.",
+        above=1,
+        counts=True,
     )
     seed: int = integer(
         0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
@@ -229,10 +230,6 @@ class DescentSpec(PerplexitySpec):
         """Refuse requests that are impossible for a dense descent."""
         super().require_possible(n, d)
         require_size(n, MAX_POINTS, "A descent over all pairs", "t-sne, which approximates")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost of a usual number of iterations."""
-        return estimate(row, n, d, steps=min(self.max_iter, _USUAL_ITERATIONS))
 
 
 def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:

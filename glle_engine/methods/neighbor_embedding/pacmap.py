@@ -23,7 +23,6 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import StartSpec, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
 
@@ -45,7 +44,7 @@ _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 class PacmapSpec(StartSpec):
     """Parameters of PaCMAP."""
 
-    n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST)
+    n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST, counts=True)
     mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
     further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
     n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
@@ -98,10 +97,6 @@ class PacmapSpec(StartSpec):
             )
         self.require_rank(n, d)
 
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=self.pairs, p=self.n_components, steps=sum(_PHASES) + self.n_iter)
-
 
 @contextmanager
 def _one_quiet_thread() -> Iterator[None]:
@@ -128,6 +123,7 @@ def _one_quiet_thread() -> Iterator[None]:
     growth="n log n",
     libraries=("pacmap",),
     extra="pacmap",
+    compiles=True,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by pacmap, which scales each column of a given start."""

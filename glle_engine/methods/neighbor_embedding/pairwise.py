@@ -38,7 +38,6 @@ from scipy.special import xlogy
 
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding import affinities
 from glle_engine.methods.neighbor_embedding.affinities import (
     DescentSpec,
@@ -53,7 +52,7 @@ from glle_engine.methods.neighbor_embedding.descent import (
     row_blocks,
     squared_distances,
 )
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.parameters import choice, integer, number, of_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
 
 _LEAST_TOTAL = 1e-200
 _HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
-_USUAL_ITERATIONS = 90  # of each descent
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
@@ -143,6 +141,7 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, s
     "and Gaussian in the embedding.",
     source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
     by_distances=True,
+    doubles=of_pairs(4),
     growth="n^2 an iteration, and n^3 once",
 )
 def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
@@ -156,6 +155,7 @@ def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = N
     about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
     source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
     by_distances=True,
+    doubles=of_pairs(4),
     growth="n^2 an iteration, and n^3 once",
 )
 def symmetric_sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
@@ -177,10 +177,6 @@ class ElasticSpec(DescentSpec):
         "one",
     )
     homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost of all descents of the homotopy."""
-        return estimate(row, n, d, steps=min(self.max_iter, _USUAL_ITERATIONS) * self.homotopy)
 
 
 def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
@@ -222,6 +218,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     "keeps all apart; lambda weighs the two.",
     source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
     by_distances=True,
+    doubles=of_pairs(4),
     growth="n^2 an iteration, and n^3 once",
 )
 def elastic_embedding(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:

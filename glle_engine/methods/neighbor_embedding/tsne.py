@@ -23,7 +23,6 @@ from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import (
     PerplexitySpec,
@@ -81,12 +80,6 @@ class TsneSpec(PerplexitySpec):
                 remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
                 details={"n_components": self.n_components, "most": most},
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        row = row if repulsion_method(n, self) == "bh" else f"{row}, interpolated"
-        steps = self.early_iter + self.n_iter
-        return estimate(row, n, d, k=3 * self.perplexity, p=self.n_components, steps=steps)
 
 
 def repulsion_method(n: int, spec: TsneSpec) -> str:

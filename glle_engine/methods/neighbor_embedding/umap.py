@@ -23,7 +23,6 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import StartSpec, initial, noisy, older_seed
 from glle_engine.methods.parameters import choice, integer, number
@@ -39,7 +38,6 @@ _SMALL = 10_000  # points up to which umap-learn makes the larger number of epoc
 _EPOCHS, _EPOCHS_OF_MANY, _MORE_OF_DENSITY = 500, 200, 200
 _BISECTIONS = 64  # of the width of the memberships, as in umap-learn
 _LEAST_SIGMA = 1e-3  # mean distances, as in umap-learn
-_COMPILATION = 15.0  # seconds of processor time at the first use in a process: umap-learn keeps little compiled code
 _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
 
 
@@ -48,7 +46,10 @@ class UmapSpec(StartSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
-        15, "Number of neighbors of a point, the point itself among them, as in umap-learn.", least=2
+        15,
+        "Number of neighbors of a point, the point itself among them, as in umap-learn.",
+        least=2,
+        counts=True,
     )
     min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", least=0)
     spread: float = number(1.0, "Scale of the embedding.", above=0)
@@ -92,10 +93,6 @@ class UmapSpec(StartSpec):
         require_enough_points(n, self)
         if self.initialization == "pca":
             self.require_rank(n, d)
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, steps=self.epochs(n))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +201,7 @@ def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
-    first_seconds=_COMPILATION,
+    compiles=True,
     neighbor_map=MembershipMap,
 )
 def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
@@ -221,7 +218,7 @@ def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, sta
     growth="n k an epoch, and n^2 d to find neighbors among many features",
     libraries=("umap",),
     extra="umap",
-    first_seconds=_COMPILATION,
+    compiles=True,
 )
 def densmap(X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by umap-learn with densities."""

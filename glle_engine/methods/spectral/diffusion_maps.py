@@ -12,7 +12,7 @@ Laplace-Beltrami operator of the manifold, independent of the density of the poi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array, identity
@@ -22,13 +22,12 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import neighbor_graph, symmetric_graph
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
-from glle_engine.methods.parameters import DistanceSpec, integer, number, require_points
-from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
+from glle_engine.methods.parameters import RadiusSpec, integer, number, require_points
+from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ _SMALLEST = 1e-150
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionMapsSpec(DistanceSpec):
+class DiffusionMapsSpec(RadiusSpec):
     """Parameters of diffusion maps."""
 
     epsilon: float | str = number(
@@ -56,6 +55,16 @@ class DiffusionMapsSpec(DistanceSpec):
         "distance to the 10th neighbor.",
         above=0,
         words=("auto",),
+    )
+    bandwidth: float | None = number(
+        None, "h of the kernel exp(-|x - y|^2 / h^2), in units of the data: another name of epsilon = h^2.", above=0
+    )
+    threshold: float | None = number(
+        None,
+        "Of the columns only those with |lambda_l^t| >= 1 - threshold are kept (Yao's delta); n_components is then the "
+        "largest number of columns.",
+        above=0,
+        most=1,
     )
     alpha: float = number(
         1.0, "How far the density is divided out: 0 not, 1/2 Fokker-Planck, 1 wholly.", least=0, most=1
@@ -75,11 +84,21 @@ class DiffusionMapsSpec(DistanceSpec):
         "Neighbors to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
         least=2,
         words=("auto", "all"),
+        counts=True,
     )
+
+    def check_together(self) -> None:
+        """Refuse two bandwidths."""
+        super().check_together()
+        if self.bandwidth is not None and self.epsilon != "auto":
+            raise InvalidParameterError(
+                f"epsilon={self.epsilon} and bandwidth={self.bandwidth:g} set the same kernel.",
+                remedy="Give one of the two: epsilon divides squared distances, bandwidth distances.",
+            )
 
     def neighbors_among(self, n: int) -> int | None:
         """Return the number of neighbors to which the kernel of n points is cut, or None for the whole kernel."""
-        if self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST):
+        if self.radius is None and (self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST)):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
 
@@ -93,15 +112,8 @@ class DiffusionMapsSpec(DistanceSpec):
                 remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
                 details={"n_points": n, "most": 2 * DENSE_MOST},
             )
-        if k is not None:
+        if k is not None and self.radius is None:
             require_points(n, k + 1, f"n_neighbors={k}")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        k = self.neighbors_among(n)
-        if k is None:
-            return estimate(f"{row}, dense", n, d)
-        return estimate(row, n, d, k=k, p=self.n_components)
 
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
@@ -127,21 +139,23 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
     source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
     by_distances=True,
+    doubles=lambda spec, n: 4 * n * n if spec.neighbors_among(n) is None else 0,
     growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
 )
 def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the random walk."""
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
+    epsilon = epsilon if spec.bandwidth is None else spec.bandwidth**2
     k = spec.neighbors_among(n)
     if k is None:
         distances = np.maximum(X.known if isinstance(X, Distances) else cdist(X, X), np.finfo(np.float64).tiny)
         np.fill_diagonal(distances, 0.0)
         graph = csr_array(distances)
     else:
-        graph = symmetric_graph(*connected_neighbors(X, k, on_progress))
+        graph = symmetric_graph(*neighbor_graph(X, k, spec.radius, on_progress))
     on_progress(0, 1, "embedding")
-    weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
+    weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=(spec.epsilon, spec.bandwidth) != ("auto", None))
     S, d = diffusion(csr_array(weights + identity(n, format="csr")), spec.alpha)
     count = min(n - 2, max(_PAIRS, p + 1))
     values, vectors = _leading(S, np.sqrt(d), count, dense=k is None)
@@ -152,11 +166,72 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
             remedy="Give a smaller t or epsilon, or fewer components.",
             details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
         )
+    if spec.threshold is not None:
+        p = _columns_above(values[:p], t, spec.threshold)
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
-    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
+    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k if spec.radius is None else None}
+    if spec.threshold is not None:
+        figures["columns"] = p
     notes = (*notes, *_notes(dimension, count, n, spec))
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
+
+
+def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int:
+    """Return the number of eigenvalues (p,), descending, with |lambda^t| >= 1 - threshold."""
+    powers = np.abs(values) ** t
+    if not (count := int((powers >= 1 - threshold).sum())):
+        raise DegenerateDataError(
+            f"No column has |lambda^t| of at least {1 - threshold:g}: the first has {powers[0]:.3g}.",
+            remedy=f"Give threshold of at least {1 - powers[0]:.3g}, or a smaller t.",
+            details={"powers": powers.tolist()},
+        )
+    return count
+
+
+@dataclass(frozen=True, eq=False)
+class Lumping:
+    """A Markov chain with its states in groups.
+
+    Attributes
+    ----------
+    chain : (g, g) float64
+        Probabilities between groups, means over the states of the first.
+    deviation : float
+        Largest difference of the probability of a state into a group from the mean of its own group: 0 if the chain is
+        lumpable, so that the sequence of groups is a Markov chain.
+    eigenvalues : (g,) float64
+        Of `chain`, descending.
+    vectors : (n, g) float64
+        The right eigenvectors of `chain` as functions of the states, constant in each group; they are those of the
+        whole chain if it is lumpable.
+
+    """
+
+    chain: NDArray[np.float64]
+    deviation: float
+    eigenvalues: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+
+
+def lump(P: NDArray[np.float64], groups: NDArray[np.integer[Any]]) -> Lumping:
+    """Return the chain between groups of states, and how far it is from lumpable (Meila and Shi 2001).
+
+    Parameters
+    ----------
+    P : (n, n) float64
+        Transition probabilities of a reversible chain, rows of sum 1.
+    groups : (n,) int
+        The group of each state.
+
+    """
+    _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    member = np.equal.outer(group, np.arange(len(counts))).astype(np.float64)  # (n, g)
+    into = P @ member
+    chain = member.T @ into / counts[:, None]
+    values, vectors = np.linalg.eig(chain)
+    order = np.argsort(-values.real)
+    return Lumping(chain, float(np.abs(into - chain[group]).max()), values.real[order], vectors.real[:, order][group])
 
 
 def _bandwidth(X: Data, on_progress: OnProgress) -> float:

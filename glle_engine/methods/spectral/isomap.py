@@ -20,14 +20,11 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks, silent
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
-from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.graph.neighbors import kneighbors_to
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.maps import NeighborMap
-from glle_engine.methods.parameters import NeighborSpec, integer
-from glle_engine.methods.spectral.laplacian import symmetric_graph
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, integer
 from glle_engine.metrics.ranks import unexplained_variance
 
 if TYPE_CHECKING:
@@ -42,10 +39,12 @@ _VANISHING = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
-class IsomapSpec(NeighborSpec):
+class IsomapSpec(RadiusSpec, NeighborSpec):
     """Parameters of Isomap."""
 
-    n_landmarks: int = integer(0, "Points whose distances to all are computed, far from each other; 0: all.", least=0)
+    n_landmarks: int = integer(
+        0, "Points whose distances to all are computed, far from each other; 0: all.", least=0, counts=True
+    )
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too few or too many landmarks."""
@@ -57,10 +56,6 @@ class IsomapSpec(NeighborSpec):
                 remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
                 details={"n_landmarks": m, "least": p + 1, "most": n},
             )
-
-    def cost(self, row: str, n: int, d: int) -> Cost:
-        """Return the expected cost."""
-        return estimate(row, n, d, k=self.n_neighbors, p=self.n_components, m=self.n_landmarks or n)
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -101,7 +96,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 
 def _paths(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the landmarks (m,), or all points, and the lengths of the shortest paths from them (m, n)."""
-    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
+    graph = symmetric_graph(*spec.graph(X, on_progress))
     if spec.n_landmarks:
         return farthest_points(graph, spec.n_landmarks, on_progress)
     return np.arange(len(X)), all_distances(graph, on_progress)
@@ -116,7 +111,9 @@ class PathMap(NeighborMap):
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         landmarks, lengths = self._lengths
-        nearest, distances = kneighbors_to(self.points, points, self.spec.n_neighbors)
+        nearest, distances, kept = self.spec.graph_to(self.points, points)
+        if kept is not None:
+            distances = np.where(kept, distances, np.inf)
         paths = np.full((len(points), len(landmarks)), np.inf)
         for neighbor, distance in zip(nearest.T, distances.T, strict=True):
             np.minimum(paths, distance[:, None] + lengths[:, neighbor].T, out=paths)
@@ -132,6 +129,7 @@ class PathMap(NeighborMap):
     by_distances=True,
     sparse=True,
     neighbor_map=PathMap,
+    doubles=lambda spec, n: 4 * n * n if not spec.n_landmarks else spec.n_landmarks * n,
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:

@@ -25,9 +25,9 @@ from glle_engine.base.results import Note
 from glle_engine.eigen.eigenpairs import relative_gap, start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec, boolean, choice, number
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, boolean, choice, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,18 +40,6 @@ NEGLIGIBLE = 1e-10  # edge weight, relative to the largest, that is lost in roun
 _SHIFT = 1e-9  # relative to the norm: factorable, and the bottom converges in some ten steps
 _ACCEPTED_RESIDUAL = 1e-10
 _REMEDY = "Raise n_neighbors or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
-
-
-def symmetric_graph(nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> csr_array:
-    """Return the distances (n, n) on the edges of a neighbor graph (n, k), each edge in both directions.
-
-    Duplicates get the smallest normal number as their distance, because a sparse matrix drops zeros.
-    """
-    n, k = nearest.shape
-    tiny = np.finfo(np.float64).tiny
-    indptr = np.arange(0, n * k + 1, k)
-    directed = csr_array((np.maximum(distances, tiny).ravel(), nearest.ravel(), indptr), shape=(n, n))
-    return csr_array(directed.maximum(directed.T))
 
 
 def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
@@ -166,7 +154,7 @@ def _shift_inverted(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplacianEigenmapsSpec(NeighborSpec):
+class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     """Parameters of Laplacian eigenmaps."""
 
     weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / t), or 1.", "heat", "simple")
@@ -180,6 +168,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
 
     def check_together(self) -> None:
         """Refuse a bandwidth without a kernel."""
+        super().check_together()
         if self.weights == "simple" and self.t != "auto":
             raise InvalidParameterError(
                 f"t={self.t} has no meaning for simple weights.", remedy='Leave t away, or give weights="heat".'
@@ -197,7 +186,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
 )
 def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
-    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
+    graph = symmetric_graph(*spec.graph(X, on_progress))
     on_progress(0, 1, "embedding")
     figures: dict[str, object] = {}
     notes: tuple[Note, ...] = ()

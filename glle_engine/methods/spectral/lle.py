@@ -15,10 +15,10 @@ import numpy as np
 from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
-from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
+from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import NeighborMap
-from glle_engine.methods.parameters import NeighborSpec, number
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, number
 from glle_engine.posterior.placement import attach
 from glle_engine.weights.lle import lle_weights
 
@@ -39,6 +39,11 @@ class LleSpec(NeighborSpec):
         """Refuse too few points, and too many components."""
         super().require_possible(n, d)
         require_pairs(n, self.n_components)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LleGraphSpec(RadiusSpec, LleSpec):
+    """Parameters of LLE on nearest neighbors, or on those within a radius."""
 
 
 def lle_of(
@@ -86,12 +91,16 @@ class WeightMap(NeighborMap):
     """Placement by the weights of the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.spec.radius is not None:
+            nearest, _, kept = self.spec.graph_to(self.points, points)
+            weights = lle_weights(self.points, nearest, self.spec.reg, kept=kept, points=points)
+            return np.asarray(np.einsum("mk,mkp->mp", weights, self.embedding.Y[nearest]))
         spec = FitSpec(n_neighbors=self.spec.n_neighbors, reg=self.spec.reg)
         return attach(self.points, points, spec).extension().embed(np.asarray(self.embedding.Y))
 
 
 @Method(
-    spec=LleSpec,
+    spec=LleGraphSpec,
     title="Locally linear embedding",
     about="Each point keeps the weights, summing to one, by which its k neighbors best reconstruct it.",
     source="Roweis and Saul 2000, Science 290; GLLE Eq. 9, 37-43",
@@ -101,7 +110,7 @@ class WeightMap(NeighborMap):
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     reproducible=True,
 )
-def lle(X: Data, spec: LleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k nearest neighbors."""
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    return lle_of(X, nearest, spec, on_progress)
+def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the k nearest neighbors, or by those within the radius."""
+    nearest, _, kept = spec.graph(X, on_progress)
+    return lle_of(X, nearest, spec, on_progress, kept)

@@ -29,7 +29,7 @@ from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec
+from glle_engine.methods.parameters import NeighborSpec, of_neighborhoods
 from glle_engine.methods.spectral.laplacian import bottom_pairs
 
 if TYPE_CHECKING:
@@ -189,6 +189,7 @@ def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
     title="Hessian LLE",
     about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbors.",
     source="Donoho and Grimes 2003, PNAS 100",
+    doubles=of_neighborhoods(3),
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )
 def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnProgress) -> Embedding:
@@ -201,6 +202,7 @@ def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnPro
     title="Local tangent space alignment",
     about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighborhood.",
     source="Zhang and Zha 2004, SIAM Journal on Scientific Computing 26",
+    doubles=of_neighborhoods(3),
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )
 def ltsa(X: NDArray[np.float64], spec: LtsaSpec, on_progress: OnProgress) -> Embedding:

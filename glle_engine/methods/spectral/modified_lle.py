@@ -27,14 +27,13 @@ from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec
+from glle_engine.methods.parameters import NeighborSpec, of_neighborhoods
 from glle_engine.methods.spectral.local_alignment import embedding_of_patches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.costs import Cost
 
 _BLOCK_ENTRIES = 1 << 20
 _RIDGE = 1e-3  # of the trace of a Gram matrix, as in LLE
@@ -48,10 +47,6 @@ class ModifiedLleSpec(NeighborSpec):
         super().require_possible(n, d)
         self.require_rank(n, d)
         self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
-
-    def cost(self, row: str, n: int, d: int) -> Cost:  # the same work as LTSA
-        """Return the expected cost."""
-        return super().cost("ltsa", n, d)
 
 
 def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
@@ -83,6 +78,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
     title="Modified LLE",
     about="Each point keeps several independent sets of weights by which its neighbors reconstruct it, not one.",
     source="Zhang and Wang 2006, NIPS 19",
+    doubles=of_neighborhoods(3),
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     joins_equal=True,
 )

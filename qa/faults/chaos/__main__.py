@@ -1,7 +1,7 @@
-"""Kill random processes of `glle up` under a mixed load, then check every promise: `python -m qa.faults.chaos`.
+"""Kill random processes of `glle up` under a mixed load of two tenants, then check every promise.
 
-The report lists the kills, the recovery times and one row for each check. It is also written to `<out>/chaos.json`.
-The exit code is 1 if a check has violations.
+`python -m qa.faults.chaos` runs it. The report lists the kills, the recovery times and one row for each check. It is
+also written to `<out>/chaos.json`. The exit code is 1 if a check has violations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ import httpx
 from qa.faults.chaos import checks
 from qa.faults.chaos.killer import RESIDENTS, Killer, parents_by_mark, recoveries
 from qa.frame import Row, align, say, write_report
-from qa.load.ledger import Ledger, percentiles
+from qa.load.ledger import Ledger, joined, percentiles
 from qa.load.running import Load, run, user_of
 from service.cli.data_folder import connect_stores
 from tests.system.conftest import Up, running
 from worker.base.settings import Settings
 from worker.execution.sweep import sweep
+
+TENANTS = ("alice", "bob")  # each with a key and half of the clients
 
 
 def main() -> int:
@@ -43,6 +46,7 @@ def main() -> int:
     os.environ["CHAOS_RUN"] = mark.partition("=")[2]
     with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
         settings = {"GLLE_WORKERS": str(options.workers), "GLLE_API_PROCESSES": str(options.apis)}
+        settings["GLLE_AUTH"] = "required"
         with running(Path(folder), **settings, GLLE_HEARTBEAT="5") as up:
             report = _run(options, up, mark)
         del os.environ["CHAOS_RUN"]
@@ -53,25 +57,37 @@ def main() -> int:
 
 def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
     """Run load and killer, then all checks; return the report."""
-    ledger = Ledger()
-    killer = Killer(up.process.pid, options.seed, ledger, options.between, mark)
-    load = Load(requests=options.requests, seconds=options.seconds, clients=options.clients, seed=options.seed)
+    folder = up.log.parent / "data"
+    with connect_stores(Settings(data_dir=str(folder))) as stores:
+        tokens = [stores.keys.create(tenant, ("write",), "", None)[1] for tenant in TENANTS]
+    keys = [{"Authorization": f"Bearer {token}"} for token in tokens]
+    ledgers = [Ledger() for _ in keys]
+    killer = Killer(up.process.pid, options.seed, lambda: sum(each.requests for each in ledgers), options.between, mark)
+    part = len(keys)
+    all_clients = Load(
+        requests=options.requests // part, seconds=options.seconds, clients=options.clients // part, seed=options.seed
+    )
+    loads = [replace(all_clients, headers=headers) for headers in keys]
     started = time.time()
     killer.start()
     try:
-        run(load, [up.url], ledger=ledger)
+        with ThreadPoolExecutor(part) as pool:
+            list(pool.map(lambda load, ledger: run(load, [up.url], ledger=ledger), loads, ledgers))
     finally:
         killer.stop()
-    seconds, requests = time.time() - started, ledger.requests
+    seconds, ledger = time.time() - started, joined(ledgers)
+    requests = ledger.requests
     last = max([kill.at for kill in killer.kills], default=time.time())
     rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
-    rows += checks.read_again(user_of(load, [up.url], ledger), options.results)
-    with httpx.Client(base_url=up.url, timeout=60) as http:
-        row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
+    for tenant, load, of_tenant in zip(TENANTS, loads, ledgers, strict=True):
+        again = checks.read_again(user_of(load, [up.url], of_tenant), options.results // part)
+        rows += [replace(row, name=f"{row.name} ({tenant})") for row in again]
+    ledger = joined(ledgers)
+    clients = [httpx.Client(base_url=up.url, timeout=60, headers=headers) for headers in keys]
+    row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), clients)
     if set(killer.kinds) & set(RESIDENTS.values()):
         rows.append(checks.residents(up.process.pid))
-    folder = up.log.parent / "data"
     with connect_stores(Settings(data_dir=str(folder))) as stores:
         sweep(stores, age=0)  # the files of killed uploads and tasks
     rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _check_stop(up, mark)]

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,10 +30,12 @@ from qa.load.ledger import ENDED, digest_of
 from qa.load.user import JSON, NPY, NPZ
 from worker.analyses.embedding_records import KIND as EMBEDDING
 from worker.base.versions import versioned_key
-from worker.jobs.draw_stream import STREAMS
+from worker.jobs.draw_stream import BELL, STREAM, TURNS
+from worker.jobs.lua_scripts import TENANTS
 from worker.operations.health import PROBE
-from worker.records.ids import text
-from worker.records.job import QUEUES
+from worker.records.ids import DEFAULT, member_name, tenant_key, text
+from worker.records.job import QUEUES, job_key
+from worker.records.shares import HELD
 from worker.storage.datasets import KIND as DATASET
 from worker.storage.mark import MARK_FOLDER
 from worker.storage.posteriors import KIND as POSTERIOR
@@ -59,6 +62,7 @@ Arrays = dict[str, "NDArray[Any]"]
 _NAMES = f"({'|'.join(QUEUES)})"
 Expiry = Literal["always", "never", "when ended"]
 _PREFIX = versioned_key("")
+_OF = "glle:(tenant:[a-z0-9-]+:)?"  # of the default tenant, or of another one
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 
 
@@ -144,27 +148,27 @@ class Owner:
 
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
-    Owner("jobs: claim", r"glle:claim:.+", "always"),
-    Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
+    Owner("jobs: claim", rf"{_OF}claim:.+", "always"),
+    Owner("jobs: lists and counts", rf"{_OF}jobs(:.+)?|{_OF}open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: maintenance times", r"glle:swept|glle:maintained", "always"),
     Owner("sweep: time of the next", r"glle:sweep", "never"),
     Owner("readiness: last write", re.escape(PROBE), "always"),
     Owner("mark: service and its changes", re.escape(SERVICE), "never"),
     Owner("results: record", r"glle:result:res_[0-9a-f]+", "never"),
-    Owner("results: list", r"glle:results", "never"),
-    Owner("results: by owner", rf"glle:results:of:{_SUBJECT}", "never", "subject"),
-    Owner("results: by embedding or job", r"glle:results:of:(emb|job)_[0-9a-f]+", "never"),
+    Owner("results: list", rf"{_OF}results", "never"),
+    Owner("results: by owner", rf"{_OF}results:of:{_SUBJECT}", "never", "subject"),
+    Owner("results: by embedding or job", rf"{_OF}results:of:(emb|job)_[0-9a-f]+", "never"),
     Owner("data sets: record", rf"glle:dataset:{_SUBJECT}", "never", "dataset"),
-    Owner("data sets: lists", r"glle:datasets(:(tag|name):.+)?", "never"),
+    Owner("data sets: lists", rf"{_OF}datasets(:(tag|name):.+)?", "never"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
-    Owner("posteriors: lists", r"glle:posteriors(:(tag|name):.+)?", "never"),
-    Owner("posteriors: by data set", r"glle:posteriors:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
+    Owner("posteriors: lists", rf"{_OF}posteriors(:(tag|name):.+)?", "never"),
+    Owner("posteriors: by data set", rf"{_OF}posteriors:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
     Owner("embeddings: record", r"glle:embedding:emb_[0-9a-f]+", "never"),
-    Owner("embeddings: list", r"glle:embeddings", "never"),
-    Owner("embeddings: by data set", r"glle:embeddings:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
+    Owner("embeddings: list", rf"{_OF}embeddings", "never"),
+    Owner("embeddings: by data set", rf"{_OF}embeddings:of:(?P<about>ds_[0-9a-f]+)", "never", "dataset"),
     Owner("keys: record", r"glle:key:[0-9a-f]+", "never"),
-    Owner("keys: lists", r"glle:keys(:name:.*)?", "never"),
-    Owner("usage", r"glle:usage(:all)?", "never"),
+    Owner("keys: lists", rf"{_OF}keys(:name:.*)?", "never"),
+    Owner("usage", rf"{_OF}usage(:all)?", "never"),
     Owner("metrics", r"glle:counts", "never"),
     Owner("RQ: task", r"rq:job:[^:]+", "when ended"),
     Owner("RQ: dependencies", r"rq:job:job_[^:]+:(dependents|dependencies)", "always"),
@@ -184,7 +188,8 @@ QUEUE = (
 CACHE = (
     Owner("cache: draws", rf"{_PREFIX}lanes:[^:]+:{_SUBJECT}:.+", "always"),  # of a deleted posterior, too
     Owner("cache: statements of running audits", rf"{_PREFIX}partial:.+", "always"),
-    Owner("cache: requests for draws", "|".join(map(re.escape, STREAMS)), "never"),
+    Owner("cache: requests for draws", rf"{TURNS}|{STREAM}[a-z0-9-]+|{BELL}", "never"),
+    Owner("cache: shares of tenants in use", HELD, "always"),
 )
 
 
@@ -220,12 +225,14 @@ class Census:
 
     def check_members(self, client: redis.Redis, alive: set[str]) -> None:
         """Check lists and indexes for members without a record."""
-        jobs = [text(raw).partition(" ")[2] for raw in client.zrange("glle:jobs", 0, -1)]
-        self._add_leaks("glle:jobs: {} has no record", (id_ for id_ in jobs if not client.exists(f"glle:job:{id_}")))
-        posteriors = [text(raw).partition(" ")[2] for raw in client.zrange("glle:posteriors", 0, -1)]
-        self._add_leaks("glle:posteriors: {} does not exist", (id_ for id_ in posteriors if id_ not in alive))
-        opened = [text(raw) for raw in client.smembers("glle:open")]
-        self._add_leaks("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
+        for tenant in {DEFAULT, *map(text, client.smembers(TENANTS))}:
+            jobs, posteriors, opened = (tenant_key(f"glle:{name}", tenant) for name in ("jobs", "posteriors", "open"))
+            ids = [member_name(text(raw)) for raw in client.zrange(jobs, 0, -1)]
+            self._add_leaks(f"{jobs}: {{}} has no record", (id_ for id_ in ids if not client.exists(job_key(id_))))
+            ids = [member_name(text(raw)) for raw in client.zrange(posteriors, 0, -1)]
+            self._add_leaks(f"{posteriors}: {{}} does not exist", (id_ for id_ in ids if id_ not in alive))
+            ids = [text(raw) for raw in client.smembers(opened)]
+            self._add_leaks(f"{opened}: {{}} has ended", (id_ for id_ in ids if not _is_open(client, job_key(id_))))
         for queue in QUEUES:
             lists = (f"rq:queue:{queue}", f"rq:queue:{queue}:intermediate")
             tasks = [text(raw) for name in lists for raw in client.lrange(name, 0, -1)]
@@ -238,9 +245,12 @@ class Census:
             self._add_leaks("RQ: {} is in a tenant's limit without an open job", held)
 
     def check_requests(self, client: redis.Redis) -> None:
-        """Check the streams for requests without a client."""
-        entries = (f"{stream} {text(id_)}" for stream in STREAMS for id_, _ in client.xrange(stream) or ())
+        """Check for streams and turns of tenants without a client."""
+        streams = [text(key) for key in client.scan_iter(match=f"{STREAM}*", count=1000)]
+        entries = (f"{stream} {text(id_)}" for stream in streams for id_, _ in client.xrange(stream) or ())
         self._add_leaks("{}: waits without a client", entries)
+        tenants = [*(stream.removeprefix(STREAM) for stream in streams), *map(text, client.zrange(TURNS, 0, -1))]
+        self._add_leaks("{}: is in the turns of draws without a request", sorted(set(tenants)))
 
     def _add_leaks(self, why: str, names: Iterable[str]) -> None:
         self.leaks += [why.format(name) for name in names]
@@ -364,17 +374,17 @@ def wrong(ledger: Ledger) -> list[Row]:
     ]
 
 
-def keys(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> tuple[Row, Census]:
+def keys(queue: redis.Redis, cache: redis.Redis, tenants: list[httpx.Client]) -> tuple[Row, Census]:
     """Count all keys of both servers; poll until keys that are about to expire are gone."""
     until = time.monotonic() + LEAVING_SECONDS
-    while (census := _census(queue, cache, http)).leaks and time.monotonic() < until:
+    while (census := _census(queue, cache, tenants)).leaks and time.monotonic() < until:
         time.sleep(1)
     return Row("leaked keys", sum(census.counts.values()), census.leaks), census
 
 
-def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Census:
+def _census(queue: redis.Redis, cache: redis.Redis, tenants: list[httpx.Client]) -> Census:
     alive = set()
-    for name in ("datasets", "posteriors"):
+    for http, name in product(tenants, ("datasets", "posteriors")):
         cursor = ""
         while cursor is not None:
             page = http.get(f"/v1/{name}?limit=100{cursor and '&cursor='}{cursor}").json()

@@ -21,6 +21,8 @@ from qa.load.ledger import percentiles
 from tests.processes import children, name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qa.load.ledger import Ledger
 
 Kind = Literal[
@@ -143,8 +145,8 @@ class Killer:
 
     Parameters
     ----------
-    ledger
-        Counts the requests.
+    requests
+        Returns the number of requests so far.
     between
         Mean number of requests between two kills.
     mark
@@ -159,7 +161,7 @@ class Killer:
 
     head: int
     seed: int
-    ledger: Ledger
+    requests: Callable[[], int]
     between: float
     mark: str
     kills: list[Kill] = field(default_factory=list)
@@ -193,9 +195,9 @@ class Killer:
         while not self._stop.wait(LOOK_SECONDS):
             self._look_for_strays()
             self._seen |= {process.kind for process in tree(self.head)}
-            if self.ledger.requests < next_kill:
+            if self.requests() < next_kill:
                 continue
-            next_kill = self.ledger.requests + self._rng.expovariate(1 / self.between)
+            next_kill = self.requests() + self._rng.expovariate(1 / self.between)
             spared = [kind for kind in self.kinds if all(kill.kind != kind for kill in self.kills)]
             shares = [SHARES[kind] for kind in self.kinds]
             self._kill(self._rng.choice(spared) if spared else self._rng.choices(self.kinds, shares)[0])

@@ -220,7 +220,7 @@ FILES = (
     File(
         "weka-missing.csv",
         _text("length,width\n5.1,3.5\n4.9,?\n7,3.2\n6.3,3.3\n"),
-        Refusal("bad-cell", "?ignore=width", {"ignore": "width"}, Reading(["length"], [[5.1], [4.9], [7], [6.3]],
+        Refusal("missing-value", "?ignore=width", {"ignore": "width"}, Reading(["length"], [[5.1], [4.9], [7], [6.3]],
             columns={"ignore": ["width"]})),
     ),
     File(
@@ -252,13 +252,13 @@ FILES = (
     File(
         "categorical.csv",
         _text(_FLOWERS.to_csv(index=False)),
-        Refusal("bad-cell", "?ignore=species", {"one_hot": "species"}, _ENCODED),
+        Refusal("unsupported-column", "?ignore=species", {"one_hot": "species"}, _ENCODED),
     ),
     File(
         "several-texts.csv",
         _text(_FLOWERS.assign(**{"the place": ["a", "b", "a", "b"]}).to_csv(index=False)),
         Refusal(
-            "bad-cell",
+            "unsupported-column",
             "?ignore=species&ignore=the%20place",
             {"ignore": ["species", "the place"]},
             Reading(columns={"ignore": ["species", "the place"]}),
@@ -290,6 +290,39 @@ FILES = (
         _pandas(_FLOWERS.assign(species=["setosa", None, "vir", "vir"]).to_parquet),
         Reading(labels=["setosa", "", "vir", "vir"], columns={"label": ["species"]}, notice="missing in 1 of 4 rows"),
         {"label": "species"},
+    ),
+    File(
+        "pandas-without-names.csv",
+        _pandas(_NUMBERS.set_axis([0, 1], axis=1).to_csv),
+        Reading(["0", "1"], columns={"id": ["0"]}, notice="?header=absent", ids=[0, 1, 2, 3]),
+    ),
+    File(
+        "years.csv",
+        _text("country,2001,2002\nDE,5.1,3.5\nFR,4.9,3.0\nIT,7.0,3.2\nPL,6.3,3.3\n"),
+        Reading(["2001", "2002"], columns={"id": ["country"]}, notice="?header=absent", ids=["DE", "FR", "IT", "PL"]),
+        {"id": "country"},
+    ),
+    File(
+        "wavelengths.csv",
+        _text("400.0,400.5,401.0\n5.1,3.5,1\n4.9,3.0,1\n7.0,3.2,2\n"),
+        Reading(None, [[400.0, 400.5, 401.0], [5.1, 3.5, 1]], notice="?header=present"),
+    ),
+    File("ends-of-lines.csv", _text("length,width,\n" + "".join(f"{a},{b},\n" for a, b in _ROWS)), Reading()),
+    File("ends-of-rows.csv", _text("length,width\n" + "".join(f"{a},{b},\n" for a, b in _ROWS)), Reading()),
+    File(
+        "numpy-savetxt.txt",
+        _text("".join(f"{a:.18e} {b:.18e}\n" for a, b in _ROWS)),
+        Reading(None, dialect={"delimiter": "space"}),
+    ),
+    File(
+        "r-write-table.txt",
+        _text('"length" "width"\n' + "".join(f'"{at}" {a} {b}\n' for at, (a, b) in enumerate(_ROWS, 1))),
+        Reading(columns={"id": ["0"]}, dialect={"delimiter": "space"}, ids=[1, 2, 3, 4]),
+    ),
+    File(
+        "glove.txt",
+        _text("".join(f"w{at} {a} {b}\n" for at, (a, b) in enumerate(3 * _ROWS))),
+        Reading(None, columns={"id": ["0"]}, dialect={"delimiter": "space"}, ids=[f"w{at}" for at in range(12)]),
     ),
     File(
         "pixels.csv",

@@ -11,6 +11,7 @@ import { KEYS } from './keyboard.js';
 import { html, useEffect, useRef, useState } from './lib/html.js';
 import { onTheme, switchTheme, theme } from './lib/theme.js';
 import { set, useStore } from './store.js';
+import { Columns } from './views/columns.js';
 import { Compare } from './views/compare.js';
 import { Empty } from './views/empty.js';
 import { Headline } from './views/headline.js';
@@ -89,14 +90,15 @@ function Tabs() {
 
 /** The chosen view. */
 function View() {
-  const { view, reference, single } = useStore('view', 'reference', 'single');
+  const { view, reference, single, pending } = useStore('view', 'reference', 'single', 'pending');
   const shows = reference || single;
-  return html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>
+  const panel = (content) => html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>${content}</div>`;
+  if (pending) return panel(html`<${Columns} />`);
+  return panel(html`
     ${view === 'draws' && !shows && html`<${Empty} />`}
     ${view === 'draws' && shows && html`<${Stage} />${!single && html`<${Transport} />`}`}
     ${view === 'grid' && html`<${Grid} />`}
-    ${view === 'compare' && html`<${Compare} />`}
-  </div>`;
+    ${view === 'compare' && html`<${Compare} />`}`);
 }
 
 /** Drop target on the whole page. */

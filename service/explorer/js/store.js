@@ -40,7 +40,6 @@ export const state = {
   comparison: null,
   comparisonJob: null,
   scoreList: null,
-  estimate: null, // cost of the chosen method, from the service
   view: 'draws',
   frame: -1, // 0 is the reference, i the draw i - 1, -1 the average of the draws
   playing: false, // or true, or once: through the draws, then to their average

@@ -1,4 +1,4 @@
-"""Dialect of a table of text: encoding, delimiter, quotes and decimal mark, declared or sniffed from its first rows.
+"""Dialect of a table of text: encoding, delimiter, quotes, decimal mark and header, declared or sniffed.
 
 A body that comma, double quotes and decimal points read without a fault is read so; other dialects only compete for
 bodies that would be refused.
@@ -7,20 +7,17 @@ bodies that would be refused.
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import io
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from glle_engine.base.columns import MISSING
+from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
 HEAD = 2**16  # bytes that are sniffed
-SAMPLE_ROWS = 100
-MAX_CELL = 1000  # characters of a number
-DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
+DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 DECIMALS = {"point": ".", "comma": ","}
 QUOTES = {"double": '"', "single": "'"}
 CHARSETS = {
@@ -44,7 +41,6 @@ _CHOICES: dict[str, dict[str, Any]] = {
     "decimal": DECIMALS,
     "charset": CHARSETS,
 }
-BOOLEANS = {"true": "1", "false": "0"}
 _SEPARATOR = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
@@ -80,6 +76,64 @@ class Declared:
 
 
 @dataclass(frozen=True)
+class Header:
+    """Whether the first row has the names, and the notice if that is not plain."""
+
+    is_present: bool = False
+    notice: str = ""
+
+    @classmethod
+    def of(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
+        """Return the header of the first rows: declared, or without a number, or with numbers of equal steps.
+
+        A row of such numbers is one if the rows below have decimals: 0, 1, 2 of a frame without names, or years.
+        """
+        if declared is not None or not rows:
+            return cls(bool(declared))
+        first, below = [cell.strip() for cell in rows[0]], rows[1:]
+        numbers = [number_of(plain_number(cell, decimal)) for cell in first]
+        if not any(number is not None for number in numbers):
+            return cls(is_present=True)
+        if below and _counts(first, numbers, below, decimal):
+            names = ", ".join(first)[:50]
+            notice = f"The first row was read as a header, {names!r}; if it is data, use ?header=absent."
+            return cls(is_present=True, notice=notice)
+        return cls(notice=_data_notice(first, numbers, below))
+
+
+def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
+    """Return whether a first row has integers in steps of 1, but for a first cell unlike its column, over decimals."""
+    names_rows = numbers[0] is None and len(numbers) > 1
+    counted = numbers[1:] if names_rows else numbers
+    found = [number for number in counted if number is not None and number.is_integer()]
+    if len(found) < max(2, len(counted)) or any(later - earlier != 1 for earlier, later in itertools.pairwise(found)):
+        return False
+    if found[0] != 0 and len(found) < 3 and not names_rows:
+        return False
+    columns = [list(column) for column in zip(*below, strict=False)][int(names_rows) :]
+    are_decimals = [any(decimal in cell for cell in column) for column in columns]
+    is_named = names_rows and first[0] not in [row[0].strip() for row in below]
+    return all(are_decimals) if not names_rows else is_named and any(are_decimals)
+
+
+def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> str:
+    """Return the notice of a first row of data that may be a header, or an empty string.
+
+    It has a word that its column does not repeat, and the column repeats others; or numbers in equal steps.
+    """
+    steps = {round(later - earlier, 9) for earlier, later in itertools.pairwise(n for n in numbers if n is not None)}
+    is_even = len(numbers) > 2 and None not in numbers and len(steps) == 1 and steps != {0.0}
+    odd = [first[0]] if is_even and len(below) > 1 else []
+    for cell, *others in zip(first, *below, strict=False):
+        is_word = not is_missing(cell) and not has_marks(cell)
+        if is_word and cell not in others and len(set(others)) < len(others):
+            odd.append(cell)
+    if not odd:
+        return ""
+    return f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use ?header=present."
+
+
+@dataclass(frozen=True)
 class Dialect:
     """Dialect of a body, and its first rows.
 
@@ -98,16 +152,17 @@ class Dialect:
     decimal: str = "."
     skipped: int = 0
     rows: list[list[str]] = field(default_factory=list)
+    header: Header = field(default_factory=Header)
 
-    def plain(self, cell: str) -> str:
-        """Return a number with a decimal point; a mark of thousands makes it none."""
-        if self.decimal == ".":
-            return cell
-        return "" if "." in cell else cell.replace(",", ".")
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Options of `csv.reader`; several spaces are one."""
+        return _reading(self.delimiter, self.quote)
 
     def is_number(self, cell: str) -> bool:
-        """Return whether a cell is a number of this dialect."""
-        return is_number(self.plain(cell))
+        """Return whether a cell is a number of this dialect, or NaN in words."""
+        plain = plain_number(cell, self.decimal)
+        return number_of(plain) is not None or plain.strip().lower().lstrip("+-") in {"nan", "inf"}
 
     def source(self) -> dict[str, str]:
         """Return what differs from CSV with commas, points and UTF-8, in words."""
@@ -143,46 +198,21 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
     quotes = QUOTES.values() if "'" in text else ['"']
     best, best_score = None, (-1.0, -1.0)
     for quote, sign in itertools.product(quotes, delimiters):
+        if best_score[0] == 2:
+            break
         rows = _sample(text, sign, quote, is_whole=is_whole)
         for decimal in decimals:
             dialect = Dialect(encoding, sign, quote, decimal, skipped, rows)
-            if _is_read(dialect, labels):  # the first is the usual one
-                return dialect
-            if (score := _score(dialect)) > best_score:
+            score = (2.0, 0.0) if _is_read(dialect, labels) else _score(dialect)
+            if score > best_score:  # the first is the usual one
                 best, best_score = dialect, score
     assert best is not None
-    return best
+    return replace(best, header=Header.of(best.rows, best.decimal, declared.header))
 
 
-def is_number(cell: str) -> bool:
-    """Return whether Python reads a cell as a number; it also reads digit groups, which CSV does not have."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell and len(cell) <= MAX_CELL
-
-
-def kind_of(cells: list[str], dialect: Dialect) -> str:
-    """Return the kind of a column by a sample of its cells: number, bool, date or text; most of its cells have it."""
-    found = [cell.strip().lower() for cell in cells]
-    found = [cell for cell in found if cell not in MISSING]
-    if found and all(cell in BOOLEANS for cell in found):
-        return "bool"
-    words = [cell for cell in found if not dialect.is_number(cell)]
-    if len(words) <= len(found) / 2:
-        return "number"
-    are_dates = len(words) == len(found) and None not in map(seconds_of, words)
-    return "date" if are_dates else "text"
-
-
-def seconds_of(cell: str) -> float | None:
-    """Return a date of ISO 8601, with or without a time, in seconds since 1970, or None; without a zone it is UTC."""
-    try:
-        when = dt.datetime.fromisoformat(cell.strip().upper())
-    except ValueError:
-        return None
-    return (when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp()
+def _reading(delimiter: str, quote: str) -> dict[str, Any]:
+    """Return the options of `csv.reader`; several spaces are one delimiter."""
+    return {"delimiter": delimiter, "quotechar": quote, "skipinitialspace": delimiter == " ", "strict": True}
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
@@ -204,10 +234,10 @@ def _sample(text: str, delimiter: str, quote: str, *, is_whole: bool) -> list[li
     """Return the first rows, without the last if the head may cut it."""
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True):
+        for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter, quote)):
             if row:
                 rows.append(row)
-            if len(rows) > SAMPLE_ROWS:
+            if len(rows) > SAMPLE_ROWS + 1:  # the first one may be the header
                 return rows[:-1]
     except csv.Error:
         return rows
@@ -242,7 +272,7 @@ def _score(dialect: Dialect) -> tuple[float, float]:
     body = _body(dialect)
     cells = [cell for row in body for cell in row]
     share = sum(dialect.is_number(cell) for cell in cells) / max(1, len(cells))
-    if _is_even(dialect):
+    if _is_even(dialect) and (dialect.delimiter != " " or share >= 0.5):
         return (1.0, share)
     first = len(dialect.rows[0]) if dialect.rows else 0
     usual = dialect.delimiter == "," and dialect.quote == '"' and dialect.decimal == "."

@@ -8,15 +8,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.columns import MAX_IDS
-from service.uploads.limits import check_names
-from service.uploads.row_texts import Ids, build_table, label_array
+from glle_engine.tables.roles import MAX_IDS
+from glle_engine.tables.row_texts import Ids, label_array
+from glle_engine.tables.table import build_table, check_names
+from service.uploads.uploaded import uploaded
 from worker.base.problems import ProblemError, refuse
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
-    from glle_engine.base.columns import ColumnRoles
     from glle_engine.base.validation import Missing
+    from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
@@ -64,8 +65,7 @@ def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = 
     features = len(rows[0])
     check_names(names, features)
     values = np.array(_rows(rows, features, names, missing), np.float64)
-    return build_table(
-        "json",
+    table = build_table(
         values,
         names,
         labels=None if labels is None else _labels(labels, len(rows)),
@@ -73,6 +73,7 @@ def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = 
         color=None if color is None else _color(color, len(rows)),
         missing=missing,
     )
+    return uploaded(table, "json")
 
 
 def _shape(value: Any) -> tuple[int, ...]:

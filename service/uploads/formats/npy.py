@@ -18,15 +18,17 @@ import scipy.sparse
 from numpy.lib import format as npy
 
 from glle_engine import GlleError
-from glle_engine.base.columns import MAX_IDS
-from service.uploads.column_table import map_rows
-from service.uploads.limits import check_inflated, check_names
-from service.uploads.row_texts import Ids, build_table, label_array
+from glle_engine.tables.packed import HEAD, MAX_HEAD, unpack
+from glle_engine.tables.roles import MAX_IDS
+from glle_engine.tables.row_texts import Ids, label_array
+from glle_engine.tables.table import build_table, check_names, map_rows, read_table
+from service.uploads.limits import check_inflated
+from service.uploads.uploaded import uploaded
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from glle_engine.base.columns import ColumnRoles
+    from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.records.dataset import Array, Table
 
@@ -56,7 +58,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     check_length(shape, dtype, os.fstat(file.fileno()).st_size - offset)
     order = "F" if fortran else "C"
     values = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload] # IO[bytes] will do
-    return build_table("npy", values, missing=roles.missing)
+    return uploaded(build_table(values, missing=roles.missing), "npy")
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
@@ -112,10 +114,12 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
         ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and those of `read_npy`.
 
     """
-    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
     try:
         with zipfile.ZipFile(file) as archive:
-            return _table(archive, file, out, limits, roles)
+            members = checked_members(archive, limits)
+            if HEAD in members:
+                return _columns(archive, members, out, limits, roles)
+            return _table(archive, members, file, out, limits, roles)
     except GlleError:  # also a ValueError
         raise
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
@@ -126,8 +130,26 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
         raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
-def _table(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    members = checked_members(archive, limits)
+def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    """Return the table of columns that a client packed."""
+
+    def array(name: str, kinds: str, length: int) -> Array:
+        with archive.open(members[name]) as stream:
+            shape = read_header(stream)[0]
+        wanted = (shape[0] if length < 0 else length, *shape[1:2]) if shape else (1,)
+        limits.check(wanted if len(wanted) == 2 else (length if length > 0 else 1, 1))
+        return _array(archive, members[name], kinds, wanted, may_be_empty=True)
+
+    if members[HEAD].file_size > MAX_HEAD:
+        raise ValueError("its columns are described at too great a length")
+    table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members), limits.check)
+    return uploaded(read_table(table, roles, out, limits), "columns")
+
+
+def _table(
+    archive: zipfile.ZipFile, members: Members, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
+) -> Table:
+    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
     label, color = roles.label or "labels", roles.color or "color"
     extras = {"names", "coordinates", "ids", label, color}
     for name in filter(None, (roles.label, roles.color)):
@@ -144,8 +166,7 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Li
     n, d = values.shape
     names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
-    return build_table(
-        "npz",
+    table = build_table(
         values,
         names,
         labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
@@ -154,6 +175,7 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Li
         coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
         missing=roles.missing,
     )
+    return uploaded(table, "npz")
 
 
 def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[Any]]:
@@ -231,11 +253,14 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
     return values
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
+def _array(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...], *, may_be_empty: bool = False
+) -> Array:
     """Return a small member, which must have this shape."""
     with archive.open(info) as stream:
         actual, fortran, dtype = read_header(stream)
-        if not dtype.itemsize or dtype.kind not in kinds or 0 in actual or actual != shape:
+        is_empty = 0 in actual and not may_be_empty
+        if not dtype.itemsize or dtype.kind not in kinds or is_empty or actual != shape:
             detail = f"The member {info.filename!r} has shape {actual} and dtype {dtype}."
             remedy = f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}."
             raise refuse("invalid-member", 422, detail, remedy, member=info.filename)
@@ -253,8 +278,8 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
     if array.dtype.kind == "U":
         return label_array(array.tolist())
     numbers = np.ascontiguousarray(array, np.float64)
-    if text and np.isnan(numbers).any() and not np.isinf(numbers).any():
-        return label_array(numbers.tolist())  # NaN is a missing label
+    if text and not np.isinf(numbers).any():
+        return label_array(array.tolist())  # NaN is a missing label
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
         detail = f"The member {info.filename!r} is not finite in row {row}."

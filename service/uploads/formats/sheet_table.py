@@ -9,18 +9,20 @@ from typing import IO, TYPE_CHECKING, Any
 
 from python_calamine import CalamineError, CalamineWorkbook
 
-from service.uploads.column_table import read_columns
-from service.uploads.formats.csv_table import CsvColumns
-from service.uploads.formats.dialect import SAMPLE_ROWS, Declared, Dialect
+from glle_engine.tables.cells import SAMPLE_ROWS
+from glle_engine.tables.table import read_table
+from service.uploads.formats.csv_table import CellColumns
+from service.uploads.formats.dialect import Dialect, Header
 from service.uploads.limits import check_inflated
+from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from glle_engine.base.columns import ColumnRoles, Layout
+    from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
-    from worker.storage.datasets import Array, Table
+    from worker.records.dataset import Table
 
 
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -44,29 +46,28 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
     if not rows:
         detail, remedy = "The first sheet of the workbook is empty.", "Move the sheet with the data to the front."
         raise refuse("empty-data", 422, detail, remedy)
-    return read_columns(_SheetColumns(rows, book.sheet_names), out, limits, roles)
+    return uploaded(read_table(_SheetColumns(rows, book.sheet_names), roles, out, limits), "xlsx")
 
 
-class _SheetColumns(CsvColumns):
+class _SheetColumns(CellColumns):
     """Columns of the cells of a sheet, as texts."""
-
-    format = "xlsx"
 
     def __init__(self, rows: list[list[Any]], sheets: list[str]) -> None:
         self._cells, self._sheets = [list(map(_text, row)) for row in rows], sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # "2024" as text is a name
-        super().__init__(Dialect("utf-8-sig", rows=self._cells[:SAMPLE_ROWS]), Declared(header=has_names or None))
+        sample = self._cells[: SAMPLE_ROWS + 1]
+        super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.of(sample, ".", has_names or None)))
 
     def _rows(self) -> Iterator[list[str]]:
         return iter(self._cells)
 
-    def source(self, layout: Layout, values: Array) -> tuple[dict[str, Any], list[str]]:
+    def notices(self) -> list[str]:
         """Return the notices of CSV, and that of further sheets."""
-        words, notices = super().source(layout, values)
+        notices = super().notices()
         if len(self._sheets) > 1:
             first = self._sheets[0]
             notices.append(f"Of the {len(self._sheets)} sheets of the workbook the first was read, {first!r}.")
-        return words, notices
+        return notices
 
 
 def _text(cell: Any) -> str:
@@ -75,4 +76,6 @@ def _text(cell: Any) -> str:
         return str(cell).lower()
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
+    if isinstance(cell, dt.datetime):
+        return cell.isoformat(" ").removesuffix(" 00:00:00")
     return cell.isoformat() if isinstance(cell, dt.date) else str(cell)

@@ -135,6 +135,7 @@ def _load() -> None:
     """Load the lazy imports of the readers; reading Parquet would start a thread before the fork otherwise."""
     if has_arrow():
         sys.meta_path.insert(0, _NoPandas())
+        import narwhals  # noqa: F401, PLC0415 # before the fork
         import pyarrow as pa  # noqa: PLC0415 # an extra
 
         from service.uploads.formats import arrow_table  # noqa: F401, PLC0415 # before the fork

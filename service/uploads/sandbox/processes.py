@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
-from collections import defaultdict
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -25,6 +25,7 @@ from service.uploads.sandbox.forkserver import table_of
 from worker.base.disk import temporary_file
 from worker.base.memory import memory_limit
 from worker.base.problems import Problem, ProblemError, refuse
+from worker.records.shares import UNLIMITED, Share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 CPU_SECONDS = 60  # of processor time for parsing one body
 SECONDS = 120.0  # for parsing one body, and for its wait for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of one
+SMALL_BYTES = 2**18  # of a body that has a reader of its own; it takes less than a second
+READ_SPEED = 2**20  # bytes per second of a reader, roughly
 GRACE_SECONDS = 10.0  # beyond the limit of a reader, after which the fork server counts as stuck
 _MAX_STDERR = 4096  # characters of a reader's standard error
 _MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
@@ -78,7 +81,7 @@ class ReaderExit:
 
 @dataclass(frozen=True)
 class ReaderBudget:
-    """Number of readers of an API process, and bytes of memory of each."""
+    """Number of readers of an API process, beside the extra one for small bodies, and bytes of memory of each."""
 
     readers: int
     bytes: int
@@ -100,6 +103,8 @@ class ReaderProcesses:
         Called with the exit of each process.
     budget
         Their number and memory; by default they follow from the memory of the machine or the container.
+    share
+        What tenants hold of them; by default one tenant may hold all.
 
     """
 
@@ -108,13 +113,15 @@ class ReaderProcesses:
         settings: Settings,
         on_end: Callable[[ReaderExit], object] = lambda _: None,
         budget: ReaderBudget | None = None,
+        share: Share | None = None,
     ) -> None:
         self._settings = settings
         self._budget = budget or ReaderBudget.of(settings)
         self._folder = Path(settings.data_dir) / "incoming"
         self._on_end = on_end
-        self._slots = asyncio.Semaphore(self._budget.readers)  # first in, first out
-        self._of_tenant = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(self._budget.readers))
+        share = share or Share(0, lambda _: UNLIMITED)
+        share.total = self._budget.readers
+        self._slots = _ReaderSlots(share)
         self._server = _ForkServer()
         weakref.finalize(self, self._server.close)
 
@@ -127,11 +134,8 @@ class ReaderProcesses:
         self._server.close()
 
     @asynccontextmanager
-    async def slot(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for a free reader, without a thread.
-
-        Bodies of a tenant beyond the number of readers wait for that tenant's others, so that those of another tenant
-        do not wait behind them.
+    async def slot(self, tenant: str, size: int) -> AsyncIterator[None]:
+        """Wait for a free reader for a body of `size` bytes, without a thread.
 
         Raises
         ------
@@ -139,15 +143,11 @@ class ReaderProcesses:
             ``readers-busy``.
 
         """
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(SECONDS):
-                    await stack.enter_async_context(self._of_tenant[tenant])
-                    await stack.enter_async_context(self._slots)
-            except TimeoutError:
+        async with self._slots.turn(tenant, size) as has_turn:
+            if not has_turn:
                 detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
                 remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
-                raise refuse("readers-busy", 503, detail, remedy) from None
+                raise refuse("readers-busy", 503, detail, remedy)
             yield
 
     def read_table(self, upload: Upload, body: IO[bytes]) -> Table:
@@ -217,6 +217,84 @@ class ReaderProcesses:
         detail = f"The reader of {kind} crashed on the body ({name or f'exit code {code}'})."
         remedy = "The body may be damaged. Write it again with a current version of its library, or send npy or CSV."
         return refuse("reader-crashed", 422, detail, remedy, signal=name)
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A body that waits for a reader, and what it is told: whether it has the extra one."""
+
+    tenant: str
+    size: int
+    arrived: float
+    is_extra: asyncio.Future[bool]
+
+
+class _ReaderSlots:
+    """Turns of bodies at the readers: tenants take turns, and within a tenant small bodies precede large ones.
+
+    One more reader than the tenants share is for small bodies alone, so that they do not wait for large ones.
+    """
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._waiting: list[_Turn] = []
+        self._has_extra = True
+        self._served: dict[str, int] = {}  # number of the last turn of each tenant that waits or has a reader
+        self._turns = 0
+
+    @asynccontextmanager
+    async def turn(self, tenant: str, size: int) -> AsyncIterator[bool]:
+        """Wait for a turn; yield whether it came within `SECONDS`."""
+        turn = _Turn(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        self._serve()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SECONDS):
+                    await asyncio.shield(turn.is_extra)
+            yield turn.is_extra.done()
+        finally:
+            self._end(turn)
+
+    def _end(self, turn: _Turn) -> None:
+        """Give the reader of a turn, if it has one, to the next one."""
+        if turn in self._waiting:  # it has given up
+            self._waiting.remove(turn)
+            turn.is_extra.cancel()
+        elif turn.is_extra.result():
+            self._has_extra = True
+        else:
+            self._share.add(turn.tenant, -1)
+        tenants = {turn.tenant for turn in self._waiting} | set(self._share.held)
+        self._served = {tenant: number for tenant, number in self._served.items() if tenant in tenants}
+        self._serve()
+
+    def _serve(self) -> None:
+        """Give free readers to those that wait."""
+        while self._waiting:
+            turn = next((turn for turn in sorted(self._waiting, key=self._order) if self._give(turn)), None)
+            if turn is None:
+                return
+            self._waiting.remove(turn)
+            self._turns += 1
+            self._served[turn.tenant] = self._turns
+
+    def _give(self, turn: _Turn) -> bool:
+        """Give a reader to a turn, if one is free for it; return whether it has one."""
+        if self._share.allows(turn.tenant):
+            self._share.add(turn.tenant)
+            turn.is_extra.set_result(False)
+        elif self._has_extra and turn.size <= SMALL_BYTES:
+            self._has_extra = False
+            turn.is_extra.set_result(True)
+        else:
+            return False
+        return True
+
+    def _order(self, turn: _Turn) -> tuple[int, int, float]:
+        """Return the place of a turn in the order: the later a large body came, the longer it waits for small ones."""
+        held, served = self._share.held[turn.tenant], self._served.get(turn.tenant, 0)
+        return held, served, turn.arrived + turn.size / READ_SPEED
 
 
 class _ForkServer:

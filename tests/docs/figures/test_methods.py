@@ -1,13 +1,12 @@
-"""Tables of docs/reference/methods.md, and the measurement of costs."""
+"""Tables of docs/reference/methods.md."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docs.figures.methods import costs as measurement
 from docs.figures.methods import rows, tables
-from glle_engine.methods import METHODS, costs
+from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import SCORES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
@@ -39,30 +38,3 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     assert f"1. {refused.refused}" in table
     rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
     assert rows.read_rows(tmp_path / "rows.jsonl") == [sheet, real, refused]
-
-
-def test_the_fit_finds_the_coefficients_of_the_law() -> None:
-    """Costs by known coefficients give these back, and the table in memory stays as it was."""
-    pca = METHODS["pca"]
-    before = {row: {unit: dict(terms) for unit, terms in cells.items()} for row, cells in costs.table().items()}
-    factors = {"1": 3.0, "n d": 0.5, "n d r": 2.0, "r^3": 1.0}
-    terms = {term: factors[term] * value for term, value in before["pca"]["seconds"].items()}
-    results = []
-    for n in (10, 100, 1000, 10_000, 100_000):
-        for d in (3, 30, 300, 3000):
-            seconds = costs.evaluate(terms, {"n": n, "d": d, "r": min(n, d)})
-            results.append(measurement.Measurement(pca, n, d, pca.spec(), seconds, 0.0))
-    assert measurement.fit_coefficients("pca", "seconds", results) == pytest.approx(terms, rel=0.2)
-    assert measurement.fit_coefficients("pca", "bytes", results) == before["pca"]["bytes"]  # all below LEAST_BYTES
-    assert costs.table() == before
-    assert measurement.features(results[0], "lle", "seconds") == [0.0] * len(before["lle"]["seconds"])
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_row_of_the_table_is_measured(name: str) -> None:
-    """The requests of a method reach every row of the table with its name."""
-    method = METHODS[name]
-    requests = [measurement.Measurement(method, n, d, spec, 0, 0) for n, d, spec in measurement.requests(method)]
-    for row in costs.table():
-        if row.split(", ")[0] == name:
-            assert any(any(measurement.features(request, row, "seconds")) for request in requests)

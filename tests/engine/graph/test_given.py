@@ -1,5 +1,6 @@
 """Neighbors that the caller has searched."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors, kneighbors_graph, radius_neighbors_graph
 
-from glle_engine import FitSpec, GlleError, fit, manifolds
+from glle_engine import FitSpec, GlleError, fit, load, manifolds
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.calibration import calibrate
@@ -67,7 +68,10 @@ def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> 
         (lambda near: np.where(np.arange(200)[:, None] == 5, 6, near), "Point 5 has a neighbor twice"),
         (lambda near: near[:, :1], "at least two"),
         (lambda _: csr_array((100, 100)), "shape \\(100, 100\\)"),
-        (lambda _: radius_neighbors_graph(manifolds.make("s_curve", 200, seed=0).X, 0.6), "not of a radius"),
+        (
+            lambda _: radius_neighbors_graph(manifolds.make("s_curve", 200, seed=0).X, 0.01),
+            "Each point has|has no neighbors",
+        ),
     ],
 )
 def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: Any, words: str) -> None:
@@ -75,6 +79,40 @@ def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: An
     with pytest.raises(GlleError, match=words) as caught:
         fit(points, neighbors=change(kneighbors(points, 6)[0]))
     assert caught.value.remedy
+
+
+def test_points_may_have_different_numbers_of_neighbors(points: NDArray[np.float64], tmp_path: Path) -> None:
+    """A radius, as a graph or as rows that end with -1: weights and covariances are those of each neighborhood."""
+    graph = radius_neighbors_graph(points, 0.6)
+    counts = np.diff(graph.indptr)
+    rows = np.full((200, counts.max()), -1)
+    rows[np.arange(counts.max()) < counts[:, None]] = graph.indices
+    posterior, other = fit(points, neighbors=graph), fit(points, neighbors=rows)
+    assert posterior.embedding.tobytes() == other.embedding.tobytes()
+    assert counts.min() < counts.max() == posterior.spec.n_neighbors
+    kept = posterior.law.kept
+    assert kept is not None
+    for i in (0, 77, int(counts.argmin()), int(counts.argmax())):
+        near = posterior.neighbors[i, kept[i]]
+        assert set(near) == set(graph.indices[graph.indptr[i] : graph.indptr[i + 1]])
+        D = points[near] - points[i]
+        G = D @ D.T
+        inverse = np.linalg.inv(G + 1e-3 * np.trace(G) * np.eye(len(near)))
+        u = inverse.sum(axis=1)
+        np.testing.assert_allclose(posterior.mean[i, kept[i]], u / u.sum(), atol=1e-7)
+        covariance = posterior.covariance_factor[i] @ posterior.covariance_factor[i].T
+        inside, expected = covariance[np.ix_(kept[i], kept[i])], inverse - np.outer(u, u) / u.sum()
+        np.testing.assert_allclose(inside / np.trace(inside), expected / np.trace(expected), atol=1e-6)
+        assert not covariance[~kept[i]].any()
+    drawn = posterior.weights(3)
+    assert not drawn[~kept].any()
+    np.testing.assert_allclose(drawn.sum(axis=1), 1, atol=1e-9)
+    posterior.save(tmp_path / "posterior.npz")
+    assert load(tmp_path / "posterior.npz").draw(3).embedding.tobytes() == posterior.draw(3).embedding.tobytes()
+    options: tuple[dict[str, Any], ...] = ({"variant": "published"}, {"neighborhoods": "adaptive"})
+    for option in options:
+        with pytest.raises(GlleError, match="same number of given neighbors"):
+            fit(points, neighbors=graph, **option)
 
 
 @pytest.mark.parametrize(

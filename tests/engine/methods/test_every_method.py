@@ -2,20 +2,19 @@
 
 import json
 import tomllib
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
-from glle_engine.methods import METHODS, Embedding, Method, base, costs, method
+from glle_engine.methods import METHODS, Embedding, Method, base, method
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
 from glle_engine.metrics.ranks import continuity, trustworthiness
@@ -229,38 +228,47 @@ def test_more_components_than_features_are_noted_once(name: str) -> None:
     assert counts == [0, 1]
 
 
-@settings(max_examples=20)
-@given(n=st.integers(60, 10**6), more=st.integers(0, 10**5), d=st.integers(1, 10**4))
-def test_costs_grow_with_the_points(n: int, more: int, d: int) -> None:
-    """More points cost no less, except where a method goes over to another solver or to fewer epochs."""
-
-    def sizes(n: int) -> tuple[bool, ...]:
-        return n > 2000, n > 3000, n >= 10_000, n > 10_000
-
-    if sizes(n) != sizes(n + more):
-        return
-    for name, one in METHODS.items():
-        spec = one.spec()
-        small, large = one.cost(n, d, spec), one.cost(n + more, d, spec)
-        assert 0 < small.seconds <= large.seconds, name
-        assert 0 < small.bytes <= large.bytes, name
+DENSE: dict[str, list[dict[str, object]]] = {
+    "isomap": [{}, {"n_landmarks": 100}],
+    "diffusion-maps": [{}, {"n_neighbors": 10}],
+    "glle": [{"n_neighbors": 30}, {"n_neighbors": 30, "landmarks": 100}],
+}
 
 
-def test_a_route_has_its_row() -> None:
-    """Options that choose another algorithm choose another row."""
-    for name, options, row in (
-        ("mds", {"dissimilarity": "precomputed"}, "mds, precomputed"),
-        ("glle", {"variant": "published", "n_neighbors": 10}, "glle, published"),
-        ("glle", {"noise": "tangent", "n_neighbors": 10}, "glle, tangent"),
-    ):
-        spec = METHODS[name].spec(**options)
-        k = getattr(spec, "n_neighbors", 0)
-        assert METHODS[name].cost(500, 20, spec) == costs.estimate(row, 500, 20, k=k, p=spec.n_components)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (name, {"n_neighbors": 30} if "n_neighbors" in one.spec.parameters() and name not in DENSE else options)
+        for name, one in METHODS.items()
+        if name in DENSE or one.least_bytes(10**4, one.spec())
+        for options in DENSE.get(name, [{}])
+    ],
+)
+def test_the_least_memory_is_used(name: str, options: dict[str, object]) -> None:
+    """A request refused for its memory could not have run: at its peak an embedding holds what is said at least."""
+    one, n = METHODS[name], 300
+    spec = one.spec(**options)
+    X = manifolds.make("s_curve", n, seed=0).X
+    tracemalloc.start()
+    try:
+        one.embed(X, spec)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert one.least_bytes(n, spec) <= peak
 
 
-def test_a_cost_is_the_sum_of_its_terms() -> None:
-    """Each is a coefficient times powers and logarithms of the sizes; 1 is the constant."""
-    found = costs.evaluate({"1": 5, "n k^2": 2, "n log(n)": 3}, {"n": 3.0, "k": 2.0})
-    assert found == pytest.approx(5 + 2 * 12 + 3 * 3 * np.log(3))
-    with pytest.raises(KeyError, match="d"):
-        costs.product("n d", {"n": 3.0})
+def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
+    """Dissimilarities, kernels and paths are n^2 numbers, covariances and patches n k^2, and landmarks are fewer."""
+
+    def least(name: str, n: int, **options: object) -> int:
+        return METHODS[name].least_bytes(n, METHODS[name].spec(**options))
+
+    assert least("mds", 1000) == 0
+    assert least("mds", 1000, dissimilarity="precomputed") == 8 * 1000**2
+    assert least("kernel-pca", 2000) == 4 * least("kernel-pca", 1000) == 4 * 2 * 8 * 1000**2
+    assert least("ltsa", 1000, n_neighbors=20) == 4 * least("ltsa", 1000, n_neighbors=10)
+    assert least("isomap", 1000, n_landmarks=100) < least("isomap", 1000) / 9
+    assert least("glle", 1000, n_neighbors=20) == 8 * 1000 * 20**2
+    assert least("glle", 1000, n_neighbors=20, landmarks=100) == 8 * 100 * 20**2
+    assert least("glle", 10**6) == 8 * 10**6 * 30**2

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from glle_engine import fit
 from glle_engine.base.errors import OutOfRangeError
 from glle_engine.methods import METHODS, Embedding
-from glle_engine.methods.base import MAPPED
 from glle_engine.methods.maps import NeighborMap
+from glle_engine.methods.registry import MAPPED
 from tests.engine.conftest import bent_sheet
 
 Array = NDArray[np.float64]

@@ -47,7 +47,7 @@ def test_alignment(posterior: Posterior) -> None:
         *(({"index": value}, "integer") for value in (np.True_, np.float64(1), np.arange(2))),
         ({"seed": 1.5}, "seed"),
         ({"scale": float("nan")}, "scale"),
-        ({"scale": "auto"}, "scale=posterior.calibrate(X).scale"),
+        ({"scale": "auto"}, "calibrate(posterior, X).scale"),
         ({"source": "both"}, "posterior, prior"),
         ({"align": "affine"}, "procrustes, none"),
     ],

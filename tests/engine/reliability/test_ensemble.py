@@ -88,17 +88,19 @@ def test_shards_give_the_bits_of_one_computation(
     assert computed == [6, 6, 6]
     assert whole.calibration is not None
     assert whole.calibration.scale == calibrate(posterior, sheet, n_half_samples=6).scale, "whatever is drawn"
-    alone, shared = (calibrate(posterior, sheet, n_half_samples=4, halves=given) for given in (None, shards[0]))
-    assert shared.half_sample_spread.tobytes() == alone.half_sample_spread.tobytes()
+    searched, shared = (calibrate(posterior, sheet, n_half_samples=4, halves=given) for given in (None, shards[0]))
+    assert shared.half_sample_spread.tobytes() == searched.half_sample_spread.tobytes()
     draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=whole.calibration.scale)])
     parts = combine(draws, shards, posterior.embedding, saturated=whole.calibration.saturated)
-    for name, array in whole.arrays().items():
-        assert array.tobytes() == parts.arrays()[name].tobytes(), name
+    for name, array in parts.arrays().items():
+        assert array.tobytes() == whole.arrays()[name].tobytes(), name
         assert len(array) == 400
+    alone = posterior.summary(8, scale=whole.calibration.scale)
+    np.testing.assert_array_equal(whole.arrays()["stability"], alone.stability)
     assert (whole.regions.radii, whole.reliability) == (parts.regions.radii, parts.reliability)
     assert whole.notes == parts.notes + whole.calibration.notes
     streams = {stream.name for stream in STREAMS}
-    assert {*reports} == streams | {"calibration", "drawing", "consensus", "regions", "reliability"}
+    assert {*reports} == streams | {"calibration", "drawing", "consensus", "regions", "reliability", "stability"}
     assert json.loads(json.dumps(whole.to_dict(), allow_nan=False)) == whole.to_dict()
 
 

@@ -15,7 +15,12 @@ from glle_engine.weights.published import (
     _condition,
     _published_condition,
     corrected_m_step,
+    descend,
     direct_covariance,
+    e_step,
+    m_step_gradient,
+    m_step_objective,
+    published_gradient,
     published_law,
     published_m_step,
 )
@@ -58,6 +63,81 @@ def test_em_by_the_equations_point_by_point() -> None:
         sigma = (np.array(own) + np.trace(S2)) / (3 + 6)
     assert fitted.sigma is not None
     np.testing.assert_allclose(fitted.sigma, sigma, rtol=1e-8)
+
+
+def random_step(d: int, k: int) -> tuple[NDArray[np.float64], ...]:
+    """Return X_i of three points, covariances, S1 and S2, all random; the last three are positive definite."""
+    rng = np.random.default_rng(d * k)
+    spread = [rng.standard_normal((size, 2 * size)) / size for size in (k, k, k, d, k)]
+    omega, (S1, S2) = np.stack([part @ part.T for part in spread[:3]]), [part @ part.T for part in spread[3:]]
+    return rng.standard_normal((3, d, k)), omega, S1, S2
+
+
+def numeric_gradient(objective: Any, at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the symmetric gradient (m, k, k) by central differences of each entry and its mirror image."""
+    result, size = np.empty_like(at), 1e-6
+    for a, b in np.ndindex(at.shape[1:]):
+        change = np.zeros(at.shape[1:])
+        change[a, b] += size / 2
+        change[b, a] += size / 2
+        result[:, a, b] = (objective(at + change) - objective(at - change)) / (2 * size)
+    return result
+
+
+@pytest.mark.parametrize(("d", "k"), [(2, 5), (4, 4)])
+def test_the_gradient_of_eq_23_is_that_of_finite_differences(d: int, k: int) -> None:
+    """Over the covariance of each point; it vanishes at the corrected M-step."""
+    raw, omega, S1, S2 = random_step(d, k)
+    expected = numeric_gradient(lambda at: m_step_objective(raw, at, S1, S2), omega)
+    np.testing.assert_allclose(m_step_gradient(raw, omega, S1, S2), expected, rtol=1e-5, atol=1e-4)
+    best = corrected_m_step(raw, S1, S2)
+    assert np.abs(m_step_gradient(raw, best, S1, S2)).max() < 1e-6 * np.abs(expected).max()
+
+
+def test_eq_26_is_the_gradient_of_eq_23_for_orthogonal_neighbors_alone() -> None:
+    """Over the precisions, of minus Eq. 23, by finite differences; as printed, with vec and T, for any X."""
+    raw, omega, S1, S2 = random_step(4, 4)
+    T = np.stack([np.kron(X.T, X.T) for X in raw])
+    inner = (raw @ omega @ raw.transpose(0, 2, 1) - S1).transpose(0, 2, 1).reshape(3, 16, 1)
+    printed = (T @ inner).reshape(3, 4, 4).transpose(0, 2, 1) + omega - S2
+    np.testing.assert_allclose(published_gradient(raw, omega, S1, S2), printed, atol=1e-12)
+    precision = np.asarray(np.linalg.inv(omega), np.float64)
+
+    def difference(X: NDArray[np.float64]) -> float:
+        numeric = numeric_gradient(lambda at: -m_step_objective(X, np.linalg.inv(at), S1, S2), precision)
+        found = published_gradient(X, omega, S1, S2)
+        return float(np.abs(numeric + found).max() / np.abs(found).max())
+
+    assert difference(np.linalg.qr(raw)[0]) < 1e-5
+    assert difference(raw) > 0.1
+
+
+def test_descent_along_eq_26_arrives_at_its_zero() -> None:
+    """The paper's gradient descent and the closed form agree; each step is nearer."""
+    raw, _, S1, S2 = random_step(2, 5)
+    best = published_m_step(raw, S1, S2)
+    found, steps = descend(raw, S1, S2, 100_000, 1e-12)
+    np.testing.assert_allclose(found, best, atol=1e-9 * np.abs(best).max())
+    away = [np.abs(descend(raw, S1, S2, count, 0.0)[0] - best).max() for count in (0, 1, 10, 100)]
+    assert all(np.diff(away) <= 0)
+    assert 0 < steps < 100_000
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_scatters_are_those_of_the_equations(*, corrected: bool) -> None:
+    """S1 (Eq. 24) and S2 (Eq. 25) point by point; mean and covariance are Eq. 21 and 22."""
+    X = manifolds.make("s_curve", 60, seed=2).X
+    neighbors = fit(X, n_neighbors=6).neighbors
+    omega = np.broadcast_to(0.3 * np.eye(6), (60, 6, 6))
+    mean, covariance, S1, S2 = e_step(X, neighbors, omega, corrected=corrected)
+    expected = scatters(X, neighbors, omega, proper=corrected)
+    for found, other in zip((S1, S2), expected[:2], strict=True):
+        np.testing.assert_allclose(found, other, atol=1e-9)
+    i = 7
+    raw = X[neighbors[i]].T
+    gain = omega[i] @ raw.T @ np.linalg.pinv(raw @ omega[i] @ raw.T)
+    np.testing.assert_allclose(mean[i], gain @ (X[i] - X.mean(axis=0)), atol=1e-9)
+    np.testing.assert_allclose(covariance[i], omega[i] - gain @ raw @ omega[i], atol=1e-9)
 
 
 def test_variances_turn_negative_and_are_counted(sheet: NDArray[np.float64]) -> None:

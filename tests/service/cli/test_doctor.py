@@ -187,7 +187,7 @@ def test_workers_on_which_long_tasks_die_are_reported(stores: Stores, monkeypatc
         end.result()
     assert [job.queue for job in lost] == [BATCH]
     assert (checks["long task"].state, "end to end" in checks) == ("problem", False)
-    assert checks["long task"].detail.startswith("A fit of 5,000 points failed. 503: The workers of job ")
+    assert checks["long task"].detail.startswith("A fit of 6,000 points failed. 503: The workers of job ")
     assert "log" in checks["long task"].remedy
     assert "requirements/server.lock" in checks["long task"].remedy
 
@@ -301,7 +301,8 @@ def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
     """The documented rules are complete; of fewer, the doctor names each missing one and goes no further."""
     page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
     scripts = (path.read_text(encoding="utf-8") for path in (ROOT / "worker").rglob("*.py"))
-    called = {name.lower() for text in scripts for name in re.findall(r"redis\.call\('(\w+)'", text)}
+    calls = (match for text in scripts for match in re.findall(r"redis\.p?call\(\s*'(\w+)'(?:, '(CREATE)')?", text))
+    called = {"|".join(filter(None, words)).lower() for words in calls}
     assert {"incrby", "hset"} <= called <= {*permissions.QUEUE.commands.split(), *permissions.CACHE.commands.split()}
     server = EmbeddedRedis(tmp_path, ())
     server.spawn()

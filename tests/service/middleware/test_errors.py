@@ -15,11 +15,11 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from service.app import create_app
-from service.middleware import request_limits
 from service.server import metrics
 from tests.conftest import until
 from tests.service.conftest import serving
 from tests.service.tenants import serve_stores
+from worker.records import shares
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from worker.stores import Stores
+
 
 LAB = "https://lab.example.org"
 
@@ -71,7 +72,7 @@ def test_pages_of_allowed_origins_read_the_problem(stores: Stores) -> None:
 
 def test_a_started_response_is_aborted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server closes the connection, so that the client sees an incomplete response; its place is free again."""
-    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 1)
+    monkeypatch.setattr(stores.shares.requests, "total", 1)
 
     async def half() -> AsyncIterator[bytes]:
         yield b"half"
@@ -108,7 +109,7 @@ def test_a_disconnect_during_an_upload_is_no_error(
 def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
     job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
-    monkeypatch.setattr(request_limits, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(shares, "MAX_REQUESTS", 2)
     with serve_stores(stores) as client, ThreadPoolExecutor(2) as pool:
         url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"
 

@@ -1,10 +1,13 @@
-"""Bodies that arrive slowly."""
+"""Bodies that arrive slowly, and requests in progress of several tenants."""
 
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,11 @@ import httpx
 import pytest
 
 from service.middleware import request_limits
-from tests.service.conftest import connected_app, serving
+from service.uploads import reading
+from tests.conftest import until
+from tests.service.conftest import check_problem, connected_app, serving
+from tests.service.tenants import bearer
+from worker.records import shares
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -86,3 +93,133 @@ def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
             time.sleep(0.1)
 
     assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows(), headers=CSV).status_code == 201
+
+
+def test_a_body_that_is_held_ends_whatever_it_has_sent(port: int, settings: Settings) -> None:
+    """A client that sends most of a large body at once has as little time for the rest as one that sends nothing."""
+    first = UPLOAD + b"Content-Length: 200000\r\n\r\n" + b"1,2\n" * 45_000
+    status, problem = drip(port, first, b"1")
+    assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
+    assert not any((Path(settings.data_dir) / "incoming").iterdir())
+
+
+@contextmanager
+def held(
+    url: str, count: int, headers: bytes = b"", sent: bytes = b"1,2\n", *, is_chunked: bool = False
+) -> Iterator[list[socket.socket]]:
+    """Hold uploads open, of which each has sent some bytes."""
+    head = UPLOAD + headers + b"Content-Length: 100000\r\n\r\n" + sent
+    if is_chunked:
+        head = UPLOAD + headers + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(sent) + sent + b"\r\n"
+    with ExitStack() as stack:
+        address = httpx.URL(url)
+        sockets = [stack.enter_context(socket.create_connection((address.host, address.port))) for _ in range(count)]
+        for each in sockets:
+            each.sendall(head)
+        yield sockets
+
+
+def status_of(sock: socket.socket) -> int:
+    """Return the status that a connection received."""
+    sock.settimeout(20)
+    return int(sock.recv(2**16).split()[1])
+
+
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight places for requests, and as many for bodies, whose grace is short."""
+    monkeypatch.setattr(shares, "MAX_REQUESTS", 8)
+    monkeypatch.setattr(shares, "MAX_BODIES", 8)
+    monkeypatch.setattr(request_limits, "GRACE_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("few_places")
+def test_slow_bodies_take_no_place_of_quick_requests(stores: Stores) -> None:
+    """Without keys, too: a new body takes the place of the slowest one, and requests without a body pass."""
+    connected = Stores.connect(stores.settings)
+    with serving(connected_app(connected)) as client, held(str(client.base_url), 8) as sockets:
+        until(lambda: connected.shares.bodies.used == 8)
+        time.sleep(0.1)
+        assert client.get("/v1/jobs").status_code == 200
+        sockets[3].sendall(b"3,4\n" * 100)
+        assert client.post("/v1/datasets", content=b"1,2\n3,4\n", headers=CSV).status_code == 201
+        until(lambda: connected.shares.bodies.used == 7)
+        assert 408 in [status_of(each) for each in sockets[:1] + sockets[4:] if select.select([each], [], [], 0.5)[0]]
+        assert not select.select([sockets[3]], [], [], 0)[0], "it was not the slowest"
+    until(lambda: connected.shares.bodies.used + connected.shares.requests.used == 0)
+    connected.close()
+
+
+@pytest.mark.usefixtures("few_places")
+def test_the_bodies_and_requests_of_a_tenant_leave_places_to_others(stores: Stores) -> None:
+    """Beyond its share a tenant gets 429 with Retry-After, or its own slowest body is ended; others are served."""
+    greedy, other = bearer(stores, "greedy"), bearer(stores, "other")
+    connected = Stores.connect(replace(stores.settings, auth="required"))
+    line = f"Authorization: {greedy['Authorization']}\r\n".encode()
+    job, _ = connected.of("greedy").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    with serving(connected_app(connected)) as client, ThreadPoolExecutor(6) as pool:
+        with held(str(client.base_url), 20, line) as sockets:
+            until(lambda: connected.shares.bodies.held["greedy"] == 6)
+            assert client.post("/v1/datasets", content=b"1,2\n3,4\n", headers={**CSV, **other}).status_code == 201
+            statuses = [status_of(each) for each in sockets if select.select([each], [], [], 0)[0]]
+            assert set(statuses) <= {429, 408}
+        until(lambda: connected.shares.bodies.used == 0)
+        path = f"/v1/jobs/{job.id}?wait=30"
+        with held(str(client.base_url), 4, line, sent=b"1,2\n" * 24_999) as sockets:  # a line less than announced
+            until(lambda: connected.shares.bodies.held["greedy"] == 4)
+            waits = [pool.submit(client.get, path, headers=greedy) for _ in range(6)]
+            until(lambda: connected.shares.requests.held["greedy"] == 6)
+            for each in sockets:
+                each.sendall(b"3,4\n")
+            time.sleep(0.2)
+            assert connected.shares.requests.held["greedy"] == 6, "bodies that have arrived wait for a place"
+            refused = check_problem(client.get("/v1/jobs", headers=greedy), 429, "quota-exceeded")
+            assert (refused["details"]["quota"], refused["details"]["allowed"]) == ("requests", 6)
+            assert "share" in refused["detail"]
+            assert client.get("/v1/jobs", headers=other).status_code == 200
+            stores.jobs.cancel(job.id)
+            assert {each.result().status_code for each in waits} == {200}
+            assert {status_of(each) for each in sockets} <= {200, 201}
+        assert client.get("/v1/jobs", headers=greedy).status_code == 200
+    connected.close()
+
+
+def test_bytes_that_arrive_count_against_their_tenant(stores: Stores) -> None:
+    """They are in its usage, and beside other bodies in its quota; a single one may have data that are known."""
+    connected = Stores.connect(replace(stores.settings, quotas="*=bytes:5000,incoming:90KB"))
+    with serving(connected_app(connected)) as client:
+        known = client.post("/v1/datasets", content=b"1,2\n" * 100 + b"3,4\n", headers=CSV)
+        assert known.status_code == 201
+        stored = client.get("/v1/usage").json()["quotas"]["bytes"]["used"]
+        with held(str(client.base_url), 2, sent=b"1,2\n" * 500, is_chunked=True):
+            until(lambda: client.get("/v1/usage").json()["quotas"]["bytes"]["used"] == stored + 4000)
+            again = client.post("/v1/datasets", content=b"1,2\n" * 100 + b"3,4\n", headers=CSV)
+            assert check_problem(again, 429, "quota-exceeded")["details"]["quota"] == "bytes"
+        until(lambda: client.get("/v1/usage").json()["quotas"]["bytes"]["used"] == stored)
+        again = client.post("/v1/datasets", content=b"1,2\n" * 100 + b"3,4\n", headers=CSV)
+        assert again.status_code == 200
+        large = client.post("/v1/datasets", content=b"1,2\n" * 30_000, headers=CSV)
+        assert check_problem(large, 429, "quota-exceeded")["details"]["quota"] == "incoming"
+    connected.close()
+
+
+def test_bodies_of_a_tenant_leave_free_bytes_of_the_disk_to_others(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uploads that are held open do not fill the disk: beyond its share the tenant is refused, and others are not."""
+    greedy, other = bearer(stores, "greedy"), bearer(stores, "other")
+    connected = Stores.connect(replace(stores.settings, auth="required"))
+    line = f"Authorization: {greedy['Authorization']}\r\n".encode()
+    share = connected.shares.incoming
+    monkeypatch.setattr(reading, "disk_reserve", lambda _: 0)
+    monkeypatch.setattr(reading, "free_bytes", lambda _: 2 * (400_000 - share.used))  # half of it for each process
+    with serving(connected_app(connected)) as client:
+        with held(str(client.base_url), 3, line, sent=b"1,2\n" * 22_000):
+            until(lambda: share.held["greedy"] == 264_000)
+            body = b"1,2\n" * 24_000
+            refused = client.post("/v1/datasets", content=body, headers={**CSV, **greedy})
+            assert check_problem(refused, 429, "quota-exceeded")["details"]["quota"] == "incoming"
+            assert client.post("/v1/datasets", content=body, headers={**CSV, **other}).status_code in {201, 422}
+        until(lambda: share.used == 0)
+        assert client.post("/v1/datasets", content=body, headers={**CSV, **greedy}).status_code in {201, 422}
+    connected.close()

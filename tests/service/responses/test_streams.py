@@ -17,6 +17,7 @@ from tests.service.responses.events import Event, parse_events
 from worker.base.problems import refuse
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawsSpec
+from worker.records.shares import SHARE, UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +128,8 @@ def test_a_disconnect_frees_all_resources(client: httpx.Client, stores: Stores, 
     for _ in range(3):
         with following(client, job) as stream:
             next(stream)
-            assert app.state.stream_limiter.open == 1
-        until(lambda: app.state.stream_limiter.open == 0)
+            assert app.state.stream_limiter.share.used == 1
+        until(lambda: app.state.stream_limiter.share.used == 0)
     assert not any(each.waiters for each in stores.changes._subscriptions.values())
 
 
@@ -137,7 +138,7 @@ def test_head_of_an_endless_stream(client: httpx.Client, stores: Stores, app: Fa
     answer = client.head(f"/v1/jobs/{running(stores).id}/events")
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    until(lambda: app.state.stream_limiter.open == 0)
+    until(lambda: app.state.stream_limiter.share.used == 0)
 
 
 def test_streams_are_limited(
@@ -145,18 +146,21 @@ def test_streams_are_limited(
 ) -> None:
     """A stream beyond the limit, or that of its tenant, is 503 until another ends."""
     job = running(stores)
-    for limit, words in (("MAX_STREAMS", "1"), ("MAX_TENANT_STREAMS", "1 streams of this tenant are open")):
+    share = app.state.stream_limiter.share
+    for total, limit in ((1, UNLIMITED), (2, SHARE)):
         with monkeypatch.context() as patched:
-            patched.setattr(streaming, limit, 1)
+            patched.setattr(share, "total", total)
+            patched.setattr(share, "limit", lambda _, limit=limit: limit)
             with following(client, job) as stream:
                 next(stream)
                 answer = client.get(f"/v1/jobs/{job.id}/events")
-                assert words in check_problem(answer, 503, "too-many-streams")["detail"]
+                detail = check_problem(answer, 503, "too-many-streams")["detail"]
+                assert detail == "1 streams of this tenant are open, of 1 in this process."
                 assert int(answer.headers["retry-after"]) > 0
-            until(lambda: app.state.stream_limiter.open == 0)
+            until(lambda: not share.used)
             with following(client, job) as stream:
                 assert next(stream)[1] == "progress"
-            until(lambda: app.state.stream_limiter.open == 0)
+            until(lambda: not share.used)
 
 
 def test_invalid_event_requests_are_problems(client: httpx.Client) -> None:
@@ -176,12 +180,12 @@ def test_sixty_streams_hold_no_thread(client: httpx.Client, stores: Stores, app:
     try:
         for stream in opened:
             stream.__enter__()
-        until(lambda: app.state.stream_limiter.open == 60)
+        until(lambda: app.state.stream_limiter.share.used == 60)
         assert client.get(f"/v1/jobs/{job.id}").status_code == 200
     finally:
         for stream in opened:
             stream.__exit__(None, None, None)
-    until(lambda: app.state.stream_limiter.open == 0)
+    until(lambda: app.state.stream_limiter.share.used == 0)
 
 
 N, COUNT = 10, 40
@@ -281,7 +285,7 @@ def test_a_failed_job_aborts_the_response(
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
     app.state.stream_limiter.is_stopped = False
-    until(lambda: app.state.stream_limiter.open == 0)
+    until(lambda: app.state.stream_limiter.share.used == 0)
     (message,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.arrays"]
     assert message.startswith("A response was aborted: ")
 

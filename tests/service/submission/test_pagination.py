@@ -141,7 +141,7 @@ def test_a_record_without_json_is_reported_and_can_be_deleted(
     assert client.get("/v1/posteriors").json()["unreadable"] == []
 
 
-COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "summary",
+COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "weights", "summary",
             "estimate_fit", "get_embedding", "get_coordinates", "get_embedding_arrays"}  # fmt: skip
 
 

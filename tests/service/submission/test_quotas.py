@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,7 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     assert first["quotas"]["jobs"]["used"] == 0
     assert (answer["tenant"], answer["datasets"]) == ("alice", 1)
     assert others == {
-        "bytes": (0, None), "jobs": (0, None), "records": (0, 2**26), "posteriors": (0, 10000),
+        "bytes": (0, None), "jobs": (0, 7500), "records": (0, 2**26), "posteriors": (0, 10000),
     }  # fmt: skip
 
 
@@ -148,6 +149,30 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
     with fill_memory(stores, 0.99):
         check_problem(client.get("/readyz"), 503, "redis-full")
     assert client.post("/v1/posteriors", json={**posted, "reg": 0.1}).status_code == 202
+
+
+def test_a_tenant_leaves_jobs_to_others(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a quota a tenant may have three times what is free; 0 lets it have all."""
+    monkeypatch.setattr("worker.jobs.store.MAX_JOBS", 8)
+    monkeypatch.setattr("service.server.metrics.MAX_JOBS", 8)
+    with serve_stores(stores, auth="required", quotas="bob=jobs:0") as client:
+
+        def accepted(tenant: str) -> list[int]:
+            """Post fits until one is refused; return the statuses."""
+            headers = bearer(stores, tenant)
+            dataset = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers).json()["id"]
+            statuses: list[int] = []
+            while not statuses or statuses[-1] == 202:
+                body = {"dataset": dataset, "n_neighbors": 2 + len(statuses)}
+                statuses.append(client.post("/v1/posteriors", json=body, headers=headers).status_code)
+            return statuses
+
+        assert accepted("alice") == [202] * 6 + [429]
+        assert client.get("/v1/usage", headers=bearer(stores, "alice")).json()["quotas"]["jobs"]["used"] == 6
+        assert accepted("carol") == [202, 429]
+        assert accepted("bob") == [202, 503]
+        text = client.get("/metrics", headers=bearer(stores, "a", "admin")).text
+        assert re.findall(r'glle_share_in_use{of="jobs"} (\S+)', text) == ["1.0"]
 
 
 def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

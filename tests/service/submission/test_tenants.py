@@ -39,7 +39,7 @@ def test_routes_without_an_id_are_known() -> None:
     walked = {path for _, path in WITH_ID}
     shared = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     shared |= {"/v1/scores", "/v1/datasets/preview", "/v1/usage"}
-    commands = {"/v1/advice", "/v1/posteriors/estimate", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
+    commands = {"/v1/advice", "/v1/posteriors/estimate", "/v1/embeddings", "/v1/comparisons"}
     commands |= {"/v1/audits"}
     assert set(CONTRACT["paths"]) - walked - shared - set(LISTS) == commands
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
@@ -108,7 +108,6 @@ def test_a_body_does_not_reach_another_tenants_data(
         ("/v1/advice", {}),
         ("/v1/audits", {**pca, "n_neighbors": 5}),
         ("/v1/embeddings", pca),
-        ("/v1/embeddings/estimate", pca),
         ("/v1/comparisons", {"methods": [pca, {"method": "lle"}]}),
         (f"/v1/posteriors/{bob.posterior}/transform", {}),
         (f"/v1/embeddings/{bob.embedding}/transform", {}),

@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from service.submission import waiting
-from service.submission.waiting import OF_TENANT, wait_for_outcome
+from service.submission.jobs import settle
+from service.submission.waiting import wait_for_outcome
 from tests.conftest import in_turn, until
 from tests.service.conftest import check_problem, upload
 from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
-from worker.records import sharding
+from worker.records import sharding, shares
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
+from worker.records.shares import SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
+    from fastapi import FastAPI
 
     from worker.jobs.notifications import Notifications
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 
@@ -71,15 +75,14 @@ def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "LONGEST_SLEEP", 60.0)
 
 
-def wait(fake: FakeJob, seconds: float = 30.0, tenant: str = "a") -> Any:
+def wait(fake: FakeJob, seconds: float = 30.0) -> Any:
     """Wait for the job; return whether it is open then."""
-    return wait_for_outcome(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant)
+    return wait_for_outcome(cast("Notifications", fake), "job", fake.look, seconds)
 
 
 @pytest.mark.usefixtures("no_polls")
-def test_a_notification_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notification_answers_all_that_wait() -> None:
     """Ninety long polls look twice each, and leave nothing behind."""
-    monkeypatch.setattr(waiting, "MAX_WAITS", 90)
 
     async def run() -> None:
         fake = FakeJob()
@@ -88,7 +91,7 @@ def test_a_notification_answers_all_that_wait(monkeypatch: pytest.MonkeyPatch) -
         assert (fake.looks, len(fake.waiters)) == (90, 90)
         fake.end()
         assert set(await asyncio.gather(*tasks)) == {False}
-        assert (fake.looks, len(fake.waiters), len(OF_TENANT)) == (180, 0, 0)
+        assert (fake.looks, len(fake.waiters)) == (180, 0)
 
     asyncio.run(run())
 
@@ -113,26 +116,37 @@ def test_a_notification_during_a_read_is_not_lost() -> None:
     asyncio.run(run())
 
 
-def test_waits_of_a_tenant_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait beyond the limit returns the current state at once; other tenants wait, and a freed place is usable."""
-    monkeypatch.setattr(waiting, "MAX_WAITS", 3)
+def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait beyond the share returns the current state at once; other tenants wait, and a freed place is usable."""
+    monkeypatch.setattr(stores.shares.waits, "total", 5)
+    monkeypatch.setattr(stores.shares.waits, "limit", lambda _: SHARE)
+    tenants = {tenant: stores.of(tenant) for tenant in ("a", "b")}
 
     async def run() -> None:
         fake = FakeJob()
-        tasks = [asyncio.create_task(wait(fake)) for _ in range(3)]
-        other = asyncio.create_task(wait(fake, tenant="b"))
-        await asyncio.sleep(0.01)
-        assert await asyncio.wait_for(wait(fake), 5)
+        monkeypatch.setattr("service.submission.jobs.look", lambda *_: fake)
+        for here in tenants.values():
+            object.__setattr__(here, "endings", fake)
+        fake.id = "job"  # type: ignore[attr-defined] # of a job
+
+        def start(tenant: str) -> asyncio.Task[Any]:
+            return asyncio.create_task(settle(tenants[tenant], cast("Job", fake), 30.0))
+
+        tasks = [start("a") for _ in range(3)]
+        other = start("b")
+        await asyncio.sleep(0.05)
+        assert await asyncio.wait_for(start("a"), 5) is fake
         assert not any(task.done() for task in [*tasks, other])
         tasks[0].cancel()  # its client is gone
-        await asyncio.sleep(0.01)
-        more = asyncio.create_task(wait(fake))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        more = start("a")
+        await asyncio.sleep(0.05)
         assert not more.done()
         fake.end()
-        assert set(await asyncio.gather(*tasks[1:], other, more)) == {False}
+        await asyncio.gather(*tasks[1:], other, more)
 
     asyncio.run(run())
+    assert not stores.shares.waits.held
 
 
 def test_a_timeout_returns_the_current_job(
@@ -141,13 +155,13 @@ def test_a_timeout_returns_the_current_job(
     """The response is 202, also if no waiting is allowed."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
     assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
-    monkeypatch.setattr(waiting, "MAX_WAITS", 0)
+    monkeypatch.setattr(shares, "MAX_WAITS", 0)
     with serve_stores(stores) as none:
         answer = none.get(job, params={"wait": 30})
         assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")
 
 
-def test_a_posterior_waits_for_its_fit(client: httpx.Client, stores: Stores) -> None:
+def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> None:
     """Without `wait` it answers with the job, and draws are refused; with it, once the fit has ended."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
@@ -157,7 +171,7 @@ def test_a_posterior_waits_for_its_fit(client: httpx.Client, stores: Stores) -> 
     assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
     with ThreadPoolExecutor() as threads:
         waiting_request = threads.submit(client.get, path, params={"wait": 60})
-        until(lambda: OF_TENANT)
+        until(lambda: app.state.stores.shares.waits.used)
         tasks.fit(job["id"])
         assert waiting_request.result().status_code == 200
     assert client.get(f"{path}/arrays").status_code == 200

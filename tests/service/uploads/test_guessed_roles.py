@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from glle_engine.base import columns
-from glle_engine.base.columns import Layout
+from glle_engine.tables import roles as columns
+from glle_engine.tables.roles import Layout
 from service.uploads.formats import arrow_table, csv_table
 from service.uploads.limits import MAX_FEATURES, Limits
 from service.uploads.registry import XLSX
@@ -151,16 +151,17 @@ def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
 
 @each_format
 def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
-    """With the choices; columns without a role are refused before."""
+    """With the choices, and columns without a role."""
     gaps: dict[str, list[Any]] = {name: [*COLUMNS[name]] for name in ("x", "y")}
     gaps["x"][3] = gaps["y"][5] = gaps["y"][6] = None
     problem = refusal(FORMATS[media](gaps), media)
-    assert "Columns with such values: 'x' (1), 'y' (2)." in problem.detail
+    assert "in 3 of 20 rows, first in row 4 (from 1). By column: x (1), y (2)." in problem.detail
     assert problem.details["bad_columns"] == {"x": 1, "y": 2}
     assert "?missing=drop" in problem.remedy
     assert "?missing=median" in problem.remedy
     problem = refusal(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
     assert "'note'" in problem.detail
+    assert "x (1), y (2)" in problem.detail
 
 
 @each_format
@@ -198,8 +199,8 @@ def test_the_first_sheet_of_a_workbook_is_read() -> None:
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
     assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
-    assert "'pair' holds text, such as '01:00:00'" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
-    assert refusal(workbook(COLUMNS), XLSX, color="site").code == "bad-cell"
+    assert "'pair' (text, such as '01:00:00')" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
+    assert refusal(workbook(COLUMNS), XLSX, color="site").code == "unsupported-column"
     assert refusal(b"x" * 100, XLSX).code == "malformed-xlsx"
     assert refusal(npz(data=np.ones((2, 2))), XLSX).code == "malformed-xlsx"
     assert refusal(workbook({}), XLSX).code == "empty-data"
@@ -290,7 +291,7 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
     """The columns are in the order of the file, and a notice says if some are not stored."""
     body = "site,plot,x\nA,1,0.5\nA,2,1.5\nB,1,2.5\n"
     assert texts(read(body, id=["plot", "site"]))[3] == [["A", "1"], ["A", "2"], ["B", "1"]]
-    monkeypatch.setattr("service.uploads.column_table.MAX_IDS", 1)
+    monkeypatch.setattr("glle_engine.tables.table.MAX_IDS", 1)
     monkeypatch.setattr(columns, "MAX_IDS", 1)
     table = read(body, id=["plot", "site"])
     assert texts(table)[3] == ["A", "A", "B"]
@@ -302,7 +303,7 @@ def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) 
     for body, code in ((f"x,k\n1,a\n2,{'b' * 1001}\n", "id-too-long"), ("x,k\n1,a\0\n", "invalid-id")):
         problem = refusal(body, id=["k"])
         assert (problem.code, problem.details["row"]) == (code, body.count("\n") - 1)
-    monkeypatch.setattr("service.uploads.row_texts.MAX_TEXTS", 10)
+    monkeypatch.setattr("glle_engine.tables.row_texts.MAX_TEXTS", 10)
     assert texts(read("x,k\n1,123456\n2,123457\n", id=["k"]))[3] == [123456, 123457]
     assert refusal("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import anyio
 import numpy as np
@@ -24,12 +24,20 @@ from service.uploads.limits import Limits
 from service.uploads.reading import Upload
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
-from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
+from service.uploads.sandbox.processes import (
+    READ_SPEED,
+    SMALL_BYTES,
+    ReaderBudget,
+    ReaderExit,
+    ReaderProcesses,
+    _Turn,
+)
 from tests.conftest import until
 from tests.service.uploads.bodies import ARROW, CSV, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file
 from tests.service.uploads.readers import descendants
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
+from worker.records.shares import SHARE, UNLIMITED, Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
+LARGE = 2**22  # bytes of a body
 LABELS = ["a", "bc", "ü", "d", "e", "f"]
 
 
@@ -330,7 +339,7 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
     most: list[int] = []
 
     async def take_turn() -> None:
-        async with readers.slot("a"):
+        async with readers.slot("a", LARGE):
             at_once[0] += 1
             most.append(at_once[0])
             await anyio.sleep(0.01)
@@ -341,29 +350,32 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
             for _ in range(6):
                 group.start_soon(take_turn)
         assert (len(most), max(most)) == (6, 2)
-        async with full.slot("a"):
+        async with full.slot("a", LARGE):
             for tenant in ("a", "b"):
                 with anyio.move_on_after(0.01):  # the client disconnects
-                    async with full.slot(tenant):
+                    async with full.slot(tenant, LARGE):
                         pass
             monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
             with pytest.raises(ProblemError) as caught:
-                async with full.slot("a"):
+                async with full.slot("a", LARGE):
                     pass
             assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
         for tenant in ("a", "b"):
-            async with full.slot(tenant):
+            async with full.slot(tenant, LARGE):
                 pass
 
     anyio.run(all_of_them)
 
 
 async def order_of(readers: ReaderProcesses, requests: list[str]) -> list[str]:
-    """Return the order in which requests of tenants, such as `a1`, get a slot if they arrive in one moment."""
+    """Return the order in which requests of tenants, such as `a1`, get a slot if they arrive in one moment.
+
+    Those whose names end in `s` are small.
+    """
     served = list[str]()
 
     async def take_turn(request: str) -> None:
-        async with readers.slot(request[0]):
+        async with readers.slot(request[0], SMALL_BYTES if request.endswith("s") else LARGE):
             served.append(request)
             await asyncio.sleep(0.01)
 
@@ -372,18 +384,31 @@ async def order_of(readers: ReaderProcesses, requests: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("slots", "requests", "served"),
+    ("slots", "limit", "requests", "served"),
     [
-        (1, "a1 a2 a3 a4 b1", "a1 b1 a2 a3 a4"),
-        (2, "a1 a2 a3 a4 a5 b1 b2", "a1 a2 b1 b2 a3 a4 a5"),
-        (1, "a1 a2 a3 b1 b2 b3", "a1 b1 a2 b2 a3 b3"),
-        (1, "a1 a2 a3 b1 c1", "a1 b1 c1 a2 a3"),
-        (3, "a1 b1 c1 a2", "a1 b1 c1 a2"),
+        (1, SHARE, "a1 a2 a3 a4 b1", "a1 b1 a2 a3 a4"),
+        (1, SHARE, "a1 a2 a3 b1 b2 b3", "a1 b1 a2 b2 a3 b3"),
+        (1, SHARE, "a1 a2 a3 b1 c1", "a1 b1 c1 a2 a3"),
+        (2, SHARE, "a1 a2 a3 b1 b2", "a1 b1 a2 b2 a3"),
+        (3, SHARE, "a1 b1 c1 a2", "a1 b1 c1 a2"),
+        (4, SHARE, "a1 a2 a3 a4 b1", "a1 a2 a3 b1 a4"),
+        (2, UNLIMITED, "a1 a2 a3 a4", "a1 a2 a3 a4"),
+        (2, 1, "a1 a2 a3 b1", "a1 b1 a2 a3"),
+        (2, UNLIMITED, "a1 a2 a3 a4s a5s", "a1 a2 a4s a5s a3"),
+        (1, SHARE, "a1 a2 b1s", "a1 b1s a2"),
     ],
 )
-def test_a_tenant_does_not_wait_behind_the_queue_of_another(
-    tmp_path: Path, slots: int, requests: str, served: str
-) -> None:
-    """A tenant has at most as many requests in the queue as there are readers; within a tenant the order stays."""
-    readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(slots, 2**27))
+def test_tenants_take_turns_at_the_readers(tmp_path: Path, slots: int, limit: int, requests: str, served: str) -> None:
+    """The readers are never all one tenant's if there are several; small bodies do not wait for large ones."""
+    share = Share(0, lambda _: limit)
+    readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(slots, 2**27), share=share)
     assert asyncio.run(order_of(readers, requests.split())) == served.split()
+    assert (share.used, share.held, len(readers._slots._served)) == (0, {}, 0)
+
+
+def test_a_large_body_does_not_wait_for_ever_behind_small_ones(tmp_path: Path) -> None:
+    """It goes before small bodies that come later than it takes to read it."""
+    slots = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))._slots
+    bodies = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
+    turns = [_Turn("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in bodies]
+    assert [(turn.size, turn.arrived) for turn in sorted(turns, key=slots._order)] == [bodies[at] for at in (2, 0, 1)]

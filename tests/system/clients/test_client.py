@@ -61,7 +61,7 @@ def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:
-    """Summary, transform, reconstructions, calibration, arrays and advice are those of the engine."""
+    """Summary, transform, reconstructions, weights, calibration, arrays and advice are those of the engine."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
     X, direct = roll.data(), glle_engine.fit(roll.data())
@@ -79,6 +79,7 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     np.testing.assert_allclose(placed.covariance, covariance, rtol=1e-3, atol=1e-6)
     for data, index in zip(posterior.reconstructions(2), range(2), strict=True):
         np.testing.assert_allclose(data, direct.reconstruct(X, direct.weights(index)), atol=1e-9)
+    np.testing.assert_allclose(posterior.weights(3, scale=0.5), direct.weights(3, scale=0.5), atol=1e-9)
     calibrated = posterior.calibration()
     assert calibrated.scale == pytest.approx(calibrate(direct, X).scale, rel=1e-4)
     with warnings.catch_warnings(record=True) as caught:

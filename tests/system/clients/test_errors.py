@@ -26,12 +26,12 @@ def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
     """A NaN in npy, CSV or JSON is reported with its row and column."""
     values = SHEET.copy()
     values[16, 2] = np.nan
-    for body, kind in (
-        (to_npy(values), "application/x-npy"),
-        ("\n".join(",".join(map(str, row)) for row in values).encode(), "text/csv"),
-        (json.dumps(values.tolist()).encode(), "application/json"),
+    for body, kind, code in (
+        (to_npy(values), "application/x-npy", "not-finite"),
+        ("\n".join(",".join(map(str, row)) for row in values).encode(), "text/csv", "missing-value"),
+        (json.dumps(values.tolist()).encode(), "application/json", "not-finite"),
     ):
-        details = check(upload(client, body, kind), 422, "not-finite")["details"]
+        details = check(upload(client, body, kind), 422, code)["details"]
         assert (details["row"], details["column"]) == (17, 3)
 
 

@@ -61,15 +61,6 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert out.read_text().startswith("y1,y2,p_value,is_point_beyond,spread,stability,member_probability\n")
 
 
-def test_work_beyond_its_deadline_is_refused_at_once(client: httpx.Client) -> None:
-    """A deadline below the estimated time creates no job; the response states the feasible size."""
-    dataset = synthetic(client, 3000, seed=31)
-    answer = client.post("/v1/embeddings?deadline=0.1", json={"dataset": dataset, "method": "lle"})
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-long")
-    assert 0 < answer.json()["details"]["most_points"] < 3000
-    assert "pca" in answer.json()["details"]["quicker"]
-
-
 def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None:
     """A comparison reports the running method, and a cancellation interrupts it."""
     dataset = synthetic(client, 1500, seed=31)
@@ -83,7 +74,7 @@ def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None
 
 
 def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
-    """The client takes arrays and class names, returns arrays and tables, and estimates before a request."""
+    """The client takes arrays and class names, and returns arrays and tables."""
     with Client(up.url, progress=False) as glle:
         embedding = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
         method = METHODS["lle"]
@@ -111,10 +102,6 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
         posterior = glle.fit(SHEET.X)
         assert b"<svg" in posterior.picture(3, format="svg")
         assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
-        assert glle.estimate(SHEET.X, "pca")["problem"] is None
-        result = glle.estimate(SHEET.X, "lle", n_neighbors=N)["problem"]
-        assert result is not None
-        assert "n_neighbors" in result["detail"]
 
 
 def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

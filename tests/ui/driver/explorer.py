@@ -121,6 +121,16 @@ class Explorer:
         self.choose_file(name, content)
         self.at("use-file").click()
 
+    def give_role(self, column: str, role: str) -> None:
+        """Choose the role of a column of the chosen file in the menu of its head."""
+        self.at(f"head-{column}").click()
+        self.at(f"role-{role}").click()
+
+    def expect_roles(self, **roles: str) -> None:
+        """Wait until the heads of these columns show these roles."""
+        for column, role in roles.items():
+            expect(self.at(f"head-{column}").locator(".head-role")).to_have_text(role)
+
     def drop_file(self, name: str, content: str) -> None:
         """Drop a file onto the page."""
         make = "([name, text]) => { const t = new DataTransfer(); t.items.add(new File([text], name)); return t; }"

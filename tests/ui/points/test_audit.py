@@ -71,9 +71,9 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     across, up = SHEET.coordinates.round(4).T
     explorer.open()
     explorer.choose_file("sheet.csv", csv(SHEET.X, across=across, up=up))
-    explorer.at("map-x").select_option("across")
-    explorer.at("map-y").select_option("up")
-    expect(explorer.at("pending")).to_contain_text("3 fitted columns")
+    explorer.give_role("across", "map-x")
+    explorer.give_role("up", "map-y")
+    expect(explorer.at("pending")).to_contain_text("3 features")
     explorer.at("use-file").click()
     expect(explorer.at("verdict")).to_contain_text("neighbors are kept", timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)

@@ -21,7 +21,7 @@ from worker.base.problems import ProblemError
 from worker.execution import process_guard, sampler
 from worker.execution.draws import make_draws
 from worker.execution.sampler import ResidentPosteriors, SamplerLoop
-from worker.jobs.draw_stream import MAX_SENT_BYTES, DrawBatch, DrawRequest, DrawStream
+from worker.jobs.draw_stream import MAX_SENT_BYTES, DrawBatch, DrawRequest, DrawStream, RequestsInHand
 from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
@@ -206,12 +206,13 @@ def test_a_full_lane_group_is_drawn_before_further_requests_are_read(
     monkeypatch.setattr(DrawStream, "read", read)
     names = "aaab"
     loop._ahead = 8
-    loop._waiting = [DrawRequest("s", str(at), f"{name} p a", key(at), {}) for at, name in enumerate(names)]
+    loop._waiting.add(DrawRequest("s", str(at), f"{name} p a", key(at), {}) for at, name in enumerate(names))
     loop._read()
-    loop._waiting.append(DrawRequest("s", "4", "a p a", key(4), {}))
+    loop._waiting.add([DrawRequest("s", "4", "a p a", key(4), {})])
     loop._read()
     assert reads == [8]
-    loop._waiting = [DrawRequest("s", str(at), f"{at} p a", key(at), {}) for at in range(8)]
+    loop._waiting = RequestsInHand()
+    loop._waiting.add(DrawRequest("s", str(at), f"{at} p a", key(at), {}) for at in range(8))
     loop._read()
     assert reads == [8]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,24 +12,29 @@ import numpy as np
 import pytest
 from redis import asyncio as redis_asyncio
 
+from tests.conftest import until
+from worker.base.problems import ProblemError
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import CircuitBreaker
 from worker.jobs import draw_stream
 from worker.jobs.draw_stream import (
+    BELL,
     DRAWN,
-    STREAMS,
+    TURNS,
     DrawBatch,
     DrawRequest,
     DrawRequests,
     DrawStream,
+    RequestsInHand,
     draw_outcomes,
-    next_batch,
-    next_name,
+    stream_of,
     stream_state,
     waited_name,
 )
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
+from worker.records.ids import DEFAULT
+from worker.records.shares import SHARE, UNLIMITED
 
 if TYPE_CHECKING:
     import redis
@@ -53,22 +59,23 @@ def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
     return batches(DrawStream(client, name))
 
 
-def batches(stream: DrawStream) -> list[DrawBatch]:
-    """Return the batches of eight requests of each stream, the oldest first."""
-    waiting = stream.read(8, 0.05)
-    found = []
-    while waiting:
-        found.append(next_batch(waiting, len(waiting), is_oldest=True))
+def batches(stream: DrawStream, count: int = 16) -> list[DrawBatch]:
+    """Return the batches of the next requests, in their turns."""
+    in_hand, found = RequestsInHand(), []
+    in_hand.add(stream.read(count, 0.05))
+    while in_hand:
+        found.append(in_hand.pop(len(in_hand)))
     return found
 
 
-def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str | None = None) -> DrawRequests:
+def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str = DEFAULT, limit: int = UNLIMITED) -> DrawRequests:
     """Return the requests of an API process."""
     options: dict[str, Any] = {
         name: client.connection_pool.connection_kwargs.get(name) for name in ("host", "port", "password")
     }
     connect = partial(redis_asyncio.Redis, **options)
-    return DrawRequests(LoopCommands(connect, CircuitBreaker(5, "GLLE_CACHE_URL"), 5), reply, tenant)
+    commands = LoopCommands(connect, CircuitBreaker(5, "GLLE_CACHE_URL"), 5)
+    return DrawRequests(commands, reply).of(tenant, lambda: limit)
 
 
 def send(requests: DrawRequests, name: str) -> str:
@@ -108,14 +115,40 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     assert read(client) == []
 
 
-def test_a_tenant_with_many_requests_delays_others_by_one_read(client: redis.Redis) -> None:
-    """A read takes some requests from each stream."""
-    busy, other = requests_of(client, tenant="busy"), requests_of(client, tenant="other")
-    assert busy._stream != other._stream
-    for index in range(20):
-        send(busy, waited_name("a", key(index)))
-    send(other, waited_name("z", key(0)))
-    assert sorted((batch.posterior, len(batch.keys)) for batch in read(client)) == [("a", 8), ("z", 1)]
+def test_tenants_take_turns(client: redis.Redis) -> None:
+    """A read takes a lane group of each tenant, and the next read begins with those that had to wait.
+
+    No two tenants share a stream, whatever their names.
+    """
+    for tenant in ("a", "b", *(f"t{number}" for number in range(20))):
+        for index in range(20 if tenant == "a" else 1):
+            send(requests_of(client, tenant=tenant), waited_name(tenant, key(index)))
+    stream = DrawStream(client, "one")
+    reads = [[(batch.posterior, len(batch.keys)) for batch in batches(stream, 8)] for _ in range(6)]
+    others = [f"t{number}" for number in range(20)]
+    assert reads[0] == [("a", 4), ("b", 1), *((name, 1) for name in others[:3])]
+    assert reads[1] == [(name, 1) for name in others[3:11]]
+    assert reads[2] == [(name, 1) for name in others[11:19]]
+    assert sorted(reads[3]) == [("a", 4), (others[19], 1)]
+    assert reads[4:] == [[("a", 4)]] * 2
+
+
+def test_posteriors_of_a_tenant_take_turns() -> None:
+    """A posterior with many requests delays another one by one lane group; each draw is taken once, with all asking."""
+    requests = [DrawRequest("s", str(i), f"{name} p a", key(i), {}) for i, name in enumerate("abbcbbb")]
+    requests.append(DrawRequest("s", "8", "b p a", key(1), {}))
+    requests.append(DrawRequest("t", "9", "z p a", key(0), {}))
+    in_hand, popped = RequestsInHand(), []
+    in_hand.add(requests)
+    sizes = []
+    while in_hand:
+        sizes.append(in_hand.next_size)
+        popped.append(in_hand.pop(4))
+    assert [batch.posterior for batch in popped] == ["a", "z", "b", "c", "b"]
+    assert sizes == [1, 1, 6, 1, 1]
+    assert ([k.index for k in popped[2].keys], len(popped[2].requests)) == ([1, 2, 4, 5], 5)
+    assert {r.id for batch in popped for r in batch.requests} == {request.id for request in requests}
+    assert in_hand.next_size == 0
 
 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
@@ -160,21 +193,6 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
     channel.close()
 
 
-def test_a_lane_group_is_that_of_the_oldest_request_or_of_the_most(client: redis.Redis) -> None:
-    """The oldest request is in the first of the former; the latter has most draws, each once; all are drawn."""
-    requests = [DrawRequest("s", str(i), f"{name} p a", key(i), {}) for i, name in enumerate("abbcbbb")]
-    requests.append(DrawRequest("s", "8", "b p a", key(1), {}))
-    waiting = list(requests)
-    assert next_name(waiting, is_oldest=True) == ("a p a", 1)
-    assert next_name(waiting, is_oldest=False) == ("b p a", 6)
-    fullest = next_batch(waiting, 4, is_oldest=False)
-    assert ([k.index for k in fullest.keys], len(fullest.requests)) == ([1, 2, 4, 5], 5)
-    left = [next_batch(waiting, 4, is_oldest=True) for _ in range(3)]
-    assert [batch.posterior for batch in left] == ["a", "c", "b"]
-    assert not waiting
-    assert {r.id for batch in [fullest, *left] for r in batch.requests} == {request.id for request in requests}
-
-
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request of a machine that is gone is claimed by another sampler, by one only."""
     send(requests_of(client), waited_name("a", key(1)))
@@ -198,26 +216,76 @@ def test_lost_streams_are_made_again(client: redis.Redis) -> None:
     assert batches(stream) == []
     send(requests, waited_name("a", key(2)))
     assert [batch.keys for batch in batches(stream)] == [[key(2)]]
+    for lost in (TURNS, stream_of(DEFAULT)):  # a server evicts single keys, too
+        entry = send(requests, waited_name("a", key(3)))
+        client.delete(lost)
+        assert not is_pending(requests, entry)
+        assert batches(stream) == []
+        again = send(requests, waited_name("a", key(3)))
+        assert is_pending(requests, again)
+        (batch,) = batches(stream)
+        assert batch.keys == [key(3)]
+        stream.finish(batch, "drawn")
 
 
-def test_the_streams_are_bounded(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest requests are dropped beyond the maximum."""
-    monkeypatch.setattr(draw_stream, "MAX_LENGTH", 200)
-    requests = requests_of(client)
+@pytest.mark.parametrize(
+    ("limit", "accepted", "of_others"), [(SHARE, 150, True), (UNLIMITED, 200, False), (120, 120, True)]
+)
+def test_waiting_requests_of_a_tenant_are_bounded(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, limit: int, accepted: int, *, of_others: bool
+) -> None:
+    """Beyond its share or its quota a request is 429 with Retry-After; those of others are accepted."""
+    monkeypatch.setattr(draw_stream, "MAX_DRAWS", 200)
+    busy, other = (requests_of(client, tenant=name, limit=limit) for name in ("busy", "other"))
 
-    async def send_all() -> list[str]:
-        return [await requests.send(waited_name("a", key(index)), {}) for index in range(500)]
+    async def send_all() -> int:
+        for index in range(250):
+            try:
+                await busy.send(waited_name("a", key(index)), {})
+            except ProblemError as error:
+                problem = error.problem
+                assert (problem.status, problem.code, problem.details["quota"]) == (429, "quota-exceeded", "draws")
+                assert problem.details["retry_after"] > 0
+                return index
+        return 250
 
-    entries = asyncio.run(send_all())
-    assert stream_state(client).length < 400
-    assert not is_pending(requests, entries[0])
-    assert is_pending(requests, entries[-1])
-    assert stream_state(client).oldest_seconds >= 0
+    assert asyncio.run(send_all()) == accepted
+    assert stream_state(client).lengths == {"busy": accepted}
+    if of_others:
+        assert is_pending(other, send(other, waited_name("z", key(0))))
+
+
+def test_streams_of_tenants_without_requests_are_removed(client: redis.Redis) -> None:
+    """Answers remove them; an idle sampler leaves nothing behind."""
+    stream = DrawStream(client, "one")
+    for tenant in ("a", "b"):
+        send(requests_of(client, tenant=tenant), waited_name(tenant, key(0)))
+    for batch in batches(stream):
+        stream.finish(batch, "drawn")
+    assert batches(stream) == []
+    assert not client.exists(TURNS, BELL, stream_of("a"), stream_of("b"))
+
+
+def test_a_request_wakes_an_idle_sampler(client: redis.Redis) -> None:
+    """It need not wait until the sampler looks again; each request wakes one."""
+    with ThreadPoolExecutor(2) as pool:
+        idle = [pool.submit(DrawStream(client, name).read, 1, 60.0) for name in ("one", "two")]
+        until(lambda: client.info("clients")["blocked_clients"] == 2)
+        for index in range(2):
+            send(requests_of(client, tenant="a"), waited_name("a", key(index)))
+        assert sorted(request.key.index for read in idle for request in read.result(30)) == [0, 1]
 
 
 def test_a_stopped_sampler_leaves_the_group(client: redis.Redis) -> None:
-    """Its name is removed from every stream."""
-    stream = DrawStream(client, "one")
-    batches(stream)
-    stream.leave()
-    assert all(not client.xinfo_consumers(name, "samplers") for name in STREAMS)
+    """Its name is removed from the streams that others still serve; an unanswered request keeps it."""
+    requests = requests_of(client)
+    send(requests, waited_name("a", key(0)))
+    one, two = DrawStream(client, "one"), DrawStream(client, "two")
+    (batch,) = batches(one)
+    send(requests, waited_name("a", key(1)))
+    assert batches(two)
+    one.leave()
+    assert len(client.xinfo_consumers(stream_of(DEFAULT), "samplers")) == 2
+    one.finish(batch, "drawn")
+    one.leave()
+    assert [consumer["name"] for consumer in client.xinfo_consumers(stream_of(DEFAULT), "samplers")] == [b"two"]

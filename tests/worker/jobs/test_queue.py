@@ -32,6 +32,7 @@ from worker.jobs.queue import (
     open_queue,
     task_id,
 )
+from worker.jobs.store import NO_QUOTA
 from worker.observability.live_workers import WorkerState, announce, withdraw
 from worker.records.draws import DrawsSpec
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
@@ -392,6 +393,55 @@ def test_live_workers_renew_their_records(stores: Stores) -> None:
     assert stores.queue.live_workers() == 0
     announce(stores.client, stores.settings, state("two"))
     assert stores.queue.live_workers() == 1
+
+
+@pytest.mark.parametrize(("keys", "workers", "most"), [(True, 1, 1), (True, 3, 2), (False, 3, 3)])
+def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, workers: int, most: int) -> None:
+    """With keys a tenant has one task less than workers in each queue, but of draws, and later workers change it.
+
+    Without keys, and with one worker, all of it.
+    """
+    if keys:
+        stores.keys.create("alice", ("write",), "test", None)
+    announce(stores.client, stores.settings, state("w0"))
+    jobs = stores.jobs.of("alice", NO_QUOTA)
+    for number in range(5):
+        for short in (True, False):
+            claim = f"{number} {short}"
+            stores.queue.enqueue(
+                jobs.create(kind="advice", claim=claim, posterior=None, spec={"dataset": "d"}, total=1, short=short)[0]
+            )
+    stores.queue.enqueue(draws := draws_job(stores))
+    stores.queue.enqueue_others(draws)
+    for number in range(1, workers):
+        announce(stores.client, stores.settings, state(f"w{number}"))
+    stores.queue.sweep()
+    assert len(waiting(stores, INTERACTIVE)) == most
+    tasks = [id_.partition("-s")[0] == draws.id for id_ in waiting(stores) if fetch(stores, id_).func_name != SWEEP]
+    assert (tasks.count(False), tasks.count(True)) == (most, workers)
+
+
+def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
+    """Its job is queued with its progress from the start; one that ended or is cancelled meanwhile is not enqueued."""
+    jobs = [
+        stores.jobs.create(kind="advice", claim=name, posterior=None, spec={"dataset": "d"}, total=9, short=True)[0]
+        for name in "abc"
+    ]
+    for job in jobs:
+        stores.queue.enqueue(job)
+        stores.jobs.start(job.id)
+        stores.jobs.progress(job.id, 5, 9, "analysing")
+    running, done, unwanted = jobs
+    stores.jobs.succeed(done.id)
+    stores.jobs.cancel(unwanted.id)
+    for job in jobs:
+        task = fetch(stores, job.id)
+        stores.queue.requeue(job, task, None)
+    moved = stores.jobs.fetch(running.id)
+    assert (moved.status, moved.stage, moved.done, moved.queue) == ("queued", "queued", 0, BATCH)
+    assert (waiting(stores, INTERACTIVE), waiting(stores)) == ([], [running.id])
+    assert stores.jobs.fetch(done.id).status == "succeeded"
+    assert stores.jobs.fetch(unwanted.id).status == "cancelled"
 
 
 def replicating(stores: Stores, replicas: int) -> TaskQueue:

@@ -43,6 +43,8 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
     assert quotas.of("alice") == Quota(10, 0, 2**26, 600)
     assert quotas.of("b-1") == Quota(5_000_000_000, 2, 2**26, 10_000)
     assert quotas.of("carol") == Quota(10, 2, 2**26, 10_000)
+    held = Quotas(Settings(quotas="a=requests:9,draws:8,incoming:1MB,readers:1")).of("a")
+    assert (held.requests, held.draws, held.incoming, held.readers, held.jobs) == (9, 8, 1_000_000, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,8 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
     [
         "alice",
         "alice=jobs:-1",
-        "alice=draws:3",
-        "alice=requests:600",
+        "alice=fits:3",
+        "alice=draws:3MB",
         "A=jobs:1",
         "=jobs:1",
         "a=jobs:1 a=jobs:2",

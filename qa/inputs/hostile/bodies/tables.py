@@ -103,7 +103,7 @@ def arrow_attacks() -> Iterator[Attack]:
     yield arrow("a stream of no batches", lambda: arrow_stream(frame(0)))
     yield arrow("nulls alone", lambda: arrow_stream(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
     yield arrow("an extension that is a pickle", _pickle, is_accepted=True)  # read as a plain column, never unpickled
-    yield arrow("a file without its end", lambda: b"ARROW1\0\0" + arrow_stream(frame()), is_accepted=True)
+    yield arrow("a file without its end", lambda: b"ARROW1\0\0" + arrow_stream(frame()))
     yield arrow("a file of the first version", lambda: b"FEA1" + arrow_stream(frame()))
     yield arrow("a stream that goes on", lambda: arrow_stream(frame()) + b"\xff" * 10_000, is_accepted=True)
 

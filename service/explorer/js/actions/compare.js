@@ -1,6 +1,6 @@
-/** Methods that make one embedding: one, several side by side, and their estimated cost. */
+/** Methods that make one embedding: one, or several side by side. */
 
-import { ask, askJson, NPZ } from '../api.js';
+import { askJson, NPZ } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
@@ -12,7 +12,6 @@ import { clearResults, fold, runWork } from './state.js';
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
 const HALVES = 8; // refits of each method to halves of the data
 const MAX_REFITTED = 5000; // points whose methods are refitted without being asked
-const REST = 400; // milliseconds after the last change
 
 /** The methods that make an embedding. */
 export const embedders = () => state.methods.filter((method) => method.makes === 'embedding');
@@ -134,31 +133,4 @@ async function placesOf(comparison, path) {
 function defaultDimension(name) {
   const method = state.methods.find((one) => one.name === name);
   return method?.parameters.properties.parameters.properties.n_components?.default;
-}
-
-let asked = 0;
-
-/** Estimate the cost of the chosen method after the last change of its settings; a running fit reports its progress. */
-export function estimateSoon() {
-  clearTimeout(asked);
-  asked = setTimeout(async () => {
-    const { dataset, method } = state;
-    const chosen = state.methods.find(({ name }) => name === method);
-    if (!dataset || !chosen || (chosen.makes === 'posterior' && state.work)) return;
-    try {
-      const answer = await ask(`/v1/${chosen.makes}s/estimate`, { method: 'POST', body: estimateBody(chosen) });
-      if (answer.status === 202) return set({ estimate: null }); // all workers are busy
-      const estimate = { ...(await answer.json()), method };
-      if (state.method === method && state.dataset === dataset) set({ estimate });
-    } catch (error) {
-      set({ estimate: error.problem ? { method, problem: error.problem } : null });
-    }
-  }, REST);
-}
-
-function estimateBody({ name, makes }) {
-  const dataset = state.dataset.id;
-  return makes === 'posterior'
-    ? { ...parametersOf(name), dataset, method: name }
-    : { dataset, method: name, parameters: parametersOf(name) };
 }

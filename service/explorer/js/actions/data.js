@@ -1,10 +1,10 @@
 /** Data sets: list, upload, synthetic data, and their columns. */
 
 import { ask, askArrays, askJson, Refused } from '../api.js';
+import { cellsOf, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
-import { estimateSoon } from './compare.js';
 import { writeLink } from './link.js';
 import { keepLeftOut, keptColumns } from './metadata.js';
 import { clearResults, runWork } from './state.js';
@@ -14,10 +14,8 @@ const MAX_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory i
 const PREVIEW_ROWS = 4;
 const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview
 const LARGE = 4 * HEAD;
-const MAX_COLUMNS = 100; // that a preview lists
-
-/** Roles of the two columns of a map: they are left out of the data, and become a second data set. */
-export const MAP = ['map-x', 'map-y'];
+const MAX_IDS = 10; // columns of ids that a preview shows
+const MAX_FIELD = 2 ** 14; // characters of the names in a field of a form
 
 /** Return whether the service reads a file of this name. */
 export const isTable = (name) => ENDINGS.test(name);
@@ -36,46 +34,135 @@ export async function headOf(file) {
   return end < 0 || bytes.includes(0) ? null : new File([bytes.subarray(0, end + 1)], file.name);
 }
 
+/** A pending file that was not read; `first` has the roles as the service decided them, `roles` the chosen ones. */
+const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), shown: null };
+
+/** Preview a chosen file; it is uploaded once its columns are checked. */
+export async function takeFile(file) {
+  clearResults();
+  set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
+  set({ pending: { ...UNREAD, file, head: await headOf(file), delimiter: '', missing: '' } });
+  await previewPending();
+}
+
+/** The role of a column of a pending file: the chosen one, else that of the service. */
+export const roleOf = ({ name, role }, { roles }) => roles.get(name) ?? role;
+
+/** Whether the service has listed the columns, and not only refused some. */
+const isListed = ({ columns }) => columns.some(({ role }) => role);
+
 /**
- * The form of a file with the chosen roles of its columns; a chosen feature keeps all columns without a role. The roles
- * that the preview of a head has shown hold for the whole file.
+ * The roles to send, and whether they are all. Without a chosen role the service decides. Once one is chosen, all are
+ * sent as the page shows them, so that nothing else changes; those of a head are sent with its file.
  */
-function formOf({ file, head, roles, only, delimiter, missing }, columns = []) {
+function rolesToSend(pending, isShown = false) {
+  const { columns, roles } = pending;
+  const isFixed = isListed(pending) && (isShown || roles.size > 0);
+  const sent = isFixed ? columns : columns.filter(({ name }) => roles.has(name));
+  return { given: sent.map((column) => [column.name, roleOf(column, pending)]), isFixed };
+}
+
+/** Send a file with the roles of its columns. */
+function send(path, file, { delimiter, missing }, { given, isFixed }) {
   const form = new FormData();
   if (delimiter) form.append('delimiter', delimiter);
   if (missing) form.append('missing', missing);
-  const known = columns.filter(({ role, name }) => role && role !== 'feature' && !(name in roles));
-  const wanted = Object.values(roles).includes('feature') || (head && columns.length > 0 && columns.length < MAX_COLUMNS);
-  const chosen = [...Object.entries(roles), ...(wanted ? known.map(({ name, role }) => [name, role]) : [])];
-  for (const [name, role] of chosen) if (role && role !== 'feature') form.append(MAP.includes(role) ? 'ignore' : role, name);
-  if (only) form.append('features', only);
-  else if (wanted) form.append('features', '*');
+  const names = {};
+  for (const [name, role] of given) if (role && role !== 'feature') (names[MAP.includes(role) ? 'ignore' : role] ??= []).push(name);
+  for (const [role, found] of Object.entries(names)) for (const text of fieldsOf(found.filter((name) => name.trim() === name))) form.append(role, text);
+  if (isFixed) form.append('features', '*');
   form.append('file', file, file.name);
-  return form;
+  const blank = Object.entries(names).flatMap(([role, found]) => found.filter((name) => name.trim() !== name).map((name) => [role, name]));
+  const query = blank.length ? `?${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
+  return askJson(`${path}${query}`, { method: 'POST', body: form });
 }
 
-/** Ask the service what it would fit of the pending file; the first time, the only column of words becomes the labels. */
-export async function previewPending(changes = {}) {
+/** Names in as few fields as possible, with commas; a name with a comma has its own field. */
+function fieldsOf(names) {
+  const fields = [''];
+  for (const name of names) {
+    if (name.includes(',')) fields.unshift(name);
+    else if (fields.at(-1).length > MAX_FIELD) fields.push(name);
+    else fields[fields.length - 1] += `${fields.at(-1) && ','}${name}`;
+  }
+  return fields.filter(Boolean);
+}
+
+/** Give columns a role; a role that only one column has leaves its former column. */
+export async function giveRole(names, role) {
+  const { pending } = state;
+  const roles = new Map([...pending.roles, ...names.map((name) => [name, role])]);
+  const former = SINGLE.includes(role) ? pending.columns.filter((column) => roleOf(column, pending) === role && !names.includes(column.name)) : [];
+  for (const { name } of former) roles.set(name, ['feature', 'id'].includes(pending.first.get(name)) ? pending.first.get(name) : 'ignore');
+  const said = former.map(({ name }) => ` ${name}: ${ROLES[roles.get(name)][0]}.`).join('');
+  set({ announcement: `${names.length > 1 ? `${names.length} columns` : names[0]}: ${ROLES[role][0]}.${said}` });
+  await previewPending({ roles });
+}
+
+/** Read the pending file again, with another separator. */
+export const chooseDelimiter = (delimiter) => previewPending({ ...UNREAD, delimiter });
+
+/** Read the pending file again, without its missing values. */
+export const chooseMissing = (missing) => previewPending({ missing, cells: new Map() });
+
+let previews = 0; // only the last one counts
+
+const askPreview = (file, pending, roles) => send('/v1/datasets/preview', file, pending, roles);
+
+/** Ask the service what it would fit of the pending file. Nothing is stored. */
+async function previewPending(changes = {}) {
   const pending = { ...state.pending, ...changes };
+  const turn = ++previews;
+  const isLast = () => turn === previews && state.pending?.file === pending.file;
+  const leave = () => turn === previews && set({ work: null }); // another data set was chosen
+  const sent = pending.head ?? pending.file;
   set({ pending, problem: null, work: { label: `Reading ${pending.file.name}`, stage: '', done: 0, total: 0 } });
   try {
-    const form = formOf({ ...pending, head: null, file: pending.head ?? pending.file }, pending.shown?.columns);
-    const shown = await askJson('/v1/datasets/preview', { method: 'POST', body: form });
-    if (state.pending?.file !== pending.file) return;
+    const shown = await askPreview(sent, pending, rolesToSend(pending));
+    if (!isLast()) return leave();
     if (shown.problem && pending.head && !shown.problem.details?.options) {
       return previewPending({ head: null }); // the head may end within a quoted line break
     }
-    const columns = shown.columns.length ? shown.columns : (pending.shown?.columns ?? []);
-    set({ work: null, pending: { ...pending, shown: { ...shown, columns } }, problem: shown.problem });
-    const words = shown.columns.filter(({ role }) => role === '');
-    if (!pending.shown && words.length === 1 && shown.problem?.details.options?.label) {
-      await previewPending({ roles: { [words[0].name]: 'label' } });
-    }
+    const columns = mergeColumns(pending.columns, shown);
+    const first = new Map([...columns.map(({ name, role }) => [name, role]), ...pending.first]);
+    set({ work: null, problem: shown.problem, pending: { ...pending, shown, columns, first, cells: new Map([...cellsOf(shown), ...pending.cells]) } });
   } catch (error) {
+    if (!isLast()) return leave();
     set({ work: null });
     if (!(error instanceof Refused)) throw error;
     set({ problem: error.problem });
+    return;
   }
+  if (sent.size > LARGE) return;
+  for (let round = 0; round < 2; round++) { // the first one may find columns, the second one their cells
+    const found = await readApart(state.pending, sent).catch((error) => {
+      if (!(error instanceof Refused)) throw error;
+    });
+    if (!found || !isLast()) return;
+    set({ pending: { ...state.pending, ...found } });
+  }
+}
+
+/**
+ * The cells of refused columns and of those that are no features, as they are in the file: the columns are read as ids. A
+ * refusal that lists no columns gets them so, too.
+ */
+async function readApart(pending, sent) {
+  const { columns, cells, shown } = pending;
+  const refused = refusedColumns(shown.problem);
+  const apart = columns.filter((column) => refused.has(column.name) || roleOf(column, pending) !== 'feature');
+  const names = apart.map(({ name }) => name).filter((name) => !cells.has(name)).slice(0, MAX_IDS);
+  if (!names.length) return null;
+  const isFixed = isListed(pending);
+  const others = isFixed ? columns.filter(({ name }) => !names.includes(name)) : [];
+  const given = [...others.map((column) => [column.name, roleOf(column, pending)]), ...names.map((name) => [name, 'id'])];
+  const missing = pending.missing || (shown.problem ? 'median' : '');
+  const answer = await askPreview(sent, { ...pending, missing }, { given, isFixed });
+  if (answer.problem) return null;
+  const found = { cells: new Map([...cellsOf(answer), ...cells]) };
+  if (isFixed) return found;
+  const listed = mergeColumns([], answer).map(({ name, role }) => ({ name, role: names.includes(name) ? 'feature' : role }));
+  return { ...found, columns: listed, first: new Map(listed.map(({ name, role }) => [name, role])) };
 }
 
 /** Upload the pending file, as its preview shows it. */
@@ -83,8 +170,7 @@ export async function uploadPending() {
   const { pending } = state;
   const map = mapOf(pending);
   const isMade = await createDataset(async () => {
-    const body = formOf(pending, pending.shown?.columns);
-    const dataset = await askJson('/v1/datasets', { method: 'POST', body });
+    const dataset = await send('/v1/datasets', pending.file, pending, rolesToSend(pending, pending.head !== null));
     await keepLeftOut(pending.file, dataset);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
@@ -93,7 +179,7 @@ export async function uploadPending() {
 
 /** The two columns of the map in a pending file, or null. */
 export function mapOf({ roles }) {
-  const names = MAP.map((role) => Object.keys(roles).find((name) => roles[name] === role));
+  const names = MAP.map((role) => [...roles.keys()].find((name) => roles.get(name) === role));
   return names.every(Boolean) ? names : null;
 }
 
@@ -119,8 +205,7 @@ export async function synthesise(values) {
 export async function choose(dataset) {
   clearResults();
   set({ dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
-  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, estimate: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
-  estimateSoon();
+  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);
   } catch (error) {

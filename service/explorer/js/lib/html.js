@@ -1,6 +1,6 @@
 /** Preact, and formats that several components use. */
 
-export { html, useEffect, useMemo, useRef, useState } from '../../vendor/htm-preact-3.1.1.min.js';
+export { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../vendor/htm-preact-3.1.1.min.js';
 
 /** Format a number: few digits, thousands separated. */
 export function number(value, digits = 3) {

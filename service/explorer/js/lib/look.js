@@ -10,11 +10,12 @@ const OPACITIES = [0.3, 0.42, 0.55, 0.7, 0.85, 1]; // of points by their stabili
 const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
 const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
-/** Available choices of the color, with their labels. */
+/** Available choices of the color, with their labels, and the title of the legend if it differs. */
 export function choices({ dataset, columns, metadata, summary, movement, audit }) {
   const found = [];
-  if (columns?.labels) found.push(['labels', 'Labels']);
-  if (columns?.color) found.push(['color', 'Color column']);
+  const [[label], [color]] = ['label', 'color'].map((role) => dataset?.columns?.[role] ?? []);
+  if (columns?.labels) found.push(label ? ['labels', `Label: ${label}`, label] : ['labels', 'Labels']);
+  if (columns?.color) found.push(color ? ['color', `Color: ${color}`, color] : ['color', 'Color column']);
   for (const name of Object.keys(metadata ?? {})) found.push([`further:${name}`, name]);
   if (columns?.coordinates) {
     found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
@@ -95,7 +96,7 @@ export function colorsOf(state, n) {
 
 function paletteOf(state, n) {
   const name = resolveColor(state);
-  const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
+  const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
   if (name === 'labels') return byClass(state.columns.labels, title);
   if (name.startsWith('further:')) {

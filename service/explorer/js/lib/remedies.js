@@ -1,5 +1,6 @@
 /** Remedies of problems and notes, each as one step. */
 
+import { ROLES } from './columns.js';
 import { number } from './html.js';
 
 const WORDS = { n_neighbors: 'neighbors', n_components: 'dimensions' };
@@ -32,40 +33,20 @@ export function stepsOf(problem, spec = {}) {
   return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
 }
 
-/** Roles of columns, as the page calls them. */
-export const ROLES = {
-  feature: 'fitted',
-  label: 'labels',
-  color: 'color',
-  id: 'name of the row',
-  ignore: 'left out',
-  one_hot: 'zeros and ones for each word',
-};
-
 /** What becomes of missing values, as the page calls it. */
 const MISSING = { drop: 'Leave these rows out', median: 'Take the medians' };
 
 const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot|missing)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
 
-/** A text of the service with its query parameters as the page's choices: “x” as “left out”. */
+/** A text of the service with its query parameters as the page's choices: “x” as “ignore”. */
 export function inWords(text) {
-  const describeOption = ([role, name]) => (role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “fitted” under Columns' : `“${name}” as “${ROLES[role] ?? 'fit only'}”`);
+  const describeOption = ([role, name]) => (role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “feature” in its head' : `“${name}” as “${ROLES[role]?.[0] ?? 'feature'}”`);
   const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
   return (text ?? '').replaceAll(QUERY, writeOptions);
 }
 
-/** The choices of a refused table: each gives its columns one role. */
-export function choicesOf({ details, remedy }) {
-  const ways = Object.entries(MISSING).filter(([name]) => remedy?.includes(`?missing=${name}`));
-  const columns = Object.entries(details?.options ?? {})
-    .filter(([role]) => role in ROLES)
-    .map(([role, names]) => ({
-      role,
-      label: `${names.map((name) => `“${name}”`).join(', ')}: ${ROLES[role]}`,
-      roles: Object.fromEntries(names.map((name) => [name, role])),
-    }));
-  return [...ways.map(([missing, label]) => ({ role: missing, label, missing })), ...columns];
-}
+/** The ways out of missing values that a problem names. */
+export const waysOf = ({ remedy }) => Object.entries(MISSING).filter(([name]) => remedy?.includes(`?missing=${name}`));
 
 /** Notes of the fit in plain words; a note that is not listed keeps the service's sentence. */
 const PLAIN = {

@@ -1,7 +1,7 @@
 /** Steps two and three: the method with its settings, and the draws. */
 
 import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
-import { estimateSoon, hindrance } from '../actions/compare.js';
+import { hindrance } from '../actions/compare.js';
 import { bytes, html, number, seconds } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { titleOfMethod } from '../lib/titles.js';
@@ -21,14 +21,8 @@ export function MethodPanel() {
   const values = forms[method] ?? {};
   const isEmbedding = chosen.makes === 'embedding';
   const schema = isEmbedding ? chosen.parameters.properties.parameters : chosen.parameters;
-  const change = (changed) => {
-    set({ forms: { ...state.forms, [method]: changed } });
-    estimateSoon();
-  };
-  const pick = (event) => {
-    set({ method: event.target.value, estimate: null });
-    estimateSoon();
-  };
+  const change = (changed) => set({ forms: { ...state.forms, [method]: changed } });
+  const pick = (event) => set({ method: event.target.value });
   const variant = chosen.variants.find(({ name }) => name === (values.variant ?? schema.properties.variant?.default));
   return html`<section class="panel" data-testid="method-panel">
     <h2>2 · Method</h2>
@@ -54,7 +48,7 @@ function families(methods) {
   return [...found];
 }
 
-/** Settings of the draws, their cost, and the button. */
+/** Settings of the draws, their size, and the button. */
 export function FitPanel() {
   const state = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method', 'methods');
   const { dataset, work, posterior, contract } = state;
@@ -73,7 +67,7 @@ export function FitPanel() {
       ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
         without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ count: defaultCount(), scale: 1 }}
         onChange=${change} />`}
-      ${isEmbedding ? html`<${Estimate} />` : html`<${Cost} />`}
+      ${isEmbedding ? !dataset && html`<p class="hint">Choose data first.</p>` : html`<${Size} />`}
       <div class="buttons">
         <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Embed' : 'Fit and draw'}</button>
         ${posterior && !isEmbedding && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
@@ -83,39 +77,17 @@ export function FitPanel() {
   </section>`;
 }
 
-/** Size of the result, the expected cost of the fit, and the time of the last one. */
-function Cost() {
-  const { dataset, posterior, info, forms, method, estimate } = useStore(
-    'dataset', 'posterior', 'info', 'forms', 'method', 'estimate',
-  );
+/** Size of the draws, and the time of the last fit. */
+function Size() {
+  const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
   if (!dataset) return null;
-  const expected = estimate?.method === method ? estimate : null;
   const { count } = drawSettings();
   const components = forms[method]?.n_components ?? 2;
   const size = count * dataset.n * components * 8;
   const isTooLarge = info && size > info.limits.cache_bytes / 2;
-  return html`<p class=${isTooLarge || expected?.problem ? 'hint warn' : 'hint'} data-testid="estimate">
+  return html`<p class=${isTooLarge ? 'hint warn' : 'hint'} data-testid="size">
     ${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.
     ${isTooLarge ? ` The service keeps ${bytes(info.limits.cache_bytes)}: ask for fewer draws.` : ''}
-    ${expected && (expected.problem ? ` ${expected.problem.detail} ${expected.problem.remedy}` : ` ${expectation(expected)}`)}
     ${posterior && posterior.dataset === dataset.id ? ` The last fit took ${seconds(posterior.seconds)}.` : ''}
   </p>`;
-}
-
-/** Expected time and memory of a fit and of one of its draws. */
-function expectation({ fit, draw }) {
-  const each = draw.seconds < 0.095 ? `${Math.max(1, Math.round(1000 * draw.seconds))} ms` : seconds(draw.seconds);
-  const memory = bytes(Math.round(Math.max(fit.bytes, draw.bytes)));
-  return `Expected: a fit ${seconds(fit.seconds)}, a draw ${each}, ${memory} of memory.`;
-}
-
-/** Estimated cost of the method. */
-function Estimate() {
-  const { estimate, dataset, method } = useStore('estimate', 'dataset', 'method');
-  if (!dataset) return html`<p class="hint">Choose data first.</p>`;
-  if (estimate?.method !== method && !estimate?.problem) return html`<p class="hint" data-testid="estimate">Asking what it would take.</p>`;
-  if (estimate.problem) {
-    return html`<p class="hint warn" data-testid="estimate">${estimate.problem.detail} ${estimate.problem.remedy}</p>`;
-  }
-  return html`<p class="hint" data-testid="estimate">Expected: ${seconds(estimate.seconds)}, ${bytes(Math.round(estimate.bytes))} of memory.</p>`;
 }

@@ -4,8 +4,8 @@ import { boot } from '../actions/boot.js';
 import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
-import { previewPending } from '../actions/data.js';
-import { choicesOf, inWords, plainProblem, stepsOf } from '../lib/remedies.js';
+import { chooseMissing } from '../actions/data.js';
+import { inWords, plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 
 /** Apply settings of a method, by default of the chosen one, and fit again. */
@@ -56,7 +56,7 @@ export function Problem() {
   const { problem, service, method, forms, pending } = useStore('problem', 'service', 'method', 'forms', 'pending');
   if (!problem || service === 'down' || service === 'locked') return null;
   const steps = stepsOf(problem, forms[method] ?? {});
-  const choices = choicesOf(problem);
+  const ways = waysOf(problem);
   const { errors } = problem.details ?? {};
   const { title, text, remedy, own } = plainProblem(problem);
   return html`<div class="problem" role="alert" data-testid="problem">
@@ -66,9 +66,8 @@ export function Problem() {
     <p>${text}</p>
     ${errors?.length > 1 && html`<ul>${errors.map(({ at, message }) => html`<li>${at}: ${message}</li>`)}</ul>`}
     ${remedy && html`<p class="quiet" data-testid="remedy">${inWords(remedy)}</p>`}
-    ${pending && choices.length > 0 && html`<div class="buttons">${choices.map(({ role, label, roles, missing = pending.missing }) => html`
-      <button type="button" data-testid=${`choose-${role}`}
-        onClick=${() => previewPending({ roles: { ...pending.roles, ...roles }, missing })}>${label}</button>`)}</div>`}
+    ${pending && ways.length > 0 && html`<div class="buttons">${ways.map(([name, label]) => html`
+      <button type="button" data-testid=${`choose-${name}`} onClick=${() => chooseMissing(name)}>${label}</button>`)}</div>`}
     ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}

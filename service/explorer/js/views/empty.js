@@ -6,18 +6,12 @@ import { useStore } from '../store.js';
 
 /** The empty stage. */
 export function Empty() {
-  const { dataset, pending, info, work } = useStore('dataset', 'pending', 'info', 'work');
+  const { dataset, info, work } = useStore('dataset', 'info', 'work');
   if (work) return html`<div class="empty" data-testid="empty"><p class="quiet">One moment…</p></div>`;
   if (dataset) {
     return html`<div class="empty" data-testid="empty">
       <h2>Ready to fit</h2>
       <p>The data are here. Press <strong>Fit and draw</strong>, and see how sure their embedding is. Or audit a map of them from a file.</p>
-    </div>`;
-  }
-  if (pending) {
-    return html`<div class="empty" data-testid="empty">
-      <h2>Check the columns</h2>
-      <p>Say which column holds labels or colors, then use the data. To audit a map, choose the two columns of its coordinates.</p>
     </div>`;
   }
   return html`<div class="empty" data-testid="empty">

@@ -24,7 +24,7 @@ export function Legend() {
     index.forEach((value, row) => value % legend.entries.length === entry.index && rows.push(row));
     choosePoints(rows);
   };
-  return html`<div class="legend" data-testid="legend"><ul class="classes" aria-label=${legend.title}>${legend.entries.map((entry) => html`<li>
+  return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span><ul class="classes" aria-label=${legend.title}>${legend.entries.map((entry) => html`<li>
     <button type="button" class="class" onClick=${() => pick(entry)} title="Select these points">
       <span class="swatch" style=${{ background: entry.color }}></span><span class="class-name">${entry.name}</span>
       <span class="quiet">${number(entry.count)}</span></button></li>`)}</ul>${faint}</div>`;

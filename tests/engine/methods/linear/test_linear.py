@@ -1,5 +1,6 @@
 """The linear and kernel methods, against closed forms, limits, optimality, decompositions and scikit-learn."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS, Embedding, maps, method
-from glle_engine.methods.base import MAPPED
-from glle_engine.methods.linear.pca import FactorAnalysisSpec, Model, fit_ppca, maximise, principal_axes, step
+from glle_engine.methods.linear.pca import Model, fit_ppca, fit_ppca_by_em, maximise, principal_axes, step
+from glle_engine.methods.registry import MAPPED, no_map
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.reference import codes_of, embed, factor_data, same_columns, values_of
 
@@ -57,6 +58,43 @@ def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None
         assert found.figures["log_likelihood"] == pytest.approx(other.score(X) * n, rel=1e-10)
 
 
+def test_ppca_by_em_converges_to_the_closed_form() -> None:
+    """Loadings, noise variance, likelihood and embedding; fewer steps have a lower likelihood."""
+    X = factor_data(200, 8)
+    closed = fit_ppca(X, principal_axes(X, 3, silent))
+    by_em, steps = fit_ppca_by_em(X, 3, silent)
+    found_covariance, expected_covariance = (
+        one.loadings @ one.loadings.T + one.noise_variance * np.eye(8) for one in (by_em, closed)
+    )
+    np.testing.assert_allclose(found_covariance, expected_covariance, atol=1e-5 * np.abs(expected_covariance).max())
+    assert by_em.noise_variance == pytest.approx(closed.noise_variance, rel=1e-5)
+    assert by_em.log_likelihood == pytest.approx(closed.log_likelihood, rel=1e-9)
+    earlier = [fit_ppca_by_em(X, 3, silent, count)[0].log_likelihood for count in (1, 3, 10, steps)]
+    assert all(np.diff(earlier) >= 0)
+    found, expected = embed("ppca", X, n_components=3, solver="em"), embed("ppca", X, n_components=3)
+    np.testing.assert_allclose(found.Y, expected.Y, atol=1e-4)
+    assert found.figures["iterations"] > 10
+    np.testing.assert_allclose(found.transform(X), found.Y, atol=1e-9)
+    assert METHODS["ppca"].spec().to_dict() == {"n_components": 2}
+
+
+def test_factor_analysis_has_loadings_and_noise_variances() -> None:
+    """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
+    X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
+    found = embed("factor-analysis", X, tolerance=1e-9)
+    assert found.map is not None
+    W, noise = found.map.arrays["loadings"], found.map.arrays["noise_variances"]
+    assert (W.shape, noise.shape) == ((7, 2), (7,))
+    assert not W[6].any()
+    assert noise[6] == 0
+    assert found.figures["log_likelihood"] == pytest.approx(gaussian(X[:, :6], W[:6], noise[:6]), rel=1e-9)
+    signal = (W[:6].T / noise[:6]) @ W[:6]
+    assert abs(signal[0, 1]) < 1e-9 * signal[1, 1]
+    expected = (X[:, :6] - X[:, :6].mean(axis=0)) / noise[:6] @ W[:6] @ np.linalg.inv(np.eye(2) + signal)
+    np.testing.assert_allclose(found.Y, expected, atol=1e-9)
+    np.testing.assert_allclose(found.transform(X), found.Y, atol=1e-9)
+
+
 def test_ppca_embeds_by_the_posterior_mean() -> None:
     """E[z | x] = (W^T W + sigma^2 I)^-1 W^T (x - mu)."""
     X = factor_data(80, 6)
@@ -73,7 +111,7 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     start = Model(np.random.default_rng(0).standard_normal((8, 3)), np.ones(8))
     first = step(centred / np.sqrt(300), start)[1]
     assert first * 300 == pytest.approx(gaussian(centred, start.loadings, start.noise), rel=1e-12)
-    result = maximise(centred / np.sqrt(300), start, FactorAnalysisSpec(n_components=3, tolerance=1e-9), silent)[1]
+    result = maximise(centred / np.sqrt(300), start, 1e-9, 2000, silent)[1]
     assert (np.diff(result) >= -1e-12).all()
     found = embed("factor-analysis", X, n_components=3, tolerance=1e-9, max_iterations=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
@@ -318,13 +356,14 @@ def test_a_map_that_magnifies_rounding_is_noted() -> None:
 
 
 def test_methods_without_a_map_name_those_that_have_one() -> None:
-    """The refusal is the same for an embedding of any other method; the list is that of the registry."""
-    assert tuple(name for name, one in METHODS.items() if one.restore is not None) == MAPPED
+    """An embedding names some, a request to a service all."""
     found = embed("laplacian-eigenmaps", DATA["sheet"])
     with pytest.raises(InvalidParameterError, match="no map to new points") as caught:
         found.transform(DATA["sheet"])
-    assert all(name in caught.value.remedy for name in MAPPED)
-    assert caught.value.details == {"methods": list(MAPPED)}
+    assert {"pca", "isomap", "umap"} <= set(re.findall(r"[a-z-]+", caught.value.remedy)) & set(MAPPED)
+    refusal = no_map("Laplacian eigenmaps")
+    assert all(name in refusal.remedy for name in MAPPED)
+    assert refusal.details == {"methods": list(MAPPED)}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.manifolds import Manifold
 from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, ollivier_ricci, short_circuits
 from glle_engine.methods.lle_variants.rewired_lle import geodesic_neighbors, relative_neighbors, supervised_neighbors
-from glle_engine.methods.spectral.laplacian import symmetric_graph
 from tests.engine.methods.reference import codes_of, embed, explained_variance
 
 TURN = 20.0  # along the arc, of which once round is 49 at least: neighbors further apart are on two turns

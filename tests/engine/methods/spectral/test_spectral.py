@@ -13,12 +13,14 @@ from sklearn import manifold
 from sklearn.manifold import SpectralEmbedding, locally_linear_embedding
 
 from glle_engine import fit, manifolds
-from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.eigen import leading
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.linalg.procrustes import disparity
+from glle_engine.methods import METHODS
 from glle_engine.methods.spectral import laplacian
-from glle_engine.methods.spectral.laplacian import symmetric_graph
+from glle_engine.methods.spectral.diffusion_maps import lump
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import cloud, codes_of, embed, patches_of, same_columns, values_of
 
@@ -369,3 +371,49 @@ def test_diffusion_maps_tell_far_parts_apart(gap: float) -> None:
     np.testing.assert_allclose(first, np.repeat([1.0, -1.0], 60), atol=1e-6)
     assert found.figures["epsilon"] == pytest.approx(embed("diffusion-maps", blob).figures["epsilon"])
     assert "far-parts" in codes_of(found)
+
+
+def test_the_threshold_sets_the_number_of_columns() -> None:
+    """Those with |lambda^t| >= 1 - threshold, at most n_components; none is refused with one that has a column."""
+    X = manifolds.make("s_curve", 200, seed=0).X
+    method = METHODS["diffusion-maps"]
+    all_ten = method.embed(X, method.spec(n_components=10, t=3))
+    assert all_ten.eigenvalues is not None
+    powers = all_ten.eigenvalues**3
+    for count in (1, 4, 9):
+        threshold = 1 - float(powers[count - 1 : count + 1].mean())
+        found = method.embed(X, method.spec(n_components=10, t=3, threshold=threshold))
+        np.testing.assert_array_equal(found.Y, all_ten.Y[:, :count])
+        assert found.figures["columns"] == count
+    with pytest.raises(DegenerateDataError, match="No column"):
+        method.embed(X, method.spec(t=3, threshold=0.5 * (1 - float(powers[0]))))
+
+
+def test_bandwidth_is_the_root_of_epsilon() -> None:
+    """exp(-|x - y|^2 / h^2) is the kernel of epsilon = h^2; both together are refused."""
+    X = manifolds.make("s_curve", 150, seed=0).X
+    method = METHODS["diffusion-maps"]
+    one, other = (method.embed(X, method.spec(**option)) for option in ({"bandwidth": 0.7}, {"epsilon": 0.7**2}))
+    assert one.Y.tobytes() == other.Y.tobytes()
+    assert one.figures["epsilon"] == 0.7**2
+    with pytest.raises(InvalidParameterError, match="same kernel"):
+        method.spec(bandwidth=0.7, epsilon=0.5)
+
+
+def test_a_lumpable_chain_has_piecewise_constant_eigenvectors() -> None:
+    """Equal probabilities into each group: the vectors of the groups' chain are those of the whole."""
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1, 2], [4, 5, 6])
+    rates = np.array([[5.0, 1, 0.5], [1, 4, 2], [0.5, 2, 6]])
+    K = rates[group][:, group]
+    P = K / K.sum(axis=1, keepdims=True)
+    found = lump(P, group)
+    assert found.deviation < 1e-15
+    assert found.eigenvalues[0] == pytest.approx(1)
+    np.testing.assert_allclose(P @ found.vectors, found.vectors * found.eigenvalues, atol=1e-12)
+    assert all(np.ptp(found.vectors[group == g], axis=0).max() == 0 for g in range(3))
+    noise = rng.standard_normal(K.shape)
+    K = K * np.exp(0.3 * (noise + noise.T))
+    other = lump(K / K.sum(axis=1, keepdims=True), group)
+    assert other.deviation > 0.01
+    np.testing.assert_allclose(other.chain.sum(axis=1), 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.methods import METHODS, Cost
+from glle_engine.methods import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +34,10 @@ def replace_method(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def register(name: str, **changes: Any) -> None:
         changed = copy(PCA)
-        vars(changed).update({"name": name, "cost": PCA.cost, **changes})
+        vars(changed).update({"name": name, **changes})
         monkeypatch.setitem(METHODS, name, changed)
 
     return register
-
-
-def costing(seconds: Callable[[int], float], nbytes: Callable[[int], float] = float) -> Callable[..., Cost]:
-    """Return the cost of a method by its number of points."""
-    return lambda n, _d, _spec: Cost(seconds(n), nbytes(n))
 
 
 def embed(client: httpx.Client, dataset: str, method: str = "pca", query: str = "", **body: Any) -> httpx.Response:

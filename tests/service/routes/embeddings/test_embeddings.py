@@ -15,8 +15,9 @@ from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
 from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
-from tests.service.routes.embeddings.conftest import PCA, SHEET, N, costing, embed
+from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
+from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import Problem
 from worker.execution import context, tasks
 
@@ -82,8 +83,6 @@ def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Sto
     rows_ = client.get(result).json()["rows"]
     assert [(row["label"], row["method"]) for row in rows_] == [("kernel-pca", "kernel-pca"), ("pca", "pca")]
     assert f"/v1/embeddings/{rows_[0]['embedding']}" == link
-    estimate = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "tsne"}).json()
-    assert estimate["method"] == "t-sne"
 
 
 def test_scores_do_not_embed_twice(
@@ -210,61 +209,42 @@ def test_labels_are_a_column_or_uploaded_labels(
     check_problem(embed(client, sheet, "supervised", labels="ds_none"), 404, "dataset-not-found")
 
 
-def test_the_first_call_of_a_method_counts(
+def test_arrays_beyond_the_memory_of_a_task_are_refused(
     client: httpx.Client, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """The seconds of compiling a library are part of the estimate, and of the decision what is quick."""
-    replace_method("compiled", first_seconds=50.0)
-    before, after = (
-        client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": name}).json()["seconds"]
-        for name in ("pca", "compiled")
-    )
-    assert after == pytest.approx(before + 50)
-    jobs = [embed(client, sheet, name, scores=[]).json() for name in ("pca", "compiled")]
-    assert [job["priority"] for job in jobs] == ["interactive", "batch"]
-    replace_method("compiled", first_seconds=5000.0)
-    check_problem(embed(client, sheet, "compiled", scores=[], parameters={"n_components": 1}), 422, "too-long")
+    """The problem has the bytes that must be allocated, the limit, and the points that fit; time is not predicted."""
+    replace_method("large", doubles=lambda _, n: 2**17 * n**2)
+    for path, body in (("embeddings", {"method": "large"}), ("audits", {"method": "large"})):
+        problem = check_problem(client.post(f"/v1/{path}", json={"dataset": sheet, **body}), 422, "too-much-memory")
+        assert problem["details"] == {"least_bytes": 2**20 * N**2, "allowed_bytes": 2**31, "most_points": 45}
+        assert f"{2**20 * N**2:,} bytes" in problem["detail"]
+        assert problem["remedy"] == "Embed at most 45 points, or raise GLLE_METHOD_BYTES."
+    replace_method("huge", doubles=lambda _, n: 2**40 * n)
+    problem = check_problem(embed(client, sheet, "huge"), 422, "too-much-memory")
+    assert (problem["remedy"], problem["details"]["most_points"]) == ("Raise GLLE_METHOD_BYTES.", None)
 
 
-def test_costly_embeddings_are_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
-    """The problem and the estimate have seconds or bytes, growth, the possible size, and faster methods."""
-    replace_method("slow", cost=costing(lambda n: n**2), growth="n^2")
-    problem = check_problem(embed(client, sheet, "slow"), 422, "too-long")
-    facts = problem["details"]
-    assert (facts["expected_seconds"], facts["allowed_seconds"], facts["growth"]) == (N**2, 300, "n^2")
-    assert (facts["most_points"], facts["quicker"][0]) == (17, "pca")
-    assert "at most 17 points" in problem["remedy"]
-    payload = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "slow"}).json()
-    assert (payload["problem"]["type"], payload["most_points"], payload["seconds"]) == (problem["type"], 17, N**2)
-    fine = client.post("/v1/embeddings/estimate", json={"n": 17, "n_features": 3, "method": "slow"}).json()
-    assert (fine["problem"], fine["most_points"]) == (None, 17)
-    check_problem(embed(client, sheet, "slow", query="?deadline=1000"), 422, "too-long")
-    replace_method("quick", cost=costing(lambda _: 2.0))
-    check_problem(embed(client, sheet, "quick", query="?deadline=3"), 422, "too-long")
-    assert embed(client, sheet, "quick", query="?deadline=5").status_code == 202
-    replace_method("large", cost=costing(lambda _: 1.0, lambda n: 2.0**20 * n**2))
-    problem = check_problem(embed(client, sheet, "large"), 422, "too-much-memory")
-    assert (problem["details"]["most_points"], problem["details"]["allowed_bytes"]) == (45, 2**31)
-    assert "GLLE_METHOD_BYTES" in problem["remedy"]
-
-
-def test_estimate_reports_refusals(client: httpx.Client, sheet: str) -> None:
-    """A method's refusal is its problem; a request without a size, or with two, is invalid."""
-    request = {"method": "lle", "n": 5, "n_features": 3, "parameters": {"n_neighbors": 10}}
-    payload = client.post("/v1/embeddings/estimate", json=request).json()
-    assert (payload["seconds"], payload["problem"]["type"]) == (None, "urn:glle:problem:too-few-points")
-    for body in (
-        {"method": "pca"},
-        {"method": "pca", "n": 5},
-        {"method": "pca", "n": 5, "n_features": 3, "dataset": sheet},
-    ):
-        check_problem(client.post("/v1/embeddings/estimate", json=body), 422, "invalid-request")
+def test_what_cannot_end_in_time_begins_as_a_batch(
+    client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
+) -> None:
+    """A method whose library compiles, or whose arrays exceed the memory of an interactive task; a spread is shared."""
+    replace_method("compiled", compiles=True)
+    replace_method("dense", doubles=lambda _, n: INTERACTIVE_BYTES // 8 // 80**2 * n**2)
+    for name, priority in (("pca", "interactive"), ("compiled", "batch"), ("dense", "batch")):
+        answer = embed(client, sheet, name, scores=[])
+        assert answer.json()["priority"] == priority
+        result_of(stores, answer)
+        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"refits": 0}).json()
+        is_batch = name == "compiled"  # half of the points need a quarter of the memory
+        assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
+        audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
+        assert audit["priority"] == priority
 
 
 def test_comparison_continues_after_failures(
     client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """One row per method: refused by size or cost, failed, or an internal error; the others have scores."""
+    """One row per method: refused by size or memory, failed, or an internal error; the others have scores."""
 
     def gone(*_: Any) -> Places:
         raise MissingLibraryError("It went away.", remedy="Bring it back.")
@@ -274,17 +254,17 @@ def test_comparison_continues_after_failures(
 
     replace_method("gone", run=gone)
     replace_method("broken", run=broken)
-    replace_method("slow", cost=costing(lambda _: 1e6))
-    methods: list[dict[str, Any]] = [{"method": name} for name in ("pca", "gone", "broken", "slow")]
+    replace_method("large", doubles=lambda _, n: 2**40 * n)
+    methods: list[dict[str, Any]] = [{"method": name} for name in ("pca", "gone", "broken", "large")]
     methods.append({"method": "lle", "parameters": {"n_neighbors": N}})
     methods.append({"method": "lle", "label": "twelve", "parameters": {"n_neighbors": 12}})
     methods.append({"method": "pca", "parameters": {"n_components": 1}})
     result = result_of(stores, compare(client, sheet, *methods, scores=["trustworthiness"]))
     payload = client.get(result).json()
     rows = payload["rows"]
-    assert [row["label"] for row in rows] == ["pca", "gone", "broken", "slow", "lle", "twelve", "pca-2"]
+    assert [row["label"] for row in rows] == ["pca", "gone", "broken", "large", "lle", "twelve", "pca-2"]
     codes = [row["problem"] and row["problem"]["type"].rpartition(":")[2] for row in rows]
-    assert codes == [None, MissingLibraryError.code, "internal-error", "too-long", "too-few-points", None, None]
+    assert codes == [None, MissingLibraryError.code, "internal-error", "too-much-memory", "too-few-points", None, None]
     for row in rows:
         if row["problem"]:
             assert row["problem"]["remedy"]
@@ -317,17 +297,14 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 
 
-def test_invalid_comparisons_are_refused(client: httpx.Client, sheet: str, replace_method: Callable[..., None]) -> None:
-    """An invalid name or parameter, a single method, equal labels, or a total time above the limit."""
+def test_invalid_comparisons_are_refused(client: httpx.Client, sheet: str) -> None:
+    """An invalid name or parameter, a single method, or equal labels."""
     problem = check_problem(compare(client, sheet, {"method": "pca"}, {"method": "nope"}), 422, "invalid-parameter")
     assert problem["details"]["row"] == 1
     assert "methods.1" in problem["detail"]
     check_problem(compare(client, sheet, {"method": "pca"}), 422, "invalid-request")
     same = ({"method": "pca", "label": "a"}, {"method": "lle", "label": "a"})
     check_problem(compare(client, sheet, *same), 422, "invalid-request")
-    replace_method("long", cost=costing(lambda _: 200.0))
-    longer = ({"method": "long"}, {"method": "long", "parameters": {"n_components": 1}})
-    assert "together" in check_problem(compare(client, sheet, *longer), 422, "too-long")["detail"]
 
 
 def test_comparison_reports_the_running_method_and_can_be_cancelled(
@@ -383,17 +360,17 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     assert client.get(path + "/coordinates", headers=NPY).content == before
 
 
-def test_init_means_initialization(client: httpx.Client) -> None:
+def test_init_means_initialization(client: httpx.Client, sheet: str) -> None:
     """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
 
-    def estimate(**parameters: str) -> httpx.Response:
-        body = {"method": "sne", "n": 100, "n_features": 3, "parameters": parameters}
-        return client.post("/v1/embeddings/estimate", json=body)
+    def request(**parameters: str) -> httpx.Response:
+        return embed(client, sheet, "sne", parameters={"perplexity": 10, **parameters})
 
-    short, long = estimate(init="random").json(), estimate(initialization="random").json()
-    assert short == long
-    assert (long["parameters"]["initialization"], "init" in long["parameters"]) == ("random", False)
-    both = check_problem(estimate(init="random", initialization="random"), 422, "invalid-parameter")
+    first, again = request(init="random").json(), request(initialization="random").json()
+    assert first["id"] == again["id"]
+    parameters = first["request"]["parameters"]
+    assert (parameters["initialization"], "init" in parameters) == ("random", False)
+    both = check_problem(request(init="random", initialization="random"), 422, "invalid-parameter")
     assert both["remedy"] == "Give one of them."
 
 

@@ -12,10 +12,12 @@ from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
 from glle_engine.reliability.resamples import resample, stream_of
 from tests.conftest import in_turn, stored_files
-from tests.service.conftest import check_problem, register_worker
+from tests.service.conftest import check_problem
 from tests.service.routes.embeddings.conftest import SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
 from worker.analyses.resamples import PART, spread_of
+from worker.execution.worker import batch_parts
+from worker.records.job import INTERACTIVE
 
 if TYPE_CHECKING:
     import httpx
@@ -143,7 +145,7 @@ def test_refits_go_with_their_embedding(client: httpx.Client, stores: Stores, sh
 
 
 def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Impossible and unaffordable spreads are refused before any work, with the remedy."""
+    """Impossible spreads are refused before any work, with the remedy."""
     link = embedding_link(client, stores, sheet, "lle", n_neighbors=N // 2)
     problem = check_problem(client.post(f"{link}/spread", json={"n_neighbors": N}), 422, "invalid-parameter")
     assert str(N - 2) in problem["remedy"]
@@ -156,23 +158,16 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     check_problem(client.post(f"{large}/spread", json={}), 422, "invalid-parameter")
 
 
-def test_long_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """What one worker cannot refit in time, several can; the job has its refits as parts."""
+def test_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Those of a comparison, and of a spread that is a batch; it begins as an interactive task."""
     link = embedding_link(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
-    path, body = f"{link}/spread?deadline=2&wait=0", {"half_samples": 400, "refits": 0}
-    problem = check_problem(client.post(path, json=body), 422, "too-long")
-    details = problem["details"]
-    assert details["expected_seconds"] > details["allowed_seconds"]
-    assert f"Make {details['most_half_samples']} more half-samples first" in problem["remedy"]
-    assert details["workers"] == 1
-    for number in range(2 + int(details["expected_seconds"] / details["allowed_seconds"])):
-        register_worker(stores, f"worker-{number}")
-    answer = client.post(path, json=body)
+    answer = client.post(f"{link}/spread?wait=0", json={"half_samples": 400, "refits": 0})
     assert answer.status_code == 202, answer.text
     job = stores.jobs.fetch(answer.json()["id"])
-    assert job.parts is not None
-    assert (job.parts.stage, job.parts.total, set(job.parts.sizes)) == ("refits", 400, {PART})
-    assert f"{job.id}-s0" in in_turn(stores)
+    assert (job.parts, job.queue, job.id in in_turn(stores)) == (None, INTERACTIVE, True)
+    parts = batch_parts(job)
+    assert parts is not None
+    assert (parts.stage, parts.total, set(parts.sizes), parts.shards) == ("refits", 400, {PART}, 100)
     row = {"method": "symmetric-sne", "parameters": {"perplexity": 10, "max_iter": 20}}
     compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "spread": 400}
     answer = client.post("/v1/comparisons?wait=0", json=compared)
@@ -181,8 +176,6 @@ def test_long_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stor
     assert job.parts.total == 2 * (1 + 400)
     answer = client.post("/v1/comparisons?wait=0", json={**compared, "spread": None})
     assert stores.jobs.fetch(answer.json()["id"]).parts is None
-    quick = client.post(f"{link}/spread?wait=0", json={"half_samples": 4, "refits": 0, "seed": 1})
-    assert stores.jobs.fetch(quick.json()["id"]).parts is None
 
 
 def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: str) -> None:

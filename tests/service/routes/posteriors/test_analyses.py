@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import coo_array
 
+import glle_engine
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import JSON, NPY, NPZ, SHEET, fit_posterior, npz, result_of
@@ -71,6 +74,32 @@ def test_an_unknown_gap_is_null(
     arrays = npz(client.get(path, headers=NPZ))
     assert np.isnan(arrays.pop("relative_gaps")).tolist() == [False, True, False]
     assert all(np.isfinite(array).all() for array in arrays.values())
+
+
+def test_weights_of_a_draw_are_those_of_its_embedding(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """They are the engine's, in every form; the bottom eigenvectors of their matrix are the draw."""
+    path = posterior + "/draws/3/weights?seed=2&scale=0.5"
+    drawn = glle_engine.fit(SHEET)
+    expected = drawn.weights(3, seed=2, scale=0.5)
+    result_of(stores, client.get(path + "&wait=0"))
+    arrays = npz(client.get(path, headers=NPZ))
+    assert arrays["weights"].tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(arrays["neighbors"], drawn.neighbors)
+    assert np.load(io.BytesIO(client.get(path, headers=NPY).content)).tobytes() == expected.tobytes()
+    answer = client.get(path)
+    n, triples = len(expected), {name: array["data"] for name, array in answer.json()["arrays"].items()}
+    assert answer.json()["shape"] == [n, n]
+    W = coo_array((triples["values"], (triples["rows"], triples["columns"])), shape=(n, n)).toarray()
+    np.testing.assert_array_equal(W[np.arange(n)[:, None], drawn.neighbors], expected)
+    bottom = np.linalg.svd(np.eye(n) - W)[2][-3:-1]  # beside the constant
+    embedding = drawn.draw(3, seed=2, scale=0.5).embedding
+    np.testing.assert_allclose(bottom.T @ (bottom @ embedding), embedding, atol=1e-6)
+    rows = client.get(path + "&points=4:6", headers={"accept": "text/csv"}).text.splitlines()
+    assert rows[0] == "row,column,value"
+    assert rows[1].split(",")[:2] == ["4", str(drawn.neighbors[4, 0])]
+    assert len(rows) == 1 + 2 * expected.shape[1]
+    assert client.get(path, headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+    check_problem(client.get(posterior + f"/draws/{2**64}/weights"), 422, "invalid-request")
 
 
 def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from glle_engine.reliability.resamples import STREAMS
-from service.submission.planning import COST_MARGIN, Allowance
+from service.submission.fit_planning import COST_MARGIN, Allowance
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem, register_worker
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
@@ -29,15 +29,18 @@ if TYPE_CHECKING:
 FEW = "/summary?count=8&resamples=4"
 
 
-def slow(stores: Stores, posterior: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> PosteriorRecord:
+def fitted_in(seconds: float, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch) -> PosteriorRecord:
     """Pretend that the fit of a posterior took so long; return its record."""
     record = replace(stores.posteriors.fetch(posterior.rpartition("/")[2]), seconds=seconds)
     monkeypatch.setattr("service.routes.analyses.require_posterior", lambda *_: record)
     return record
 
 
-def test_the_default_is_the_ensemble(client: httpx.Client, stores: Stores, posterior: str) -> None:
+def test_the_default_is_the_ensemble(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One result with and without scale=auto: parts, regions and reliability, in every format."""
+    fitted_in(0.01, stores, posterior, monkeypatch)
     job = client.get(posterior + FEW + "&wait=0")
     assert client.get(posterior + FEW + "&wait=0&scale=auto").json()["id"] == job.json()["id"]
     assert job.json()["priority"] == "batch"
@@ -115,7 +118,7 @@ def test_an_ensemble_beyond_the_time_is_refused(
     """The time of all live workers counts; the refusal has a number that is accepted; stored resamples cost nothing."""
     path = posterior + "/summary?count=8&wait=0"
     allowed = stores.settings.job_timeout / COST_MARGIN
-    slow(stores, posterior, allowed / 40, monkeypatch)
+    fitted_in(allowed / 40, stores, posterior, monkeypatch)
     problem = check_problem(client.get(path), 422, "too-long")
     details: dict[str, Any] = problem["details"]
     assert details["expected_seconds"] > details["allowed_seconds"] == allowed
@@ -131,20 +134,20 @@ def test_an_ensemble_beyond_the_time_is_refused(
             part = Entry({"problems": []}, {"places": np.zeros((4, N, 2))})
             stores.results.put(key, part, owners=[record.id], job="job_1", tenant="default")
     assert client.get(path).status_code == 202, "all but three blocks exist"
-    slow(stores, posterior, 10 * allowed, monkeypatch)
+    fitted_in(10 * allowed, stores, posterior, monkeypatch)
     path = posterior + "/summary?count=8&wait=0&seed=1"
     problem = check_problem(client.get(path), 422, "too-long")
     assert problem["details"]["most_resamples"] is None
     assert problem["remedy"].startswith("Give the scale as a number")
     for name in "abcd":
         register_worker(stores, name)
-    slow(stores, posterior, allowed / 40, monkeypatch)
+    fitted_in(allowed / 40, stores, posterior, monkeypatch)
     job = stores.jobs.fetch(client.get(path).json()["id"])
     assert job.parts is not None
     assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
     assert job.queue == BATCH
     assert f"{job.id}-s0" in in_turn(stores)
-    record = slow(stores, posterior, allowed / 20, monkeypatch)
+    record = fitted_in(allowed / 20, stores, posterior, monkeypatch)
     path = path.replace("seed=1", "seed=2")
     details = check_problem(client.get(path), 422, "too-long")["details"]
     assert details["workers"] == 4
@@ -164,17 +167,17 @@ def test_an_ensemble_beyond_the_memory_is_refused(
 
 def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The first request calibrates; later ones are 200 with the scale in header and JSON, equal bits and ETag."""
-    path = posterior + "/draws/2?seed=1&scale="
-    calibrating = client.get(path + "auto&wait=0")
+    path = posterior + "/draws/2?seed=1&wait=0&scale="  # nothing waits for a sampler
+    calibrating = client.get(path + "auto")
     assert calibrating.json()["kind"] == "calibration"
     result_of(stores, calibrating)
-    result_of(stores, client.get(path + "auto&wait=0"))  # the draw itself, without a sampler
-    auto = client.get(path + "auto&wait=0")
+    result_of(stores, client.get(path + "auto"))  # the draw itself, without a sampler
+    auto = client.get(path + "auto")
     assert auto.status_code == 200
     scale = auto.json()["scale"]
     assert auto.headers["glle-scale"] == repr(scale)
     assert client.get(path + repr(scale)).json() == {k: v for k, v in auto.json().items() if k != "notes"}
-    auto, number = (client.get(path + name + "&wait=0", headers=NPY) for name in ("auto", repr(scale)))
+    auto, number = (client.get(path + name, headers=NPY) for name in ("auto", repr(scale)))
     assert (number.content, number.headers["etag"]) == (auto.content, auto.headers["etag"])
     cached = client.get(path + "auto", headers={**NPY, "if-none-match": number.headers["etag"]})
     assert (cached.status_code, cached.headers["glle-scale"]) == (304, repr(scale))
@@ -219,8 +222,8 @@ def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, 
     notes = [{"code": "scale-saturated", "message": "One."}, {"code": "scale-poorly-correlated", "message": "Two."}]
     codes = "scale-saturated, scale-poorly-correlated"
     stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": notes})
-    path = posterior + "/draws/2?seed=1&scale="
-    result_of(stores, client.get(path + "0.5&wait=0"))
+    path = posterior + "/draws/2?seed=1&wait=0&scale="  # nothing waits for a sampler
+    result_of(stores, client.get(path + "0.5"))
     for headers in ({}, NPY, NPZ, {"accept": "text/csv"}):
         auto, number = (client.get(path + scale, headers=headers) for scale in ("auto", "0.5"))
         assert auto.headers["glle-notes"] == codes

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glle_engine.base import columns
-from glle_engine.base.columns import ColumnRoles, Layout, column_list
 from glle_engine.base.errors import TableError
+from glle_engine.tables import roles as columns
+from glle_engine.tables.roles import ColumnRoles, Layout, column_list
 
 WIDTH = 300
 NAMES = st.one_of(st.sampled_from(["id", "a", "b", "x1", "x2", "row_id", "", "3", "a,b"]), st.text("ab1", max_size=2))
@@ -80,6 +80,14 @@ def test_roles_are_those_of_their_definition(
     positions = {role: [at for at, each in enumerate(expected) if each == role] for role in expected}
     assert layout.features == sorted(positions.get("feature", []) + positions.get("one_hot", []))
     assert layout.roles["ignore"] == positions.get("ignore", [])
+
+
+def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_features() -> None:
+    """A label beyond the hundredth column is listed, too, and so is a column without a role."""
+    names = [f"v{at}" for at in range(300)]
+    layout = Layout.of(names, 300, ColumnRoles(label="v250", id=("v7",)))
+    found = {column["name"]: column["role"] for column in column_list(layout, [280])}
+    assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "label", "v280": ""}
 
 
 class Counted(list[int]):

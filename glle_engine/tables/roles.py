@@ -6,37 +6,36 @@ Texts of the remedies name an option as in a query, such as ``?label=species``: 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from fnmatch import translate
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self, get_args
 from urllib.parse import quote
 
-from glle_engine.base.errors import InvalidShapeError, TableError
+import numpy as np
+
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import check_choice
 from glle_engine.base.validation import Missing
+from glle_engine.tables.cells import EXACT, has_marks, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
-Kind = Literal["number", "text", "date", "other"]
-"""Kind of the values of a column; numbers include booleans."""
+    from glle_engine.tables.columns import Column, Kind
 
+SINGLE = frozenset({"label", "color"})
+"""Roles of one column."""
 MAX_PATTERNS = 100  # of a request: each is compared with every name
 MAX_IDS = 10  # columns of ids whose values are stored
 MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
 LEAST_TEXTS = 10  # rows from which the distinct texts of a column are informative
 _DISTINCT = 0.95  # share of distinct texts of guessed ids
-MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
-"""Cells of a text that are missing values, in lower case."""
-_PLAIN = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
-# Numbers with a currency, a decimal comma, marks of thousands, or a percent sign.
-_MARKED = re.compile(
-    r"\s*[+-]?\s?[$€£¥]?\s?[+-]?(\d{1,3}([.,' ]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?\s?[%‰$€£¥]?\s*",
-    re.IGNORECASE,
-)
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
 _ID_NAME = re.compile(
@@ -77,11 +76,19 @@ class ColumnRoles:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Return the roles of JSON, of a query or of form fields; other members are ignored."""
-        chosen: dict[str, Any] = {}
-        for item in fields(cls):
-            if value := options.get(item.name):
-                chosen[item.name] = tuple(value) if isinstance(value, list) else value
+        """Return the roles of options; others are ignored.
+
+        Raises
+        ------
+        InvalidParameterError
+            For what names no columns.
+
+        """
+        chosen: dict[str, Any] = {
+            item.name: value
+            for item in fields(cls)
+            if (value := column_option(item.name, options.get(item.name))) not in (None, ())
+        }
         if "missing" in chosen:
             check_choice("missing", chosen["missing"], get_args(Missing))
         return cls(**chosen)
@@ -109,6 +116,8 @@ class Layout:
         Guessed roles, in sentences.
     written
         The first cell of each column of numbers that are texts, because of marks or words among them.
+    index
+        Positions of the columns of the index of a frame, which are the ids if no other column is.
 
     """
 
@@ -118,10 +127,11 @@ class Layout:
     roles: dict[str, list[int]]
     guesses: tuple[str, ...] = ()
     written: Mapping[int, str] = field(default_factory=dict)
+    index: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles) -> Self:
-        """Return the layout of a table by the given roles.
+    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
+        """Return the layout of a table by the given roles; the columns of its `index` are ids or ignored.
 
         Raises
         ------
@@ -144,11 +154,12 @@ class Layout:
         _require_distinct(names, given)
         one_hot = set(given["one_hot"])
         apart = {at for role, columns in given.items() if role != "one_hot" for at in columns}
-        wanted = {*chosen, *one_hot} if chosen else set(range(width))
+        wanted = {*chosen, *one_hot} if chosen else {*range(width)} - {*index}
         features = [at for at in range(width) if at not in apart and at in wanted]
         used = {*features, *given["label"], *given["color"], *given["id"]}
+        index = [at for at in index if at not in used and at not in given["ignore"]]
         given["ignore"] = [at for at in range(width) if at not in used]
-        return cls(names, width, features, given)
+        return cls(names, width, features, given, index=tuple(index))
 
     def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
         """Return the features that may have another role, which their values decide: names of ids, texts and dates."""
@@ -169,7 +180,8 @@ class Layout:
         words is the label, the first one of dates the color. Further ones are set apart. Numbers that are texts have
         no role, unless they are ids by their name.
         """
-        written = {at: profile.odd for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers}
+        texts = [at for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers]
+        written = {at: profiles[at].odd or profiles[at].first for at in texts}
         found = {at: _guess_role(kinds[at], profile, _is_id_name(self.names, at)) for at, profile in profiles.items()}
         if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
             found = {at: role for at, role in found.items() if kinds[at] != "number"}  # a table has a feature
@@ -213,6 +225,13 @@ class Layout:
             f" {option('one_hot', [name])}, without it {option('ignore', [name])}."
         )
 
+    def with_index(self) -> Layout:
+        """Return the layout whose ids are the index, if no other column is."""
+        if not self.index or self.roles["id"]:
+            return self
+        ignored = [at for at in self.roles["ignore"] if at not in self.index]
+        return replace(self, roles={**self.roles, "id": list(self.index), "ignore": ignored})
+
     @property
     def label(self) -> int | None:
         """Position of the label, or None."""
@@ -227,14 +246,14 @@ class Layout:
         """Return the name of a column, or its number from 0, as a request would write it."""
         return (self.names[column] if self.names else "") or str(column)
 
-    def feature_names(self, categories: dict[int, list[str]]) -> list[str] | None:
-        """Return the names of the features, with ``column=category`` for each category."""
-        if self.names is None and not categories:
+    def feature_names(self, parts: Mapping[int, list[str]]) -> list[str] | None:
+        """Return the names of the features; `parts` are those that columns of categories and vectors end in."""
+        if self.names is None and not parts:
             return None
         names: list[str] = []
         for column in self.features:
             name = self.name(column) if self.names is None else self.names[column]
-            names += [f"{name}={category}" for category in categories[column]] if column in categories else [name]
+            names += [f"{name}{part}" for part in parts.get(column, [""])]
         return names
 
     def source(self) -> dict[str, Any]:
@@ -264,35 +283,40 @@ class ColumnProfile:
     Attributes
     ----------
     count, missing
-        Numbers of values, and of those that are None, NaN or the empty text.
-    odd
-        The first text that is no plain number, or an empty one.
+        Numbers of values, and of those that are missing or no dates.
+    first, odd
+        The first text, and the first one that is no plain number, or empty ones.
 
     """
 
     def __init__(self, *, is_category: bool = False) -> None:
-        self.count = self.missing = self._plain = self._marked = 0
-        self.odd = ""
+        self.count = self.missing = self._plain = self._marked = self._count_of_texts = 0
+        self.odd = self.first = ""
         self._is_category = is_category
         self._numbers: list[float] = []  # the last one
         self._steps: set[int] = set()  # signs of the differences
-        self._texts: set[int] = set()  # hashes, which need less memory than long texts
-        self._count_of_texts = 0
+        self._keys: set[int] = set()  # hashes of texts, which need less memory than long ones
+        self._are_exact = True
 
-    def add(self, values: Sequence[object]) -> None:
-        """Add values: numbers, texts, and None or NaN; of others, such as dates, only their number counts."""
-        present = [value for value in values if value is not None and value == value and value != ""]  # noqa: PLR0124 # NaN
+    def add(self, column: Column) -> None:
+        """Add the values of a column: of dates only their number."""
+        self.count += len(column)
+        self.missing += int(column.missing.sum()) + (len(column.faults) if column.kind == "date" else 0)
+        if column.kind not in {"number", "text"}:
+            return
+        present = [value for value in column.objects() if value is not None]
         texts = [value for value in present if isinstance(value, str)]
-        numbers = [*self._numbers, *(value for value in present if isinstance(value, (int, float)))]
-        self.count += len(values)
-        self.missing += len(values) - len(present)
-        self._texts.update(map(hash, texts))
+        numbers = [*self._numbers, *(value for value in present if not isinstance(value, str))]
+        self._keys.update(map(hash, map(str, present)))
         self._count_of_texts += len(texts)
-        others = [text for text in texts if _PLAIN.fullmatch(text) is None]
-        self._plain += len(texts) - len(others)
-        self._marked += sum(_MARKED.fullmatch(text) is not None for text in texts)
-        self.odd = self.odd or next(iter(others), "")
+        counts = Counter(texts)
+        plain = {text for text in counts if number_of(text) is not None}
+        self._plain += sum(counts[text] for text in plain)
+        self._marked += sum(count for text, count in counts.items() if has_marks(text))
+        self.odd = self.odd or next((text for text in counts if text not in plain), "")
+        self.first = self.first or next(iter(texts), "")
         self._steps.update((value > last) - (value < last) for last, value in pairwise(numbers))
+        self._are_exact = self._are_exact and all(abs(value) <= EXACT for value in numbers)
         self._numbers = numbers[-1:]
 
     @property
@@ -302,17 +326,16 @@ class ColumnProfile:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct texts."""
-        return len(self._texts)
+        """Number of distinct values."""
+        return len(self._keys)
 
     @property
     def is_key(self) -> bool:
-        """Whether the values are strictly monotone numbers, or distinct texts, and none is missing."""
-        if self.missing or (self._texts and self._numbers):
-            return False
-        if self._texts:
-            return self.distinct == self._count_of_texts
-        return bool(self._numbers) and len(self._steps) <= 1 and 0 not in self._steps
+        """Whether no value is missing, and they are strictly monotone numbers, or distinct texts or long integers."""
+        are_distinct = self.distinct == self.count and not self.missing
+        if self.is_text or not self._are_exact:
+            return are_distinct
+        return are_distinct and bool(self._numbers) and len(self._steps) <= 1 and 0 not in self._steps
 
     @property
     def has_numbers(self) -> bool:
@@ -344,16 +367,34 @@ def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  #
     return "label" if kind == "text" and profile.is_of_classes else ""
 
 
-def header_notice(rows: Iterable[Sequence[str]]) -> str:
-    """Return the notice of a first row of data that may be a header, or an empty string.
+def column_option(name: str, value: Any) -> Any:
+    """Return an option of columns as text, or as a tuple of texts; None, or an empty tuple, if it names none.
 
-    It has a word that its column does not repeat, and the column repeats others.
+    Columns are named by texts or integers, alone or in lists, arrays and others with an order.
+
+    Raises
+    ------
+    InvalidParameterError
+        For what names no columns, as a slice, and for several columns of `label` or `color`.
+
     """
-    for first, *others in zip(*rows, strict=False):
-        is_word = first.strip().lower() not in MISSING and _MARKED.fullmatch(first) is None
-        if is_word and first not in others and len(set(others)) < len(others):
-            return f"The first row was read as data, {first[:50]!r} and others; if it is a header, use ?header=present."
-    return ""
+    if name == "missing" or value is None:
+        return value
+    is_one = isinstance(value, str) or np.ndim(value) == 0
+    items = [value] if is_one else list(value)
+    if isinstance(value, (slice, bool, Mapping)) or any(
+        isinstance(item, (bool, float)) or not isinstance(item, (str, Integral)) for item in items
+    ):
+        raise InvalidParameterError(
+            f"{name}={value!r:.100} names no columns.",
+            remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
+        )
+    found = tuple(map(str, items))
+    if name not in SINGLE:
+        return found
+    if len(found) > 1:
+        raise InvalidParameterError(f"{name}={list(found)} has {len(found)} columns.", remedy=f"Name one {name}.")
+    return (found[0] or None) if found else None
 
 
 def option(name: str, columns: Sequence[str]) -> str:
@@ -401,9 +442,14 @@ def no_features(
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
-    """Return name and role of each column, the first hundred; a column without a role has an empty one."""
+    """Return name and role of the first hundred columns, and of up to a hundred later ones that are no plain features.
+
+    A column without a role has an empty one.
+    """
     roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
-    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in range(min(layout.width, MAX_LISTED))]
+    first = range(min(layout.width, MAX_LISTED))
+    later = sorted(at for at in roles if at not in first)[:MAX_LISTED]
+    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in (*first, *later)]
 
 
 def column_order(names: Sequence[str] | None, given: Sequence[str] | None) -> list[int] | None:

@@ -1,0 +1,172 @@
+r"""Neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
+
+Points have different numbers of neighbors within a radius. The graph has room for the largest number, as that of
+adaptive neighborhoods: candidates, nearest first, of which a mask keeps those within the radius. It is symmetric, and
+connected from the longest edge of the minimum spanning tree of the points on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.progress import silent
+from glle_engine.graph.connectivity import connected_neighbors, smallest_connecting_k
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
+
+MOST_CANDIDATES = 1 << 25  # of all points together
+_FIRST = 16
+
+
+class NeighborGraph(NamedTuple):
+    """Neighbors of all points.
+
+    Attributes
+    ----------
+    nearest : (n, k) int32
+        Candidates, nearest first.
+    distances : (n, k) float64
+    kept : (n, k) bool, optional
+        The neighbors among the candidates; None if all are.
+
+    """
+
+    nearest: NDArray[np.int32]
+    distances: NDArray[np.float64]
+    kept: NDArray[np.bool_] | None = None
+
+
+def symmetric_graph(
+    nearest: NDArray[np.int32], distances: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
+) -> csr_array:
+    """Return the distances (n, n) on the edges of a `NeighborGraph`, each edge in both directions.
+
+    Duplicates get the smallest normal number as their distance, because a sparse matrix drops zeros.
+    """
+    n, k = nearest.shape
+    apart = np.maximum(distances, np.finfo(np.float64).tiny)
+    if kept is None:
+        directed = csr_array((apart.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    else:
+        ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        directed = csr_array((apart[kept], nearest[kept], ends), shape=(n, n))
+    return csr_array(directed.maximum(directed.T))
+
+
+def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress) -> NeighborGraph:
+    """Return the connected graph of the k nearest of each point, or of the points within a radius if there is one.
+
+    Raises
+    ------
+    DisconnectedGraphError
+        With the smallest k, or the smallest radius, that connects.
+    InvalidParameterError
+        If too many points are within the radius.
+
+    """
+    if radius is None:
+        return NeighborGraph(*connected_neighbors(X, n_neighbors, on_progress))
+    graph = neighbors_within(X, radius, on_progress)
+    _require_one_component(X, graph, radius)
+    return graph
+
+
+def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> NeighborGraph:
+    """Return the points at a distance of at most `radius` from each point; a point may have none.
+
+    Raises
+    ------
+    InvalidParameterError
+        If too many points are within the radius.
+
+    """
+    n, k = len(X), min(_FIRST, len(X) - 1)
+    nearest, distances = kneighbors(X, k, on_progress)
+    while k < n - 1 and (distances[:, -1] <= radius).any():
+        if 2 * k * n > MOST_CANDIDATES:
+            raise InvalidParameterError(
+                f"More than {k} of {n:,} points are within radius={radius!r} of a point: too many.",
+                remedy="Give a smaller radius, or n_neighbors.",
+                details={"radius": radius, "n_points": n},
+            )
+        k = min(2 * k, n - 1)
+        nearest, distances = kneighbors(X, k, on_progress)
+    kept = distances <= radius
+    most = max(1, int(kept.sum(axis=1).max()))
+    return NeighborGraph(nearest[:, :most].copy(), distances[:, :most].copy(), kept[:, :most].copy())
+
+
+def neighbors_of_others(
+    X: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, radius: float | None
+) -> NeighborGraph:
+    """Return the neighbors (m, k) among X (n, d) of other points (m, d), each point independently of the others.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a point has no neighbor within the radius, with the distance that it needs.
+
+    """
+    if radius is None:
+        return NeighborGraph(*kneighbors_to(X, points, n_neighbors))
+    k = min(_FIRST, len(X))
+    nearest, distances = kneighbors_to(X, points, k)
+    while k < len(X) and (distances[:, -1] <= radius).any():
+        k = min(2 * k, len(X))
+        nearest, distances = kneighbors_to(X, points, k)
+    away = float(distances[:, 0].max())
+    if away > radius:
+        raise InvalidParameterError(
+            f"A new point is {away:.4g} from the nearest point of the data, beyond radius={radius!r}.",
+            remedy=f"Leave it out, or embed the data with a radius of at least {away!r}.",
+            details={"radius": radius, "distance": away},
+        )
+    return NeighborGraph(nearest, distances, distances <= radius)
+
+
+def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
+    """Return the longest edge of the minimum spanning tree of the points; a bound of it for dense large data."""
+    k = smallest_connecting_k(X, 1) or len(X) - 1
+    longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
+    try:  # a tree of the graph has no longer edge than `longest`, but the shortest pairs may be outside the graph
+        return _longest_edge(symmetric_graph(*neighbors_within(X, longest, on_progress)))
+    except InvalidParameterError:
+        return longest
+
+
+def _longest_edge(graph: csr_array) -> float:
+    return float(minimum_spanning_tree(graph).data.max())
+
+
+def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None:
+    """Raise `DisconnectedGraphError` unless each point is reached from every other."""
+    count, label = connected_components(symmetric_graph(*graph), directed=False)
+    if count == 1:
+        return
+    assert graph.kept is not None
+    sizes = np.sort(np.bincount(label))[::-1]
+    lonely = int((~graph.kept.any(axis=1)).sum())
+    enough = smallest_connecting_radius(X, silent)
+    alone = f"{lonely} points have no neighbor within radius={radius!r}, and the" if lonely else "The"
+    raise DisconnectedGraphError(
+        f"{alone} graph of radius={radius!r} falls into {count} components, of "
+        f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
+        remedy=f"The smallest radius that connects it is {enough!r}.",
+        details={
+            "radius": radius,
+            "components": int(count),
+            "sizes": [int(size) for size in sizes[:100]],
+            "points_without_neighbors": lonely,
+            "smallest_radius": enough,
+        },
+    )

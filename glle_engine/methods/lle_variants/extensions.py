@@ -1,0 +1,63 @@
+r"""Extensions of LLE from the surveys' tables that change its data before the search: functions beside the registry.
+
+Relative transformation: a point becomes the vector of its distances to all points,
+:math:`x_i \mapsto (d_{i1}, ..., d_{in})`; *kernel* relative transformation takes the distances of the feature space of
+a Gaussian kernel, :math:`d_{ij}^2 = 2 - 2 \exp(-\gamma |x_i - x_j|^2)` (Wen, Jiang and Wen 2008). A point off the data
+differs from all others in many coordinates, so that it moves away from them, in units of the usual distance of
+neighbors: by 2 to 8 % beside three uniform squares, and only as long as :math:`\gamma` times the squared extent of the
+data is small, because a kernel saturates. The transformed points choose the neighbors; weights and embedding are LLE's.
+
+Neighbor smoothing: each point moves to the plane of p dimensions through its k nearest, the local linear estimate of
+the surface, so that noise off the surface does not bend the weights (after Yin, Hu and Zhou 2008; Zhang and Zha 2003).
+LLE then embeds the smoothed points. Noise off a plane falls to less than half with 16 neighbors, but embeddings of
+twelve noisy S-curves kept neighbors better in seven cases only, because smoothing also flattens bends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from glle_engine.base.progress import silent
+from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.methods.spectral.lle import lle_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.methods.base import Embedding
+    from glle_engine.methods.spectral.lle import LleSpec
+
+
+def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
+    """Return the distances (n, n) of the points of X (n, d), a row each; with `gamma` those of a Gaussian kernel.
+
+    `gamma` is in 1 / squared units of the data.
+    """
+    squares = cdist(X, X, "sqeuclidean")
+    return np.asarray(np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares)))
+
+
+def relative_lle(X: NDArray[np.float64], spec: LleSpec, gamma: float | None = None) -> Embedding:
+    """Embed X (n, d) by LLE whose neighbors are nearest after the relative, or kernel relative, transformation."""
+    nearest, _ = connected_neighbors(relative_points(X, gamma), spec.n_neighbors, silent)
+    return lle_of(X, nearest, spec, silent)
+
+
+def smoothed(X: NDArray[np.float64], n_neighbors: int, n_components: int) -> NDArray[np.float64]:
+    """Return X (n, d) with each point on the plane of p dimensions through itself and its k nearest."""
+    nearest, _ = connected_neighbors(X, n_neighbors, silent)
+    clouds = X[np.concatenate([np.arange(len(X))[:, None], nearest], axis=1)]
+    centres = clouds.mean(axis=1)
+    axes = np.linalg.svd(clouds - centres[:, None], full_matrices=False)[2][:, :n_components]
+    along = np.einsum("npd,nd->np", axes, X - centres)
+    return np.asarray(centres + np.einsum("np,npd->nd", along, axes))
+
+
+def smoothed_lle(X: NDArray[np.float64], spec: LleSpec) -> Embedding:
+    """Embed X (n, d) by LLE of the smoothed points."""
+    points = smoothed(X, spec.n_neighbors, spec.n_components)
+    nearest, _ = connected_neighbors(points, spec.n_neighbors, silent)
+    return lle_of(points, nearest, spec, silent)

@@ -1,0 +1,106 @@
+"""Cells of text: what is missing, a number, a truth value or a date, decided alike for every table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TextKind = Literal["number", "bool", "date", "text"]
+
+SAMPLE_ROWS = 100  # the first ones, whose cells decide the kind of a column
+MAX_CELL = 1000  # characters of a number
+EXACT = 2**53  # the largest integer up to which float64 is exact
+MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
+"""Cells of numbers and dates that are missing values, in lower case."""
+BOOLEANS = {"true": True, "false": False}
+_INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+_PADDED = re.compile(r"[+-]?0[0-9].*")
+_GERMAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T](\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_CURRENCIES = r"EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|Fr\.?|kr\.?|Rs\.?|[$€£¥₹]"
+_UNITS = (
+    rf"{_CURRENCIES}|[kcmµμn]?m|km/h|m/s|[kmµμ]?g|lbs?|oz|[mµμn]?s|min|h|[kMG]?Hz|[mkM][VAWJN]|[kM]?Pa|bar"
+    r"|[mµμ]?[lL]|[mµμn]?mol|dB|ppm|°[CF]?|%|‰"
+)
+# Numbers with a sign of typography, a currency, a unit, a decimal comma or marks of thousands.
+_MARKED = re.compile(
+    rf"\s*[-+\u2212\u2013]?\s?({_CURRENCIES})?\s?[-+\u2212\u2013]?"
+    r"(\d{1,3}([.,'\u2019\s\u00a0\u2009\u202f]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][-+\u2212]?\d+)?"
+    rf"\s?({_UNITS})?\s*",
+)
+
+
+def number_of(cell: str) -> float | None:
+    """Return the number of a cell, or None; digit groups, infinity and NaN in words are none."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    is_word = not math.isfinite(value) and not any(map(str.isdigit, cell))
+    return None if is_word or "_" in cell or len(cell) > MAX_CELL else value
+
+
+def plain_number(cell: str, decimal: str) -> str:
+    """Return a number with a decimal point; a mark of thousands makes it none."""
+    if decimal == ".":
+        return cell
+    return "" if "." in cell else cell.replace(",", ".")
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell of a column of numbers or dates is a missing value."""
+    return cell.strip().lower() in MISSING
+
+
+def has_marks(cell: str) -> bool:
+    """Return whether a cell is a number with or without marks."""
+    return _MARKED.fullmatch(cell) is not None
+
+
+def value_of(cell: str, decimal: str = ".") -> str | float:
+    """Return the integer or the number of a cell, or its text; one with leading zeros is text, as in 007."""
+    text = cell.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    number = None if _PADDED.fullmatch(text) and "." not in text else number_of(plain_number(text, decimal))
+    return text if number is None or not math.isfinite(number) else number
+
+
+def seconds_of(cell: str) -> float | None:
+    """Return a date of ISO 8601 or as 31.12.2024, with or without a time, in seconds since 1970, or None.
+
+    Without a zone it is UTC.
+    """
+    text = cell.strip().upper()
+    try:
+        if found := _GERMAN.fullmatch(text):
+            day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
+            when = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
+        else:
+            when = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (when if when.tzinfo else when.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def date_text(seconds: float) -> str:
+    """Return a date in UTC as text: without a time at midnight."""
+    when = _EPOCH + dt.timedelta(seconds=round(seconds), microseconds=round((seconds - round(seconds)) * 1e6))
+    return when.replace(tzinfo=None).isoformat(" ").removesuffix(" 00:00:00")
+
+
+def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
+    """Return the kind of a column by its first cells: number if most are, bool or date if all are, or text."""
+    given = [cell.strip() for cell in cells if cell is not None]
+    present = [cell for cell in given if not is_missing(cell)]
+    if present and all(cell.lower() in BOOLEANS for cell in present):
+        return "bool"
+    words = [cell for cell in present if number_of(plain_number(cell, decimal)) is None]
+    if len(words) <= len(present) / 2:
+        return "number"
+    return "date" if len(words) == len(present) and all(seconds_of(cell) is not None for cell in words) else "text"

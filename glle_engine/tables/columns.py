@@ -1,0 +1,349 @@
+"""Columns of a table: kind and values of each, read in blocks of rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from glle_engine.tables.cells import (
+    BOOLEANS,
+    EXACT,
+    MAX_CELL,
+    SAMPLE_ROWS,
+    date_text,
+    is_missing,
+    kind_of,
+    number_of,
+    plain_number,
+    seconds_of,
+    value_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from glle_engine.tables.cells import TextKind
+
+Kind = Literal["number", "text", "date", "vector", "other"]
+"""Kind of the values of a column; numbers include booleans."""
+
+_BLOCK = 2**20  # values of a block: 8 MB
+_EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Values of a column, or of a block of its rows.
+
+    Parameters
+    ----------
+    kind
+        Kind of the values.
+    type
+        Name of their type in messages.
+    values
+        (n,) numbers of any real dtype, seconds since 1970 of dates, or objects; (n, d) numbers of vectors.
+    missing
+        (n,) mask of the missing values.
+    is_category
+        Whether the type is one of categories.
+    cells
+        The cells of a text of which numbers or dates were read.
+    faults
+        Code of the problem of each row whose cell is no number or no date.
+    decimal
+        Decimal mark of the cells.
+
+    """
+
+    kind: Kind
+    type: str
+    values: NDArray[Any]
+    missing: NDArray[np.bool_]
+    is_category: bool = False
+    cells: Sequence[str] | None = None
+    faults: Mapping[int, str] = field(default_factory=dict)
+    decimal: str = "."
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, start: int, stop: int) -> Column:
+        """Return a block of rows."""
+        if start == 0 and stop == len(self):
+            return self
+        return replace(
+            self,
+            values=self.values[start:stop],
+            missing=self.missing[start:stop],
+            cells=None if self.cells is None else self.cells[start:stop],
+            faults={row - start: code for row, code in self.faults.items() if start <= row < stop},
+        )
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """The numbers or vectors; a missing one is NaN."""
+        if not self.missing.any():
+            return self.values
+        values = self.values.astype(np.result_type(self.values.dtype, np.float32 if self._is_single else np.float64))
+        values[self.missing] = np.nan
+        return values
+
+    @property
+    def _is_single(self) -> bool:
+        return self.values.dtype == np.float32
+
+    def objects(self) -> list[Any]:
+        """Return the values as numbers and texts, exactly; a missing one is None."""
+        if self.cells is not None and self.kind == "number":
+            truths = self.values.dtype.kind == "b"
+            return [
+                None if gone else BOOLEANS.get(cell.strip().lower(), cell) if truths else value_of(cell, self.decimal)
+                for cell, gone in zip(self.cells, self.missing.tolist(), strict=True)
+            ]
+        if self.kind == "date":
+            values = [date_text(value) if value == value else None for value in self.values.tolist()]  # noqa: PLR0124 # NaN
+        else:
+            values = self.values.tolist()
+        return [None if gone else value for value, gone in zip(values, self.missing.tolist(), strict=True)]
+
+    def texts(self) -> list[Any]:
+        """Return the values as ids: the cells of a text as they are."""
+        if self.cells is None:
+            return self.objects()
+        return [cell.strip() or None for cell in self.cells]
+
+    def shown(self, row: int) -> str:
+        """Return a value as a message shows it."""
+        if self.cells is not None:
+            return self.cells[row]
+        return "null" if self.missing[row] else str(self.values[row])
+
+    def problems(self) -> dict[str, NDArray[np.bool_]]:
+        """Return the masks of the values that are missing, no number, not finite or not exact, by problem code."""
+        values, found = self.values, {"missing-value": self.missing}
+        if values.dtype.kind == "f" and not self.faults and np.isfinite(values).all():
+            return found
+        if values.dtype.kind in "iu" and values.itemsize > 4:
+            found["inexact-integer"] = (values > EXACT) | (values < -EXACT)
+        elif values.dtype.kind == "f":
+            infinite = np.isinf(values)
+            found["not-finite"] = infinite.any(axis=1) if values.ndim > 1 else infinite
+        for row, code in self.faults.items():
+            found.setdefault(code, np.zeros(len(values), bool))[row] = True
+        return {code: mask & ~self.missing if code != "missing-value" else mask for code, mask in found.items()}
+
+
+class Columns(ABC):
+    """Columns of a table, read in blocks of rows.
+
+    Attributes
+    ----------
+    names
+        Names of the columns, or None.
+    head
+        Each column in the first rows, which decide its kind.
+    base
+        Number of the first row in messages: 1 in files, 0 in data of a program.
+    index
+        Positions of the columns that are the index of a frame.
+
+    """
+
+    names: list[str] | None
+    head: list[Column]
+    base: int = 0
+    index: tuple[int, ...] = ()
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows from the first one, in blocks of bounded memory."""
+
+    def notices(self) -> list[str]:
+        """Return what was decided about the format."""
+        return []
+
+
+class Block(ABC):
+    """Rows of a table."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @abstractmethod
+    def column(self, at: int) -> Column:
+        """Return the values of a column, of the kind that its head has."""
+
+
+@dataclass(frozen=True, eq=False)
+class WholeTable(Columns):
+    """Columns in memory."""
+
+    names: list[str] | None
+    head: list[Column]
+    base: int = 0
+    index: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.head[0]) if self.head else 0
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in blocks."""
+        size = max(1, _BLOCK // len(self.head)) if self.head else 1
+        for start in range(0, len(self), size):
+            yield _Rows(self.head, start, min(start + size, len(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows(Block):
+    """Rows of columns in memory."""
+
+    columns: list[Column]
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def column(self, at: int) -> Column:
+        """Return the values of a column."""
+        return self.columns[at].rows(self.start, self.stop)
+
+
+def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
+    """Return the column of numbers or of vectors; NaN is missing, too."""
+    gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
+    return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
+
+
+def date_column(seconds: NDArray[np.float64], type_: str = "date") -> Column:
+    """Return the column of dates in seconds since 1970; NaN is missing."""
+    return Column("date", type_, seconds, np.isnan(seconds))
+
+
+def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Column:
+    """Return the column of the cells of a table of text, of a kind that its first cells have."""
+    if kind == "text":
+        return text_column([cell.strip() or None for cell in cells])
+    plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
+    if kind == "number" and (values := plain_numbers(plain)) is not None:
+        return Column("number", kind, values, np.zeros(len(values), bool), cells=cells, decimal=decimal)
+    found = [_read_cell(cell, kind, decimal) for cell in cells]
+    missing = np.array([code == "missing-value" for _, code in found], bool)
+    faults = {row: code for row, (_, code) in enumerate(found) if code and not missing[row]}
+    values = np.array([value for value, _ in found], bool if kind == "bool" and not faults else np.float64)
+    if kind == "date":
+        values[[bool(code) for _, code in found]] = np.nan
+    name: Kind = "date" if kind == "date" else "number"
+    return Column(name, kind, values, missing, cells=cells, faults=faults, decimal=decimal)
+
+
+def plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
+    """Return the numbers of cells if all of them have one that is finite and exact, or None."""
+    try:
+        values = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+    if not (np.abs(values) < _EXACT_FLOAT).all() or max(map(len, cells), default=0) > MAX_CELL:
+        return None
+    return None if "_" in "".join(cells) else values
+
+
+def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
+    """Return the value of a cell, and the code of its problem or an empty string."""
+    plain = plain_number(cell, decimal)
+    value: float | None
+    if kind == "bool":
+        value = BOOLEANS.get(cell.strip().lower())
+    else:
+        value = seconds_of(cell) if kind == "date" else number_of(plain)
+    if value is None and is_missing(cell):
+        return 0, "missing-value"
+    if value is None:
+        return 0, "not-finite" if cell.strip().lower().lstrip("+-") in {"inf", "infinity"} else "bad-cell"
+    is_long = kind == "number" and abs(value) >= EXACT and plain.strip().lstrip("+-").isdigit()
+    return value, "inexact-integer" if is_long and abs(int(plain)) > EXACT else ""
+
+
+def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind: TextKind | None = None) -> Column:
+    """Return the column of texts; None is missing.
+
+    Texts of dates and of truth values are such, unless they are categories; `kind` is by default that of the first
+    texts. Numbers stay texts.
+    """
+    kind = kind or ("text" if is_category else kind_of(texts[:SAMPLE_ROWS]))
+    if kind in {"bool", "date"} and any(text is not None for text in texts):
+        return cell_column(["" if text is None else text for text in texts], kind)
+    values = object_array(texts)
+    return Column("text", "text", values, np.array([text is None or text == "" for text in texts], bool), is_category)
+
+
+def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
+    """Return the column of Python values: all truth values, numbers, texts, dates or vectors, or another kind.
+
+    None and NaN are missing. Integers that no type of numpy has, and those beyond 2^53 beside fractions, are texts.
+    """
+    gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
+    gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)
+    found = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
+    if found and all(isinstance(value, (Real, Decimal, np.bool_)) for value in found):
+        return _numbers_column(values, gaps, type_, is_category=is_category)
+    if found and all(isinstance(value, date) for value in found):
+        seconds = [np.nan if gone else _seconds(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
+        return date_column(np.array(seconds, np.float64), type_)
+    if all(isinstance(value, str) for value in found):
+        texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
+        return text_column(texts, is_category=is_category)
+    widths = {np.shape(value) if isinstance(value, (list, tuple, np.ndarray)) else () for value in found}
+    if found and len(widths) == 1 and len(shape := widths.pop()) == 1 and shape[0]:
+        gap = np.full(shape, np.nan)
+        vectors = [gap if gone else value for value, gone in zip(values, gaps.tolist(), strict=True)]
+        matrix = np.array([[np.nan if each is None else each for each in vector] for vector in vectors])
+        if matrix.dtype.kind in "fiub":
+            return number_column(matrix, gaps, type_)
+    odd = next((f"{value!r:.40}" for value in found if not isinstance(value, (Real, Decimal))), "")
+    return Column("other", f"{type_}, such as {odd}" if odd else type_, object_array(values), gaps)
+
+
+def _numbers_column(values: Sequence[Any], gaps: NDArray[np.bool_], type_: str, *, is_category: bool) -> Column:
+    """Return the column of numbers of several types."""
+    present = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
+    are_whole = [value == value // 1 and not isinstance(value, float) for value in present]
+    longest = max((abs(int(value)) for value, whole in zip(present, are_whole, strict=True) if whole), default=0)
+    dtype: type[bool | np.number[Any]] = np.float64
+    if all(isinstance(value, (bool, np.bool_)) for value in present):
+        dtype = bool
+    elif all(are_whole) and longest < 2**63:
+        dtype = np.int64
+    elif longest > EXACT:
+        texts = iter(
+            [str(int(value)) if whole else str(value) for value, whole in zip(present, are_whole, strict=True)]
+        )
+        return text_column([None if gone else next(texts) for gone in gaps], is_category=is_category, kind="text")
+    array = np.zeros(len(values), dtype)
+    array[~gaps] = [dtype(value) for value in present]
+    return Column("number", type_, array, gaps, is_category)
+
+
+def _seconds(value: date) -> float:
+    """Return a date, or a time in UTC without a zone, in seconds since 1970."""
+    when = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+
+
+def object_array(values: Iterable[Any]) -> NDArray[Any]:
+    """Return a vector of objects, also of lists."""
+    values = list(values)
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects

@@ -1,0 +1,185 @@
+"""Columns of the frames of pandas, polars and pyarrow, of what has an Arrow stream, and of an AnnData's `obs`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.tables.columns import (
+    Column,
+    WholeTable,
+    date_column,
+    number_column,
+    object_array,
+    objects_column,
+    text_column,
+)
+
+if TYPE_CHECKING:
+    from glle_engine.tables.cells import TextKind
+
+_MICROSECONDS = 1e6
+
+
+def is_anndata(data: Any) -> bool:
+    """Return whether data are an AnnData, without importing it."""
+    return all(hasattr(data, name) for name in ("obs", "obsm", "obs_names", "var_names"))
+
+
+def is_frame(data: Any) -> bool:
+    """Return whether data are a frame with named columns."""
+    return (hasattr(data, "iloc") and hasattr(data, "columns")) or (
+        hasattr(data, "__arrow_c_stream__") and not _is_series(data)
+    )
+
+
+def require_here(data: Any) -> None:
+    """Raise an error, with the call that helps, for data without values, or in another memory."""
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    if hasattr(data, "collect_schema") and hasattr(data, "lazy") and not hasattr(data, "rows"):
+        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.collect().")
+    if hasattr(data, "to_adata") and hasattr(data, "var_names"):
+        raise InvalidParameterError(f"{kind} is a part of an AnnData.", remedy="Give adata.raw.to_adata().")
+    is_away = hasattr(data, "__cuda_array_interface__") or bool(getattr(data, "is_cuda", False)) or "cudf" in kind
+    if is_away:
+        calls = {"to_pandas": "data.to_pandas()", "get": "data.get()", "cpu": "data.cpu().numpy()"}
+        call = next((call for name, call in calls.items() if hasattr(data, name)), "a copy as an array of numpy")
+        raise InvalidParameterError(f"{kind} is in the memory of a graphics processor.", remedy=f"Give {call}.")
+
+
+def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
+    """Return the columns of a frame.
+
+    The index of a pandas frame is among them, behind the others, if it does not number the rows from 0, or
+    `with_index`.
+
+    Raises
+    ------
+    ImportError
+        With the package that reads the frame.
+
+    """
+    require_here(frame)
+    if hasattr(frame, "iloc"):
+        names = [str(name) for name in frame.columns]
+        series = [frame.iloc[:, at] for at in range(len(names))]
+        levels = _levels(frame.index, with_index=with_index)
+        for name, level in levels.items():
+            names.append(_free_name(name, names))
+            series.append(level)
+        index = tuple(range(len(names) - len(levels), len(names)))
+        return WholeTable(names, [_numpy_column(each) or series_column(each) for each in series], index=index)
+    if "polars" in type(frame).__module__:
+        return WholeTable(list(frame.columns), [series_column(each) for each in frame.get_columns()])
+    table = _arrow_table(frame)
+    return WholeTable(list(table.column_names), [series_column(each) for each in table.columns])
+
+
+def series_column(series: Any, kind: TextKind | None = None, *, is_category: bool = False) -> Column:
+    """Return the column of a series of pandas or polars, or of a chunked array of pyarrow.
+
+    `kind` is that of texts, by default that of the first ones.
+    """
+    import narwhals as nw  # noqa: PLC0415 # at the first frame
+
+    if type(series).__module__.partition(".")[0] == "pyarrow":
+        series, is_category = _plain_arrow(series)
+    found = nw.from_native(series, series_only=True)
+    dtype = found.dtype
+    is_category = is_category or dtype in {nw.Categorical, nw.Enum}
+    type_ = "category" if is_category else str(dtype).partition("(")[0].lower()
+    if dtype.is_decimal():
+        return objects_column(found.to_list(), type_)
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        missing = found.is_null().to_numpy().astype(bool)
+        filled = found.fill_null(value=False if dtype == nw.Boolean else 0) if missing.any() else found
+        values = np.asarray(filled.to_numpy())
+        if values.dtype.kind not in "fiub":  # nullable ones of pandas
+            values = values.astype({"float": np.float64, "bool": bool}.get(type_.rstrip("0123456789"), np.int64))
+        return replace(number_column(values, missing, type_), is_category=is_category)
+    if dtype == nw.Datetime:
+        if dtype.time_zone is not None:
+            found = found.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        missing = found.is_null().to_numpy().astype(bool)
+        ticks = np.array([0 if tick is None or tick != tick else tick for tick in found.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
+        seconds = ticks.astype(np.float64) / _MICROSECONDS
+        seconds[missing] = np.nan
+        return date_column(seconds, "date")
+    if is_category or isinstance(dtype, (nw.Date, nw.Object, nw.List, nw.Array)):
+        return objects_column(found.to_list(), type_, is_category=is_category)
+    if dtype == nw.String:
+        missing = found.is_null().to_numpy().astype(bool)
+        texts = [None if gone else text for text, gone in zip(found.to_list(), missing.tolist(), strict=True)]
+        return text_column(texts, kind=kind)
+    return Column("other", type_, object_array([None] * len(found)), found.is_null().to_numpy().astype(bool))
+
+
+def _numpy_column(series: Any) -> Column | None:
+    """Return the column of a series of pandas with numbers of numpy: of thousands, in a tenth of the time."""
+    is_number = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub"
+    return number_column(series.to_numpy(), type_=str(series.dtype)) if is_number else None
+
+
+def _is_series(data: Any) -> bool:
+    return not hasattr(data, "column_names") and not hasattr(data, "columns") and hasattr(data, "__len__")
+
+
+def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
+    """Return the levels of an index by name, or none if it numbers the rows from 0."""
+    is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
+    if is_plain and not with_index:
+        return {}
+    names = [f"__index_level_{at}__" if name is None else str(name) for at, name in enumerate(index.names)]
+    return {name: index.get_level_values(at).to_series() for at, name in enumerate(names)}
+
+
+def _free_name(name: str, taken: list[str]) -> str:
+    """Return a name that no column has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _arrow_table(data: Any) -> Any:
+    """Return the pyarrow table of an object with an Arrow stream."""
+    try:
+        pa = sys.modules.get("pyarrow") or import_module("pyarrow")
+    except ImportError as error:
+        kind = f"{type(data).__module__}.{type(data).__qualname__}"
+        raise ImportError(f"Data of the type {kind} need pyarrow: pip install pyarrow.") from error
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    except pa.ArrowInvalid as error:
+        detail = f"Data of the type {type(data).__qualname__} are no table."
+        raise InvalidShapeError(detail, remedy="Give a table with named columns.") from error
+
+
+def _plain_arrow(array: Any) -> tuple[Any, bool]:
+    """Return an array of pyarrow without encodings, and whether it has categories."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+    from pyarrow import compute  # noqa: PLC0415 # an extra
+
+    kind = array.type
+    if pa.types.is_run_end_encoded(kind):
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        array = pa.chunked_array([compute.run_end_decode(each) for each in chunks], kind.value_type)
+    is_category = pa.types.is_dictionary(kind)
+    if is_category:
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        value = pa.large_string() if pa.types.is_string_view(kind.value_type) else kind.value_type
+        array = pa.chunked_array([each.dictionary.cast(value).take(each.indices) for each in chunks], value)
+    kind = array.type
+    if pa.types.is_string_view(kind):
+        array = array.cast(pa.large_string())
+    elif pa.types.is_float16(kind):
+        array = array.cast(pa.float32())
+    elif pa.types.is_null(kind):
+        array = array.cast(pa.float64())
+    return (array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])), is_category

@@ -1,0 +1,107 @@
+"""Columns as arrays with names, as a client sends them to a service: exact, and without a decision on their roles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.tables.columns import Column, WholeTable, date_column, number_column, object_array, text_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+HEAD = "columns"
+"""Name of the array with the kinds of the columns, as JSON. Those of column i begin with its number."""
+MAX_HEAD = 2**26  # bytes
+
+
+def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table as arrays: of texts the UTF-8 and its lengths in bytes, with -1 if missing."""
+    arrays: dict[str, NDArray[Any]] = {}
+    heads = []
+    for at, (name, column) in enumerate(zip(table.names or (), table.head, strict=True)):
+        kind = "text" if column.cells is not None else column.kind
+        heads.append({"name": name, "kind": kind, "type": column.type, "is_category": column.is_category})
+        if kind == "text":
+            texts = column.objects() if column.cells is None else column.texts()
+            encoded = [b"" if text is None else str(text).encode("utf-8", "surrogatepass") for text in texts]
+            arrays[f"{at}_text"] = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+            lengths = [-1 if text is None else len(part) for text, part in zip(texts, encoded, strict=True)]
+            arrays[f"{at}_lengths"] = np.array(lengths, np.int64)
+        elif kind != "other":
+            arrays[f"{at}_values"] = column.values
+            if column.missing.any():
+                arrays[f"{at}_missing"] = column.missing
+    head = {"rows": len(table), "index": list(table.index), "columns": heads}
+    return {HEAD: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
+
+
+def unpack(
+    head: bytes,
+    array: Callable[[str, str, int], NDArray[Any]],
+    names: Sequence[str],
+    check: Callable[[tuple[int, int]], None],
+) -> WholeTable:
+    """Return the table of packed arrays.
+
+    Parameters
+    ----------
+    head
+        JSON of the array `HEAD`.
+    array
+        Returns a checked array by its name, the allowed kinds of its dtype, and its length, or -1 for any.
+    names
+        Names of all arrays.
+    check
+        Raises an error for too many rows.
+
+    Raises
+    ------
+    ValueError
+        For a head or arrays that `pack` does not write.
+
+    """
+    try:
+        members = json.loads(head)
+        rows, index, heads = members["rows"], members["index"], members["columns"]
+        if type(rows) is not int or rows < 0:
+            raise ValueError("its number of rows is none")
+        check((rows, 1))
+        columns = [
+            _column(each, str(at), rows, array, has_missing=f"{at}_missing" in names) for at, each in enumerate(heads)
+        ]
+        are_names = all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads)
+        if not are_names or not all(type(at) is int and 0 <= at < len(heads) for at in index):
+            raise ValueError("a name is no text, or the index has no column")
+    except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"its columns are described wrongly: {error!r:.100}") from None
+    return WholeTable([each["name"] for each in heads], columns, index=tuple(index))
+
+
+def _column(
+    head: dict[str, Any], at: str, rows: int, array: Callable[[str, str, int], NDArray[Any]], *, has_missing: bool
+) -> Column:
+    kind, is_category = head["kind"], head["is_category"] is True
+    if kind == "text":
+        lengths = array(f"{at}_lengths", "i", rows)
+        content = array(f"{at}_text", "u", -1).tobytes()
+        ends = np.cumsum(np.maximum(lengths, 0))
+        if rows and (lengths.max() > len(content) or (np.diff(ends) < 0).any() or ends[-1] > len(content)):
+            raise ValueError("a text is not within its array")
+        bounds = zip((ends - np.maximum(lengths, 0)).tolist(), ends.tolist(), (lengths >= 0).tolist(), strict=True)
+        texts = [content[start:end].decode("utf-8", "surrogatepass") if there else None for start, end, there in bounds]
+        return text_column(texts, is_category=is_category)
+    if kind == "other":
+        return Column("other", head["type"], object_array([None] * rows), np.zeros(rows, bool))
+    values = array(f"{at}_values", "f" if kind == "date" else "fiub", rows)
+    missing = array(f"{at}_missing", "b", rows) if has_missing else None
+    if kind == "date":
+        return date_column(values.astype(np.float64), head["type"])
+    if (values.ndim > 1) != (kind == "vector"):
+        raise ValueError("a column of numbers has vectors")
+    return replace(number_column(values, missing, head["type"]), is_category=is_category)

@@ -1,0 +1,150 @@
+"""Labels and ids of the rows of a table; a missing one is the empty text."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import TableError
+from glle_engine.tables.cells import EXACT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+MAX_TEXT = 1000  # characters of a label or an id
+MAX_TEXTS = 2**26  # characters of all labels or ids of a data set, each stored as long as the longest
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+def is_text(text: str) -> bool:
+    """Return whether a string is valid UTF-8 and has no U+0000, which would end it in an array."""
+    return _NOT_TEXT.search(text) is None
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: None and NaN are missing; a whole number has its digits, also a float."""
+    if value is None or value != value:  # noqa: PLR0124 # NaN
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
+    """Return labels as numbers if float64 has all of them exactly, else as text; None and NaN are empty texts.
+
+    Numbers beside a missing label become text, as in a file.
+
+    Parameters
+    ----------
+    labels
+        Of all rows: numbers, texts, None.
+    base
+        Number of the first row in messages.
+
+    Raises
+    ------
+    TableError
+        ``label-too-long``, ``invalid-label``, and ``not-finite`` for infinity.
+
+    """
+    infinite = [row for row, label in enumerate(labels) if isinstance(label, float) and math.isinf(label)]
+    if infinite:
+        detail = f"The label of row {infinite[0] + base} (from {base}) is {labels[infinite[0]]}."
+        details = {"row": infinite[0] + base, "rows_affected": len(infinite)}
+        raise TableError("not-finite", detail, remedy="Fill the value in, or remove its row.", details=details)
+    if all(_is_exact(label) for label in labels):
+        return np.array(labels, np.float64)
+    texts = list(map(text_of, labels))
+    _check_texts("label", texts, base)
+    _check_room("label", max(map(len, texts)), len(texts))
+    return np.array(texts, np.str_)
+
+
+def _is_exact(label: Any) -> bool:
+    if isinstance(label, int):
+        return abs(label) <= EXACT
+    return isinstance(label, float) and label == label  # noqa: PLR0124 # NaN
+
+
+def missing_labels(labels: NDArray[Any] | None) -> list[str]:
+    """Return the notice of missing labels, or none."""
+    if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
+        return []
+    return [f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."]
+
+
+class Ids:
+    """Collector of the ids of the rows, from any number of columns.
+
+    Whole numbers to 2^53 in their usual digits are stored as int64, all others as text, so that ``007`` stays.
+    """
+
+    def __init__(self, columns: Iterable[Sequence[object]] = (), base: int = 1) -> None:
+        self._blocks: list[NDArray[Any]] = []
+        self._count = self._missing = 0
+        self._base = base
+        self.add(columns)
+
+    def add(self, columns: Iterable[Sequence[object]]) -> None:
+        """Add the ids of a block of rows, column by column.
+
+        Raises
+        ------
+        TableError
+            ``id-too-long``, ``invalid-id``.
+
+        """
+        texts = [list(map(text_of, column)) for column in columns]
+        if not texts or not texts[0]:
+            return
+        for column in texts:
+            _check_texts("id", column, self._base + self._count)
+        self._missing += sum(not all(row) for row in zip(*texts, strict=True))
+        self._count += len(texts[0])
+        are_integers = all(_INTEGER.fullmatch(text) and abs(int(text)) <= EXACT for column in texts for text in column)
+        block = np.array([list(map(int, column)) for column in texts], np.int64) if are_integers else np.array(texts)
+        self._blocks.append(block.T)
+
+    def array(self) -> NDArray[Any] | None:
+        """Return the ids (n,), those of several columns (n, columns), or None without a column."""
+        if not self._blocks:
+            return None
+        has_text = any(block.dtype.kind == "U" for block in self._blocks)
+        blocks = [block.astype(np.str_) for block in self._blocks] if has_text else self._blocks
+        if has_text:
+            longest = max(int(np.char.str_len(block).max()) for block in blocks)
+            _check_room("id", longest, self._count * blocks[0].shape[1])
+        ids = np.concatenate(blocks)
+        return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
+
+    def notices(self) -> list[str]:
+        """Return the notice of missing ids, or none."""
+        if not self._missing:
+            return []
+        return [f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."]
+
+
+def _check_texts(noun: str, texts: list[str], start: int) -> None:
+    """Raise a problem if a text is too long, or is no text; `start` is the number of the first row."""
+    for row, text in enumerate(texts, start):
+        if len(text) > MAX_TEXT:
+            detail = f"The {noun} of row {row} has {len(text):,} characters; {MAX_TEXT:,} are allowed."
+            remedy = f"Use shorter {noun}s, or leave the column out with ignore."
+            raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"row": row, "allowed": MAX_TEXT})
+        if not is_text(text):
+            detail = f"The {noun} of row {row} is {text!r}, with half a surrogate pair or U+0000."
+            raise TableError(f"invalid-{noun}", detail, remedy="Remove that character.", details={"row": row})
+
+
+def _check_room(noun: str, longest: int, count: int) -> None:
+    """Raise a problem if all texts together are too long."""
+    if longest * count > MAX_TEXTS:
+        allowed = MAX_TEXTS // count
+        detail = f"The longest of {count:,} {noun}s has {longest} characters; {allowed} are allowed."
+        remedy = f"Use shorter {noun}s, such as numbers, or leave the column out with ignore."
+        raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"allowed": allowed})

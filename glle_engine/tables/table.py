@@ -1,0 +1,451 @@
+"""Tables from columns: features, labels, color and ids, with what was decided, or one refusal with all problems."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from glle_engine.base.errors import TableError
+from glle_engine.base.validation import resolve_missing
+from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features, option
+from glle_engine.tables.row_texts import Ids, is_text, label_array, missing_labels, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.validation import Missing
+    from glle_engine.tables.columns import Block, Column, Columns
+    from glle_engine.tables.roles import ColumnRoles
+
+    Array = NDArray[Any]
+
+MAX_NAME = 1000  # characters
+_BLOCK = 2**22  # values of a block: 32 MB
+_COUNTED = 10  # rows from which a column that counts them is noticed
+_LISTED = 20  # columns or rows of a problem
+_SHOWN = 50  # characters of a value in a problem
+CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
+"""Remedy of missing values."""
+# What is said of values with a problem, and the remedy.
+_PROBLEMS = {
+    "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
+    "missing-value": ("Values are missing", CHOICE),
+    "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
+    "inexact-integer": (
+        "Integers beyond 2^53, between which float64 cannot tell neighbors apart, are",
+        "Set ids apart with {id}, or subtract an offset",
+    ),
+}
+
+
+class Bounds(Protocol):
+    """Limits on the size of a table."""
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise an error for too many rows or features, or none."""
+
+    def check_bytes(self, nbytes: int) -> None:
+        """Raise an error for too many bytes of values."""
+
+
+class _NoBounds:
+    """Limits that only an empty table exceeds."""
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise `TableError` for no rows or no features."""
+        if 0 in shape:
+            remedy = "Give a table with rows, and with columns of numbers."
+            raise TableError("empty-data", f"The data have shape {shape}.", remedy=remedy)
+
+    def check_bytes(self, nbytes: int) -> None:
+        """Accept any size."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableArrays:
+    """Table that was read.
+
+    Attributes
+    ----------
+    values
+        (n, d) features.
+    names
+        Names of the features, or None.
+    labels, color, ids
+        (n,) texts or numbers, numbers, and texts or integers, or None; ids of several columns are (n, columns).
+    notices
+        What was decided, in sentences.
+    kept
+        (rows,) mask of the rows that are points, or None for all.
+    layout
+        Roles of the columns, if there are columns.
+
+    """
+
+    values: Array
+    names: list[str] | None = None
+    labels: Array | None = None
+    color: Array | None = None
+    coordinates: Array | None = None
+    ids: Array | None = None
+    notices: tuple[str, ...] = ()
+    kept: NDArray[np.bool_] | None = None
+    layout: Layout | None = None
+
+
+def read_table(
+    columns: Columns, roles: ColumnRoles, out: IO[bytes] | None = None, bounds: Bounds | None = None
+) -> TableArrays:
+    """Return the table of columns, with its values mapped from the file `out` if there is one.
+
+    A first pass reads the columns whose values decide their role.
+
+    Raises
+    ------
+    TableError
+        With all columns without a role, and all columns with bad values.
+
+    """
+    bounds = bounds or _NoBounds()
+    width = len(columns.head)
+    if not (roles.features or roles.ignore or roles.id):  # a label and a color are no features
+        bounds.check((1, max(1, width - 2)))  # before the columns are named
+    kinds = [column.kind for column in columns.head]
+    layout = Layout.of(columns.names, width, roles, columns.index)
+    if not layout.features:
+        raise TableError("empty-data", "No column is a feature.", remedy="Give a table with columns of numbers.")
+    bounds.check((1, len(layout.features)))
+    if open_columns := layout.open_columns(roles, kinds):
+        profiles = {at: ColumnProfile(is_category=columns.head[at].is_category) for at in open_columns}
+        count = 0
+        for block in columns.blocks():
+            count += len(block)
+            bounds.check((count, 1))
+            for at, profile in profiles.items():
+                profile.add(block.column(at))
+        layout = layout.guess(kinds, profiles)
+    layout = layout.with_index()
+    return _Pass(columns, layout, bounds, roles.missing).read(out)
+
+
+def build_table(
+    values: Array,
+    names: list[str] | None = None,
+    *,
+    labels: Array | None = None,
+    color: Array | None = None,
+    coordinates: Array | None = None,
+    ids: Ids | None = None,
+    notices: Sequence[str] = (),
+    missing: Missing | None = None,
+    layout: Layout | None = None,
+) -> TableArrays:
+    """Return the table of arrays, without missing values in the features and the color if `missing` says so.
+
+    Raises
+    ------
+    TableError, NotFiniteError
+        If no row is left, or a column has no value.
+
+    """
+    found = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
+    extras = {"labels": labels, "color": color, "coordinates": coordinates, "ids": ids.array() if ids else None}
+    kept = None
+    if missing is not None:
+        if not values.flags.writeable and values.dtype.kind == "f":
+            values = np.array(values)
+        kept, change = resolve_missing(values, missing, names)
+        found += [change] if change else []
+        if color is not None:
+            of_color, change = resolve_missing(color[:, None], missing, ["the color"])
+            found += [change] if change else []
+            kept = of_color if kept is None else kept if of_color is None else kept & of_color
+    if kept is not None:
+        if not kept.any():
+            detail, remedy = "Every row has a missing value.", "Leave columns out, or use ?missing=median."
+            raise TableError("empty-data", detail, remedy=remedy)
+        extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
+        values = _keep_rows(values, kept)
+    return TableArrays(values, names, **extras, notices=tuple(found), kept=kept, layout=layout)
+
+
+def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
+    """Return the rows to keep; those of a file that is mapped in C order move within it."""
+    if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
+        return np.ascontiguousarray(values[kept])
+    end, size = 0, max(1, _BLOCK // values.shape[1])
+    for start in range(0, len(values), size):
+        block = values[start : start + size][kept[start : start + size]]
+        values[end : end + len(block)] = block
+        end += len(block)
+    return values[:end]
+
+
+def is_of_missing(notice: str) -> bool:
+    """Return whether a notice is on missing values of features or the color that were dropped or filled."""
+    return "rows have missing values" in notice or "missing values in" in notice
+
+
+def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
+    """Return the matrix that was written to a file from `start`, mapped from it."""
+    out.flush()
+    shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
+    return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
+
+
+def check_names(names: Sequence[str] | None, features: int) -> None:
+    """Raise `TableError` unless each feature has one distinct name."""
+    if names is None:
+        return
+    if len(names) != features:
+        detail = f"The body has {len(names)} names for {features} features."
+        raise TableError("invalid-names", detail, remedy="Give one name for each feature.")
+    for name in names:
+        if len(name) > MAX_NAME or not is_text(name):
+            detail = f"The name {name[:_SHOWN]!r} has {len(name):,} characters, or a character that is not text."
+            raise TableError("invalid-names", detail, remedy=f"Use text of at most {MAX_NAME:,} characters.")
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        shown = ", ".join(map(repr, repeated[:_LISTED]))
+        detail, details = f"Several columns are named {shown}.", {"names": repeated[:_LISTED]}
+        raise TableError("invalid-names", detail, remedy="Give each its own name.", details=details)
+
+
+@dataclass
+class BadRows:
+    """Rows with a bad value, in their order, counted from 0."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, rows: Array) -> None:
+        """Count distinct rows."""
+        self.count += len(rows)
+        self.first += map(int, rows[: _LISTED - len(self.first)])
+
+
+@dataclass
+class _Fault:
+    """Values with one problem: the first of them, the rows, and their number by column."""
+
+    row: int
+    column: int
+    shown: str
+    rows: BadRows = field(default_factory=BadRows)
+    by_column: Counter[int] = field(default_factory=Counter)
+
+
+class _Pass:
+    """One pass over the rows of a table."""
+
+    def __init__(self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None) -> None:
+        self._columns, self._layout, self._bounds, self._missing = columns, layout, bounds, missing
+        self._one_hot = set(layout.roles["one_hot"])
+        self._refused = [at for at in layout.features if not self._is_feature(at)]
+        self._read = [at for at in layout.features if at not in self._one_hot and at not in self._refused]
+        self._faults: dict[str, _Fault] = {}
+        self._require_roles()
+        self._categories = self._find_categories()
+        parts = {at: [f"={text}" for text in texts] for at, texts in self._categories.items()}
+        heads = {at: columns.head[at].values for at in self._read if columns.head[at].kind == "vector"}
+        parts |= {at: [f"[{part}]" for part in range(values.shape[1])] for at, values in heads.items()}
+        self._names = layout.feature_names(parts)
+        self._features = sum(len(parts.get(at, [""])) for at in layout.features)
+        are_single = all(columns.head[at].values.dtype == np.float32 for at in self._read) and not self._one_hot
+        self._dtype = np.dtype(np.float32 if are_single else np.float64)
+
+    def _is_feature(self, at: int) -> bool:
+        return at in self._one_hot or self._columns.head[at].kind in {"number", "vector"}
+
+    def _require_roles(self) -> None:
+        """Raise `TableError` if the type of a column does not suit its role."""
+        for at, role, kinds, values in (
+            (self._layout.color, "color", {"number", "date"}, "numbers or dates"),
+            (self._layout.label, "label", {"number", "date", "text"}, "texts, numbers or dates"),
+        ):
+            if at is not None and (column := self._columns.head[at]).kind not in kinds:
+                name = self._layout.name(at)
+                detail = f"The column {name!r} of type {column.type} cannot be the {role}, which has {values}."
+                remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
+                raise TableError("unsupported-column", detail, remedy=remedy, details=details)
+
+    def _find_categories(self) -> dict[int, list[str]]:
+        """Return the sorted categories of each one-hot column, by a pass over all rows."""
+        found: dict[int, set[str]] = {at: set() for at in self._layout.roles["one_hot"]}
+        others = len(self._layout.features) - len(found)
+        for block in self._columns.blocks() if found else ():
+            for at, categories in found.items():
+                categories.update(text_of(value) for value in block.column(at).objects() if value is not None)
+            self._bounds.check((1, others + sum(map(len, found.values()))))
+        return {at: sorted(categories) for at, categories in found.items()}
+
+    def read(self, out: IO[bytes] | None) -> TableArrays:
+        """Return the table of all rows."""
+        bounds, layout = self._bounds, self._layout
+        bounds.check((1, max(self._features, len(self._refused))))
+        check_names(self._names or layout.names, self._features if self._names else layout.width)
+        count = 0
+        parts: list[Array] = []
+        labels: list[Any] = []
+        color: list[Array] = []
+        ids = Ids(base=self._columns.base)
+        for block in self._columns.blocks():
+            bounds.check((count + len(block), self._features))
+            bounds.check_bytes((count + len(block)) * self._features * self._dtype.itemsize)
+            found, of_color = self._block(block, count)
+            count += len(block)
+            if self._faults or self._refused:
+                continue
+            if out is None:
+                parts.append(found)
+            else:
+                out.write(found.data)
+            if of_color is not None:
+                color.append(of_color)
+            if layout.label is not None:
+                labels += block.column(layout.label).objects()
+            ids.add(block.column(at).texts() for at in layout.roles["id"][:MAX_IDS])
+        bounds.check((count, self._features or 1))
+        if self._faults or self._refused:
+            raise self._refusal(count)
+        values = np.concatenate(parts) if out is None else map_rows(out, 0, self._dtype, self._features)
+        return build_table(
+            values,
+            self._names,
+            labels=None if layout.label is None else label_array(labels, self._columns.base),
+            color=np.concatenate(color) if color else None,
+            ids=ids,
+            notices=[*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)],
+            missing=self._missing,
+            layout=layout,
+        )
+
+    def _block(self, block: Block, start: int) -> tuple[Array, Array | None]:
+        """Return the features of a block of rows, and its color; note its bad values."""
+        parts: list[Array] = []
+        color = None
+        masks: dict[str, Array] = {}
+        for at in [*self._layout.features, *([] if self._layout.color is None else [self._layout.color])]:
+            if at in self._refused:
+                continue
+            column = block.column(at)
+            if at in self._one_hot:
+                found = {"missing-value": column.missing}
+                parts.append(self._zeros_and_ones(column, at))
+            else:
+                self._require_kind(column, at)
+                found = column.problems()
+                if at == self._layout.color:
+                    color = np.asarray(column.numbers, np.float64)
+                else:
+                    parts.append(column.numbers)
+            for code, mask in found.items():
+                if (code == "missing-value" and self._missing is not None) or not mask.any():
+                    continue
+                row = int(mask.argmax())
+                fault = self._faults.setdefault(code, _Fault(start + row, at, column.shown(row)))
+                if start + row < fault.row:
+                    fault.row, fault.column, fault.shown = start + row, at, column.shown(row)
+                fault.by_column[at] += int(mask.sum())
+                masks[code] = masks[code] | mask if code in masks else mask
+        for code, mask in masks.items():
+            self._faults[code].rows.add(start + np.flatnonzero(mask))
+        if self._faults or not parts:
+            return np.zeros((0, 0)), None
+        return np.ascontiguousarray(np.column_stack(parts), self._dtype), color
+
+    def _require_kind(self, column: Column, at: int) -> None:
+        """Raise `TableError` if rows have another type, or longer vectors, than the first ones."""
+        head = self._columns.head[at]
+        if column.kind != head.kind or column.values.shape[1:] != head.values.shape[1:]:
+            detail = f"The values of the column {self._layout.name(at)!r} are of several types or lengths."
+            raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
+
+    def _zeros_and_ones(self, column: Column, at: int) -> Array:
+        """Return the features of the categories. Shape (rows, categories)."""
+        codes = {category: code for code, category in enumerate(self._categories[at])}
+        ones = np.zeros((len(column), len(codes)))
+        ones[column.missing] = np.nan
+        present = np.flatnonzero(~column.missing)
+        values = column.objects()
+        ones[present, [codes[text_of(values[row])] for row in present.tolist()]] = 1
+        return ones
+
+    def _refusal(self, count: int) -> TableError:
+        """Return the refusal of all columns without a role, and of all bad values of `count` rows."""
+        layout, problems = self._layout, []
+        base = self._columns.base
+        if self._refused:
+            heads = {at: self._columns.head[at] for at in self._refused}
+            texts = [at for at in self._refused if heads[at].kind == "text"]
+            listed = [f"{layout.name(at)!r} ({column.type}{_example(column)})" for at, column in heads.items()]
+            listed = listed[:MAX_LISTED]
+            more = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
+            noun = "column {} needs" if len(self._refused) == 1 else "columns {} need"
+            detail = f"The {noun.format(', '.join(listed) + more)} a role."
+            first_of = {"name": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
+            others = [at for at in self._refused if at not in texts]
+            problems.append(no_features("unsupported-column", layout, texts, others, detail, **first_of))
+        for code, fault in sorted(self._faults.items(), key=lambda item: list(_PROBLEMS).index(item[0])):
+            names = {layout.name(at): number for at, number in sorted(fault.by_column.items())}
+            name = layout.name(fault.column)
+            what, remedy = _PROBLEMS[code]
+            listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
+            more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+            shown = fault.shown[:_SHOWN]
+            of_all = "" if code == "missing-value" else f", such as {shown!r}"
+            detail = (
+                f"{what} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
+                f" {base}). By column: {', '.join(listed)}{more}."
+            )
+            options = {"ignore": list(names)[:MAX_LISTED]}
+            remedy = remedy.format(id=option("id", [name]))
+            remedy += f", or leave the column out with {option('ignore', options['ignore'])}."
+            details: dict[str, Any] = {
+                "row": fault.row + base,
+                "column": fault.column + 1,
+                "name": name if layout.names else None,
+                "value": shown,
+                "rows_affected": fault.rows.count,
+                "rows": [row + base for row in fault.rows.first],
+                "options": options,
+            }
+            if fault.column == layout.color:
+                details.pop("options")
+                remedy = remedy.partition(", or leave")[0] + "."
+            details |= {"bad_columns": names} if len(names) > 1 else {}
+            problems.append(TableError(code, detail, remedy=remedy, details=details))
+        first = problems[0]
+        detail, remedy = (" ".join(getattr(each, part) for each in problems) for part in ("message", "remedy"))
+        return TableError(first.code, detail, remedy=remedy, details=first.details)
+
+    def _categorical(self) -> list[str]:
+        """Return the notices of categorical columns whose numbers are fitted."""
+        names = [self._layout.name(at) for at in self._read if self._columns.head[at].is_category]
+        return [
+            f"The column {name!r} is categorical, and its numbers are fitted as a feature; as labels use"
+            f" {option('label', [name])}, as features of zeros and ones {option('one_hot', [name])}."
+            for name in names
+        ]
+
+    def _counter(self, values: Array) -> list[str]:
+        """Return the notice of a first column that counts the rows."""
+        is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
+        if not is_plain or len(values) < _COUNTED:
+            return []
+        if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
+            return []
+        name = self._layout.name(0)
+        way = f"if it is none, set it apart with {option('id', [name])}"
+        return [f"The column {name!r} counts the rows. It is fitted as a feature; {way}."]
+
+
+def _example(column: Column) -> str:
+    """Return the first text of a column in words."""
+    first = next((text for text in column.values if text), "") if column.kind == "text" else ""
+    return f", such as {first[:_SHOWN]!r}" if first else ""

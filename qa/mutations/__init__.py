@@ -1,0 +1,1 @@
+"""Random changes of logic, and whether the nearest tests find them."""

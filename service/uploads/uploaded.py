@@ -1,0 +1,27 @@
+"""Record of what an upload was: its table with format, dialect, roles of the columns, and notices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from worker.records.dataset import Table
+
+if TYPE_CHECKING:
+    from glle_engine.tables.table import TableArrays
+
+
+def uploaded(table: TableArrays, format_: str, **source: Any) -> Table:
+    """Return the table of an upload."""
+    if table.layout is not None:
+        source |= table.layout.source()
+    if table.notices:
+        source["notices"] = list(table.notices)
+    return Table(
+        values=table.values,
+        names=table.names,
+        labels=table.labels,
+        color=table.color,
+        coordinates=table.coordinates,
+        ids=table.ids,
+        source={"kind": "upload", "format": format_, **source},
+    )

@@ -1,0 +1,457 @@
+"""A table means the same in every way of reading it: files over HTTP, frames in this process and by the client."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+from scipy.sparse import csr_array, save_npz
+
+import glle
+from glle.inputs import upload_of
+from glle.reading import read_points
+from glle.transport.errors import GlleServiceError, in_words, keyword
+from glle_engine.base.errors import GlleError
+from service.uploads.registry import XLSX
+from tests.service.uploads.bodies import read
+from worker.base.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+pl = pytest.importorskip("polars")
+N = 24
+BIG = 2**53 + 1
+X = np.round(np.random.default_rng(1).normal(size=(N, 2)), 3)
+XY: dict[str, Any] = {"x": X[:, 0].tolist(), "y": X[:, 1].tolist()}
+DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=at) for at in range(N)]
+TEXTS, TYPED = ("csv", "tsv", "xlsx"), ("vectors", "categories", "decimals", "digits")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns that are made once, the options, and what they are: the expected parts, or the refusal.
+
+    `without` are the ways in which such values do not exist.
+    """
+
+    columns: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=lambda: ["x", "y"])
+    labels: list[Any] | None = None
+    color: list[Any] | None = None
+    ids: list[Any] | None = None
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+    words: str = ""
+    without: tuple[str, ...] = ()
+    points: Any = None
+
+
+SECONDS = [(day - dt.date(1970, 1, 1)).days * 86400.0 for day in DAYS]
+WORDS = ["u", "v", "w", "v"] * (N // 4)
+LARGE = [BIG + at % 4 for at in range(N)]
+MANY = [f"w{at % 17}" for at in range(N)]  # neither few nor distinct
+GAPS = {**XY, "x": [None if at == 5 else value for at, value in enumerate(XY["x"])]}
+EACH = {
+    "numbers": Table(XY),
+    "words": Table({**XY, "kind": WORDS}, labels=WORDS, notes=("'kind' has 3 distinct words. It is the label",)),
+    "sex and region": Table(
+        {"sex": ["F", "M"] * (N // 2), "Region": ["north", "south", "east"] * (N // 3), **XY},
+        labels=["F", "M"] * (N // 2),
+        notes=("'sex' has 2 distinct words. It is the label", "'Region' has 3 distinct words and is set apart"),
+    ),
+    "names of rows": Table(
+        {"s": [f"s-{i}" for i in range(N)], **XY}, ids=[f"s-{i}" for i in range(N)], notes=("'s' n",)
+    ),
+    "wells": Table(
+        {**XY, "w": [f"{i // 8}_{i % 8}" for i in range(N)]},
+        ids=[f"{i // 8}_{i % 8}" for i in range(N)],
+        notes=("'w' n",),
+    ),
+    "classes with underscores": Table(
+        {**XY, "w": ["1_0", "2_0"] * (N // 2)}, labels=["1_0", "2_0"] * (N // 2), notes=("'w' has 2",)
+    ),
+    "words for no number": Table(
+        {**XY, "w": ["inf", "nan"] * (N // 2)}, labels=["inf", "nan"] * (N // 2), notes=("'w' has 2",)
+    ),
+    "dates": Table({**XY, "day": DAYS}, color=SECONDS, notes=("'day' has dates. They are the color",)),
+    "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, color=SECONDS, notes=("'day' has dates",)),
+    "German dates": Table(
+        {**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, color=SECONDS, notes=("'day' has dates",)
+    ),
+    "dates with gaps": Table(
+        {**XY, "day": [None if at % 5 == 3 else day for at, day in enumerate(DAYS)]},
+        notes=("'day' has dates and is set apart",),
+    ),
+    "dates as labels": Table({**XY, "day": DAYS}, {"label": "day"}, labels=[str(day) for day in DAYS]),
+    "truth values": Table({**XY, "ok": [True, False] * (N // 2)}, names=["x", "y", "ok"]),
+    "long labels": Table({**XY, "g": LARGE}, {"label": "g"}, labels=[str(at) for at in LARGE], without=("xlsx",)),
+    "long ids": Table(
+        {**XY, "user_id": [2**60 + at for at in range(N)]},
+        ids=[str(2**60 + at) for at in range(N)],
+        notes=("'user_id' n",),
+        without=("xlsx",),
+    ),
+    "long categories": Table(
+        {**XY, "g": LARGE},
+        {"one_hot": ["g"]},
+        names=["x", "y", *(f"g={BIG + at}" for at in range(4))],
+        without=("xlsx",),
+    ),
+    "long features": Table({**XY, "g": LARGE}, refusal="inexact-integer", words="2^53", without=("xlsx",)),
+    "labels with a gap": Table(
+        {**XY, "k": [None if at == 3 else word for at, word in enumerate(WORDS)]},
+        {"label": "k"},
+        labels=["" if at == 3 else word for at, word in enumerate(WORDS)],
+        notes=("missing in 1 of 24",),
+    ),
+    "padded ids": Table(
+        {**XY, "id": [f"{at:03}" for at in range(N)]}, ids=[f"{at:03}" for at in range(N)], notes=("'id' n",)
+    ),
+    "ids with exponents": Table(
+        {**XY, "plate id": [f"00{at:02}E59" for at in range(N)]},
+        ids=[f"00{at:02}E59" for at in range(N)],
+        notes=("'plate id' n",),
+    ),
+    "ids with a word": Table(
+        {**XY, "user_id": [f"{at}a" if at % 7 == 0 else str(at) for at in range(N)]},
+        ids=[f"{at}a" if at % 7 == 0 else str(at) for at in range(N)],
+        notes=("'user_id' n",),
+    ),
+    "typographic minus": Table(
+        {**XY, "v": [f"\u2212{at}.5" for at in range(N)]},
+        refusal="unsupported-column",
+        words="numbers as texts, such as '\u22120.5'",
+    ),
+    "spaces of thousands": Table(
+        {**XY, "v": [f"{at + 1}\u00a0{at + 100}" for at in range(N)]},
+        refusal="unsupported-column",
+        words="numbers as texts",
+    ),
+    "apostrophes": Table(
+        {**XY, "v": [f"{at + 1}\u2019{at + 100}" for at in range(N)]},
+        refusal="unsupported-column",
+        words="numbers as texts",
+    ),
+    "currency": Table(
+        {**XY, "v": [f"CHF {at}.50" for at in range(N)]}, refusal="unsupported-column", words="numbers as texts"
+    ),
+    "units": Table(
+        {**XY, "v": [f"{at}.5 kg" for at in range(N)]}, refusal="unsupported-column", words="numbers as texts"
+    ),
+    "words that need a role": Table(
+        {**XY, "note": MANY}, refusal="unsupported-column", words="'note' (text, such as 'w0')"
+    ),
+    "missing values": Table(GAPS, refusal="missing-value", words="x (1)"),
+    "all problems": Table(
+        {**GAPS, "note": MANY, "g": LARGE}, refusal="unsupported-column", words="x (1)", without=("xlsx",)
+    ),
+    "rows dropped": Table(
+        {**GAPS, "k": WORDS},
+        {"missing": "drop", "label": "k"},
+        labels=WORDS[:5] + WORDS[6:],
+        notes=("1 of 24 rows have missing values and were dropped",),
+        points=np.delete(X, 5, axis=0),
+    ),
+    "medians": Table(
+        GAPS,
+        {"missing": "median"},
+        notes=("replaced by the medians",),
+        points=np.column_stack([np.where(np.arange(N) == 5, np.median(np.delete(X[:, 0], 5)), X[:, 0]), X[:, 1]]),
+    ),
+    "roles": Table(
+        {"a": WORDS, **XY, "b": MANY, "c": [at % 5 for at in range(N)]},
+        {"label": "a", "ignore": ["b"], "color": "c"},
+        labels=WORDS,
+        color=[float(at % 5) for at in range(N)],
+    ),
+    "several problems of roles": Table(XY, {"label": "x", "ignore": ["x"]}, refusal="same-column", words="'x'"),
+    "no such column": Table(XY, {"label": "z"}, refusal="no-such-column", words="x, y"),
+    "features": Table({**XY, "z": XY["x"]}, {"features": ["x", "y"]}),
+    "integers and floats": Table({**XY, "i": list(range(5, 5 + N))[::-1]}, names=["x", "y", "i"]),
+    "no id": Table(
+        {"case_id": [3, 1, 2] * (N // 3), **XY}, names=["case_id", "x", "y"], notes=("has the name of an id",)
+    ),
+    "counter": Table({"t": list(range(N)), **XY}, names=["t", "x", "y"], notes=("'t' counts the rows",)),
+    "vectors": Table({"v": [row.tolist() for row in X]}, names=["v[0]", "v[1]"], without=TEXTS, points=X),
+    "decimals": Table(
+        {**XY, "p": [Decimal(at) / 4 for at in range(N)]},
+        names=["x", "y", "p"],
+        points=np.column_stack([X, np.arange(N) / 4]),
+    ),
+    "texts of digits": Table(
+        {**XY, "zip": [f"{at * 7 % 5}1067" for at in range(N)]},
+        refusal="unsupported-column",
+        words="'zip' has numbers as texts, such as '01067'",
+        without=TEXTS,
+    ),
+    "durations": Table(
+        {**XY, "d": [dt.timedelta(at) for at in range(N)]},
+        refusal="unsupported-column",
+        words="'d' (duration)",
+        without=TEXTS,
+    ),
+}
+
+
+def pandas(table: Table) -> Any:
+    """Return a frame of pandas; missing values are those of its types."""
+    return pd.DataFrame({name: pd.Series(values) for name, values in table.columns.items()})
+
+
+def polars(table: Table) -> Any:
+    """Return a frame of polars."""
+    return pl.DataFrame(table.columns)
+
+
+def arrow(table: Table) -> Any:
+    """Return a table of pyarrow."""
+    return pa.table({name: pa.array(values) for name, values in table.columns.items()})
+
+
+class Stream:
+    """Object that has nothing but an Arrow stream, as a DuckDB relation."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the stream of the table."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def _written(write: Callable[[Any], object]) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer)
+    return buffer.getvalue()
+
+
+def _stream(table: Table) -> bytes:
+    content = arrow(table)
+
+    def write(buffer: Any) -> None:
+        with pa.ipc.new_stream(buffer, content.schema) as writer:
+            writer.write_table(content, max_chunksize=7)
+
+    return _written(write)
+
+
+def _workbook(table: Table) -> bytes:
+    book = pytest.importorskip("openpyxl").Workbook()
+    pytest.importorskip("python_calamine")
+    for row in [[*table.columns], *zip(*table.columns.values(), strict=True)]:
+        book.active.append(row)
+    return _written(book.save)
+
+
+def _text(table: Table, separator: str) -> bytes:
+    rows = zip(*table.columns.values(), strict=True)
+    lines = [["" if value is None else str(value) for value in row] for row in [[*table.columns], *rows]]
+    return "\n".join(separator.join(row) for row in lines).encode()
+
+
+FILES: dict[str, tuple[str, Callable[[Table], bytes]]] = {
+    "csv": ("text/csv", lambda table: _text(table, ",")),
+    "tsv": ("text/tab-separated-values", lambda table: _text(table, "\t")),
+    "xlsx": (XLSX, _workbook),
+    "parquet": (
+        "application/vnd.apache.parquet",
+        lambda table: _written(lambda to: parquet.write_table(arrow(table), to)),
+    ),
+    "arrow stream": ("application/vnd.apache.arrow.stream", _stream),
+    "arrow file": (
+        "application/vnd.apache.arrow.file",
+        lambda table: _written(lambda to: feather.write_feather(arrow(table), to)),
+    ),
+    "arrow file of polars": (
+        "application/vnd.apache.arrow.file",
+        lambda table: _written(polars(table).write_ipc),
+    ),
+    "parquet of polars": ("application/vnd.apache.parquet", lambda table: _written(polars(table).write_parquet)),
+}
+FRAMES: dict[str, Callable[[Table], Any]] = {
+    "pandas": pandas,
+    "pandas with nullable types": lambda table: pandas(table).convert_dtypes(),
+    "polars": polars,
+    "pyarrow": arrow,
+    "stream": lambda table: Stream(arrow(table)),
+}
+
+
+def _of_service(notices: list[str], arrays: Any, names: list[str] | None) -> dict[str, Any]:
+    return {
+        "names": names,
+        "values": arrays["data"],
+        **{name: arrays[name].tolist() if name in arrays else None for name in ("labels", "color", "ids")},
+        "notes": [in_words(notice, keyword) for notice in notices],
+    }
+
+
+def by_reader(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
+    """Read the body of a file, or that of a client for a frame, as the service does."""
+    del client
+    query: Any
+    if way in FILES:
+        (media, write), query = FILES[way], table.options
+        body = write(table)
+    else:
+        options: Any = table.options
+        upload = upload_of(FRAMES[way](table), options)
+        media, query, body = upload.body.media, upload.query, b"".join(upload.body.pieces())
+    try:
+        found = read(body, media, **query)
+    except ProblemError as error:
+        return {"refusal": error.problem.code, "words": f"{error.problem.detail} {error.problem.remedy}"}
+    return _of_service(found.source.get("notices", []), {"data": found.values, **found.extras}, found.names)  # noqa: PD011 # no pandas
+
+
+def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
+    """Upload a file."""
+    media, write = FILES[way]
+    answer = client.post("/v1/datasets", content=write(table), headers={"content-type": media}, params=table.options)
+    body = answer.json()
+    if answer.is_error:
+        return {"refusal": body["type"].rpartition(":")[2], "words": f"{body['detail']} {body['remedy']}"}
+    content = client.get(body["links"]["data"], headers={"accept": "application/zip"}).content
+    with np.load(io.BytesIO(content)) as arrays:
+        return _of_service(body["notices"], dict(arrays), body["names"])
+
+
+def by_library(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
+    """Read a frame in this process."""
+    del client
+    try:
+        points = read_points(FRAMES[way](table), table.options)
+    except GlleError as error:
+        return {"refusal": error.code, "words": str(error)}
+    parts = {name: getattr(points, name) for name in ("labels", "color", "ids")}
+    return {
+        "names": points.names,
+        "values": points.X,
+        **{name: None if part is None else part.tolist() for name, part in parts.items()},
+        "notes": [note.message for note in points.notes],
+    }
+
+
+def by_client(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
+    """Send a frame to a service."""
+    try:
+        with glle.Client(str(client.base_url), progress=False) as service:
+            dataset = service.dataset(FRAMES[way](table), **table.options)
+            return _of_service(dataset.notices, dataset.arrays(), dataset.names)
+    except GlleServiceError as error:
+        return {"refusal": error.code, "words": f"{error.detail} {error.remedy}"}
+
+
+WAYS = {
+    **{f"{way} over HTTP": (by_http, way) for way in ("csv", "arrow file of polars")},
+    **{f"{way} in a body": (by_reader, way) for way in FILES},
+    **{f"{way} in this process": (by_library, way) for way in FRAMES},
+    **{f"{way} by the client": (by_reader, way) for way in FRAMES},
+    "pandas by the client over HTTP": (by_client, "pandas"),
+}
+
+
+def from_zero(text: str) -> str:
+    """Return a message in keywords, with the numbers of rows from 0."""
+    words = in_words(text, keyword)
+    return re.sub(r"row (\d+) \(from (\d)\)", lambda found: f"row {int(found[1]) - int(found[2])}", words)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", EACH)
+def test_a_table_is_the_same_in_every_way(name: str, way: str, client: httpx.Client) -> None:
+    """Features, labels, color, ids, names and notes, or the same refusal in the same words."""
+    table, (by, of) = EACH[name], WAYS[way]
+    if of in table.without:
+        pytest.skip("no such values in this format")
+    found = by(table, of, client)
+    if table.refusal:
+        plain = by_library(table, "pyarrow", client)
+        assert (found.get("refusal"), from_zero(found["words"])) == (table.refusal, from_zero(plain["words"]))
+        assert table.words in found["words"]
+        return
+    assert "refusal" not in found, found
+    features = [at for at in table.names if at in table.columns]
+    points = np.array([table.columns[at] for at in features], np.float64).T if table.points is None else table.points
+    np.testing.assert_array_equal(np.asarray(found["values"])[:, : points.shape[1]], points)
+    ids = found["ids"] if table.options.get("missing") != "drop" else table.ids  # frames have the rows that stay
+    assert (found["names"], found["labels"], found["color"], ids) == (table.names, table.labels, table.color, table.ids)
+    assert len(found["notes"]) == len(table.notes), found["notes"]
+    assert all(part in note for part, note in zip(table.notes, found["notes"], strict=True)), found["notes"]
+
+
+class Cells:
+    """Object with the attributes of an AnnData."""
+
+    def __init__(self, values: Any, labels: list[Any]) -> None:
+        self.X, self.var_names = values, pd.Index(["x", "y"])
+        self.obs_names = pd.Index([f"s-{at}" for at in range(N)])
+        self.obs = pd.DataFrame({"k": labels}, index=self.obs_names)
+        self.obsm: dict[str, Any] = {}
+
+
+def _members(labels: list[Any]) -> dict[str, Any]:
+    return {"names": np.array(["x", "y"]), "labels": np.array(labels), "ids": np.array([f"s-{at}" for at in range(N)])}
+
+
+ARRAYS: dict[str, Callable[[list[Any]], tuple[str, bytes]]] = {
+    "npz": lambda labels: ("application/zip", _written(lambda to: np.savez(to, data=X, **_members(labels)))),
+    "sparse": lambda labels: ("application/zip", _sparse(labels)),
+    "JSON": lambda labels: (
+        "application/json",
+        json.dumps({"data": X.tolist(), **{name: part.tolist() for name, part in _members(labels).items()}}).encode(),
+    ),
+}
+
+
+def _sparse(labels: list[Any]) -> bytes:
+    with np.load(io.BytesIO(_written(lambda to: save_npz(to, csr_array(X))))) as arrays:
+        members = {**arrays, **_members(labels)}
+    return _written(lambda to: np.savez(to, **members))
+
+
+@pytest.mark.parametrize("labels", [WORDS, [7.0, 8.0] * (N // 2), LARGE], ids=["words", "numbers", "long"])
+@pytest.mark.parametrize("way", [*ARRAYS, "AnnData", "AnnData by the client", "array and labels by the client"])
+def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], client: httpx.Client) -> None:
+    """Labels are exact, or refused by JSON, whose readers round."""
+    expected = list(map(str, labels)) if labels is LARGE else labels
+    names: Any = ["x", "y"]
+    ids: Any = [f"s-{at}" for at in range(N)]
+    if way in ARRAYS:
+        media, body = ARRAYS[way](labels)
+        answer = client.post("/v1/datasets", content=body, headers={"content-type": media})
+        if labels is LARGE and way == "JSON":
+            assert "integers to 2^53" in answer.json()["detail"]
+            return
+        content = client.get(answer.json()["links"]["data"], headers={"accept": "application/zip"}).content
+        with np.load(io.BytesIO(content)) as arrays:
+            found = _of_service([], dict(arrays), answer.json()["names"])
+    elif way == "AnnData":
+        points = read_points(Cells(csr_array(X), labels), {"label": "k"})
+        assert points.labels is not None
+        assert points.ids is not None
+        parts = {"labels": points.labels.tolist(), "ids": points.ids.tolist()}
+        found = {"names": points.names, "values": points.X.toarray(), **parts}
+    else:
+        with glle.Client(str(client.base_url), progress=False) as service:
+            if way == "AnnData by the client":
+                dataset = service.dataset(Cells(csr_array(X), labels), label="k")
+            else:
+                dataset, names, ids = service.dataset(X, labels=labels), None, None
+            found = _of_service([], dataset.arrays(), dataset.names)
+    np.testing.assert_array_equal(found["values"], X)
+    assert (found["names"], found["labels"], found["ids"]) == (names, expected, ids)

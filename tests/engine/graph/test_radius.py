@@ -1,0 +1,99 @@
+"""Neighbors within a radius: the graph, its refusals, and the methods that take it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial.distance import cdist
+
+from glle_engine import manifolds
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.progress import silent
+from glle_engine.graph.radius import neighbors_within, smallest_connecting_radius, symmetric_graph
+from glle_engine.graph.relations import Distances
+from glle_engine.methods import METHODS
+
+X = manifolds.make("s_curve", 150, seed=1).X
+APART = cdist(X, X)
+LONGEST = float(minimum_spanning_tree(APART).data.max())
+METHODS_WITH_RADIUS = sorted(name for name, method in METHODS.items() if "radius" in method.spec.parameters())
+
+
+@pytest.mark.parametrize("given", [X, Distances.among(APART)], ids=["coordinates", "distances"])
+def test_neighbors_within_a_radius_are_those_of_all_pairs(given: Any) -> None:
+    """All pairs at a distance of at most the radius are edges, and no others."""
+    graph = neighbors_within(given, 1.1 * LONGEST, silent)
+    expected = (APART <= 1.1 * LONGEST) & ~np.eye(len(X), dtype=bool)
+    np.testing.assert_array_equal(symmetric_graph(*graph).toarray() > 0, expected)
+    assert graph.kept is not None
+    np.testing.assert_array_equal(graph.kept.sum(axis=1), expected.sum(axis=1))
+    assert graph.kept.any(axis=0).all()
+
+
+def test_the_smallest_radius_is_the_longest_edge_of_the_spanning_tree() -> None:
+    """It connects the points, and the next smaller distance does not."""
+    assert smallest_connecting_radius(X, silent) == pytest.approx(LONGEST, rel=1e-12)
+
+
+def test_methods_with_a_radius_are_those_of_the_documents() -> None:
+    """Laplacian eigenmaps, diffusion maps, Isomap, LLE and MEU."""
+    assert METHODS_WITH_RADIUS == ["diffusion-maps", "isomap", "laplacian-eigenmaps", "lle", "meu"]
+
+
+@pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
+def test_a_radius_without_a_connected_graph_is_refused_with_one_that_works(name: str) -> None:
+    """Points without a neighbor within the radius are counted; the remedy is the smallest radius that connects."""
+    method = METHODS[name]
+    with pytest.raises(DisconnectedGraphError, match="no neighbor within radius") as caught:
+        method.embed(X, method.spec(radius=0.5 * float(APART[APART > 0].min())))
+    enough = caught.value.details["smallest_radius"]
+    assert caught.value.details["points_without_neighbors"] == len(X)
+    assert enough == pytest.approx(LONGEST, rel=1e-6)
+    assert method.embed(X, method.spec(radius=enough)).Y.shape == (len(X), 2)
+    with pytest.raises(DisconnectedGraphError):
+        method.embed(X, method.spec(radius=enough * (1 - 1e-6)))
+
+
+@pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
+def test_a_radius_beyond_all_distances_has_all_pairs(name: str) -> None:
+    """The embedding is that of all other points as neighbors."""
+    method, few = METHODS[name], X[:40]
+    one = method.spec(radius=10.0)
+    options = {"n_neighbors": "all"} if name in {"diffusion-maps", "meu"} else {"n_neighbors": 39}
+    within, among = method.embed(few, one), method.embed(few, method.spec(**options))
+    np.testing.assert_allclose(np.abs(within.Y), np.abs(among.Y), rtol=1e-4, atol=1e-6)
+    with pytest.raises(InvalidParameterError, match="no meaning with radius"):
+        method.spec(n_neighbors=5, radius=1.0)
+    assert "radius" not in method.spec().to_dict()
+
+
+def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
+    """The weights of the other candidates are 0, and M annihilates the embedding up to its eigenvalues."""
+    method = METHODS["lle"]
+    radius = 1.2 * LONGEST
+    found = method.embed(X, method.spec(radius=radius))
+    W = np.zeros((len(X), len(X)))
+    for i in range(len(X)):
+        near = np.flatnonzero((APART[i] <= radius) & (np.arange(len(X)) != i))
+        D = X[near] - X[i]
+        G = D @ D.T
+        w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(len(near)), np.ones(len(near)))
+        W[i, near] = w / w.sum()
+    assert found.eigenvalues is not None
+    M = (np.eye(len(X)) - W).T @ (np.eye(len(X)) - W)
+    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(M)[1:3], rtol=1e-5)
+    np.testing.assert_allclose(M @ found.Y, found.Y * found.eigenvalues, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["lle", "isomap"])
+def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
+    """A point beside a training point is placed beside it; one beyond the radius is refused with its distance."""
+    method = METHODS[name]
+    found = method.embed(X, method.spec(radius=1.2 * LONGEST))
+    places = found.transform(X[:5] + 1e-6)
+    np.testing.assert_allclose(places, found.Y[:5], atol=2e-2 * np.abs(found.Y).max())
+    with pytest.raises(InvalidParameterError, match="beyond radius"):
+        found.transform(X[:1] + 3.0)

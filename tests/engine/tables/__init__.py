@@ -1,0 +1,1 @@
+"""Tests of `glle_engine.tables`."""

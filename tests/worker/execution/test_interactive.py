@@ -1,0 +1,248 @@
+"""The first seconds of a task, its tenant's share of the workers, and what becomes of it beyond them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import FitSpec, manifolds
+from glle_engine.methods import METHODS
+from tests.conftest import until
+from tests.worker.execution.workers import fit_job, horses, worker
+from worker.analyses.embedding import Recipe
+from worker.analyses.resamples import SpreadSpec
+from worker.execution import process_guard
+from worker.execution.long_place import LongPlace
+from worker.execution.supervisor import fork
+from worker.jobs.queue import RETRIES, fetch_tasks
+from worker.jobs.store import NO_QUOTA
+from worker.records.ids import DEFAULT, text
+from worker.records.job import BATCH, INTERACTIVE
+from worker.storage.datasets import Table
+
+if TYPE_CHECKING:
+    from worker.base.settings import Settings
+    from worker.jobs.store import Job
+    from worker.stores import Stores
+
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
+
+STARTS = "test:starts"  # list of "posterior pid" in the queue's Redis, one for each start of a fit
+# A fit of an even number of points takes three seconds more, one of a number that ends in 1 never ends by itself.
+PROGRAM = f"""
+import os, time, redis
+from worker.execution import tasks, worker
+worker.INTERACTIVE_SECONDS = 1.0
+real = tasks.fit_values
+def fit_values(stores, values, parameters, on_progress):
+    n = len(values)
+    redis.Redis.from_url(os.environ["GLLE_REDIS_URL"]).rpush("{STARTS}", f"{{n}} {{os.getpid()}}")
+    time.sleep(3 if n % 2 == 0 else 600 if n % 10 == 1 else 0)
+    return real(stores, values, parameters, on_progress)
+tasks.fit_values = fit_values
+"""
+QUICK, SLOW, ENDLESS = 103, 100, 101  # points
+
+
+def enqueued(stores: Stores, n: int, *, short: bool = True, k: int = 10) -> Job:
+    """Enqueue a fit of n points, by default as interactive."""
+    job = fit_job(stores, manifolds.make("swiss_roll", n, seed=0).X, short=short, n_neighbors=k)
+    stores.queue.enqueue(job)
+    return job
+
+
+def starts(stores: Stores, n: int) -> list[int]:
+    """Return the pids of the starts of fits of n points."""
+    found = [text(line).split() for line in stores.client.lrange(STARTS, 0, -1)]
+    return [int(pid) for points, pid in found if int(points) == n]
+
+
+def succeeded(stores: Stores, *jobs: Job) -> None:
+    """Wait until jobs have succeeded."""
+    for job in jobs:
+        until(lambda job=job: not stores.jobs.fetch(job.id).is_open, 30)  # type: ignore[misc] # mypy: its default
+        ended = stores.jobs.fetch(job.id)
+        assert ended.status == "succeeded", ended.error
+
+
+def test_an_overdue_task_ends_as_a_batch_with_the_same_result(stores: Stores, settings: Settings) -> None:
+    """While a batch has the long place it is stopped after its time, waits as a batch, and loses no retry."""
+    batch = enqueued(stores, ENDLESS, short=False)
+    with worker(settings, "one", PROGRAM):
+        until(lambda: starts(stores, ENDLESS))
+        job = enqueued(stores, SLOW)
+        until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
+        waiting = stores.jobs.fetch(job.id)
+        assert (waiting.status, waiting.stage, waiting.done) == ("queued", "queued", 0)
+        quick = enqueued(stores, QUICK)
+        succeeded(stores, quick)  # the place of interactive tasks is free again
+        assert len(starts(stores, SLOW)) == 1
+        (task,) = fetch_tasks(stores.client, [job.id])
+        assert task is not None
+        assert (task.origin, task.retries_left) == (BATCH, RETRIES)
+        stores.queue.withdraw(stores.jobs.cancel(batch.id))
+        succeeded(stores, job)
+        assert len(starts(stores, SLOW)) == 2  # it was stopped once, and never as a batch
+        assert stores.counts.read()[0].get(("tasks_killed", INTERACTIVE), 0) == 0
+    X = manifolds.make("swiss_roll", SLOW, seed=0).X
+    expected = glle_engine.fit(X, FitSpec(n_neighbors=10)).arrays()
+    found = stores.posteriors.load(stores.posteriors.fetch(job.subject)).arrays()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_an_overdue_task_goes_on_while_no_batch_runs(stores: Stores, settings: Settings) -> None:
+    """Nothing of it is lost; interactive tasks are served beside it, batches follow it, and its share is free again."""
+    with worker(settings, "one", PROGRAM):
+        job = enqueued(stores, SLOW)
+        until(lambda: stores.client.zscore(f"rq:rl:{BATCH}:{DEFAULT}:allowed", job.id))
+        batch = enqueued(stores, SLOW + 2, short=False)
+        succeeded(stores, enqueued(stores, QUICK), job, batch)
+        assert (len(starts(stores, SLOW)), len(starts(stores, SLOW + 2))) == (1, 1)
+        assert stores.jobs.fetch(job.id).queue == INTERACTIVE
+        until(lambda: not any(stores.client.zcard(key) for key in stores.client.scan_iter("rq:rl:*:allowed")))
+
+
+def test_a_cancelled_task_is_not_a_batch(stores: Stores, settings: Settings) -> None:
+    """A job that is cancelled when its task is stopped is cancelled."""
+    enqueued(stores, ENDLESS, short=False)
+    with worker(settings, "one", PROGRAM) as process:
+        until(lambda: starts(stores, ENDLESS))
+        job = enqueued(stores, SLOW)
+        until(lambda: starts(stores, SLOW))
+        stores.jobs.cancel(job.id)
+        until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
+        until(lambda: len(horses(process.pid)) == 1)
+        assert starts(stores, SLOW) == starts(stores, SLOW)[:1]
+
+
+def test_a_kill_of_the_worker_meanwhile_loses_nothing(stores: Stores, settings: Settings) -> None:
+    """A worker that is killed once it has recorded a batch, and before the task is queued, leaves it to another one."""
+    die = "from worker.jobs.queue import TaskQueue; TaskQueue.enqueue = lambda *_: os.kill(os.getppid(), 9)"
+    enqueued(stores, ENDLESS, short=False)
+    job = enqueued(stores, SLOW)
+    with worker(settings, "first", PROGRAM + die) as first:
+        until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
+        until(lambda: first.poll() is not None)
+    with ExitStack() as stack:
+        for name in ("second", "third"):
+            stack.enter_context(worker(settings, name, PROGRAM))
+        succeeded(stores, job)
+
+
+@pytest.mark.parametrize("program", ["raise MemoryError", "os.abort()"], ids=["allocation", "crash"])
+def test_a_task_beyond_the_memory_of_an_interactive_one_is_a_batch(
+    stores: Stores, settings: Settings, program: str
+) -> None:
+    """An allocation that fails under its limit, or a crash for it, is no problem: the batch has more."""
+    before = f"""
+import os, resource
+from worker.execution import tasks
+real = tasks.fit_values
+def fit_values(*arguments, **options):
+    if resource.getrlimit(resource.RLIMIT_DATA)[0] < 2**30:
+        {program}
+    return real(*arguments, **options)
+tasks.fit_values = fit_values
+"""
+    with worker(settings, "one", before):
+        job = enqueued(stores, QUICK)
+        succeeded(stores, job)
+    assert stores.jobs.fetch(job.id).queue == BATCH
+
+
+def test_refits_of_an_overdue_spread_are_shared(stores: Stores, settings: Settings) -> None:
+    """The batch makes what is missing in parts, with the same result."""
+    X = manifolds.make("s_curve", 80, seed=2).X
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    stores.embeddings.request(recipe, "claim")
+    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), half_samples=12, refits=0)
+
+    def spread(claim: str) -> Job:
+        job, _ = stores.jobs.create(
+            kind="spread", claim=claim, posterior=None, spec=spec.to_dict(), total=12, short=True
+        )
+        stores.queue.enqueue(job)
+        return job
+
+    slow = """
+import time
+from worker.analyses import resamples
+real = resamples.resample
+def resample(*arguments, **options):
+    time.sleep(0.6)
+    return real(*arguments, **options)
+resamples.resample = resample
+"""
+    enqueued(stores, ENDLESS, short=False)
+    with worker(settings, "one", PROGRAM + slow):
+        until(lambda: starts(stores, ENDLESS))
+        job = spread("first")
+        until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
+        parts = stores.jobs.fetch(job.id).parts
+        assert parts is not None
+        assert (parts.sizes, parts.stage) == ((4, 4, 4), "refits")
+        with worker(settings, "two"):
+            succeeded(stores, job)
+    entry = stores.find_result(spec, dataset.id)
+    assert entry is not None
+    assert entry.meta["figures"]["half_samples"] == 12
+
+
+def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) -> None:
+    """With four long tasks, interactive and batches, of one tenant, another's small fit does not wait for them."""
+    for name in ("alice", "bob"):
+        stores.keys.create(name, ("write",), "test", None)
+
+    def fit_of(name: str, n: int, *, short: bool) -> Job:
+        X = manifolds.make("swiss_roll", n, seed=0).X
+        dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+        spec: dict[str, Any] = {"dataset": dataset.id, "spec": FitSpec(n_neighbors=10).to_dict()}
+        id_ = f"post_{name}{n}"
+        jobs = stores.jobs.of(name, NO_QUOTA)
+        job, _ = jobs.create(kind="fit", claim=id_, posterior=id_, spec=spec, total=1, short=short)
+        stores.queue.enqueue(job)
+        return job
+
+    with ExitStack() as stack:
+        for name in ("first", "second"):
+            stack.enter_context(worker(settings, name, PROGRAM))
+        until(lambda: stores.queue.live_workers() == 2)
+        long = [fit_of("alice", ENDLESS + 10 * number, short=number % 2 == 0) for number in range(4)]
+        until(lambda: sum(stores.jobs.fetch(job.id).status == "running" for job in long) >= 2)
+        for n in (QUICK, QUICK + 4):
+            small = fit_of("bob", n, short=True)
+            until(lambda: bool(starts(stores, n)), 3)  # noqa: B023 # it is called at once
+            assert small.queue == INTERACTIVE
+        other = fit_of("bob", SLOW, short=False)
+        until(lambda: bool(starts(stores, SLOW)))  # a batch of another tenant has a long place, too
+        assert stores.jobs.fetch(other.id).status == "running"
+        assert any(stores.jobs.fetch(job.id).status == "queued" for job in long)
+
+
+def test_the_long_place_ends_with_its_process() -> None:
+    """One process has it at a time, takes it again freely, and leaves it by its end."""
+    place = LongPlace()
+    read, write = os.pipe()
+
+    def hold() -> int:
+        os.write(write, b"1" if place.take() else b"0")
+        signal.pause()
+        return 0
+
+    pid = fork("holder", hold)
+    assert os.read(read, 1) == b"1"
+    assert not place.take()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert place.take()
+    assert place.take()
+    place.leave()
