@@ -324,12 +324,12 @@ def audit(
         Coordinates (n, p) from anywhere, or a posterior of the data.
     method, parameters
         How the coordinates are made: a method by name with its parameters, or a function of points (m, d) to
-        coordinates (m, p). Without it coordinates alone get p-values only.
+        coordinates (m, p). Coordinates alone show fidelity, tears and islands.
     labels
         Groups of the points (n,); a missing one is the empty text.
     options
-        Of a table, as for `fit` (`label`, `missing` and others), and `n_neighbors`, `seed`, `executor` and
-        `on_progress` of `glle_engine.audit.audit.audit`.
+        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `blocks`, `n_neighbors`,
+        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
     ------
@@ -339,6 +339,7 @@ def audit(
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
     points = read_points(X, of_table)
+    rest = {"names": points.names, **rest, "blocks": points.rows(rest.get("blocks"))}
     found = engine_audit(
         points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
     )

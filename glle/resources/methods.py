@@ -235,7 +235,7 @@ class MethodOperations(Generic[EmbeddingT]):
             A posterior or an embedding of the service, or its id; else a data set, its id, or any argument of
             `dataset`, with coordinates or a method.
         coordinates
-            Coordinates (n, p) from anywhere: any argument of `dataset`. They are only compared with chance.
+            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands.
         method, parameters
             Name of a method, and its parameters.
         timeout
@@ -247,9 +247,10 @@ class MethodOperations(Generic[EmbeddingT]):
         Returns
         -------
         Result
-            With the names of `glle.audit`: `verdict`, `beyond_chance`, `remains`, `dimension`, `ranking`, `groups`,
-            `regions` and `notes`; a row for each point of `embedding`, `p_value`, `is_point_beyond`, `stability`,
-            `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
+            With the names of `glle.audit`: `verdict`, `level`, `remains`, `islands`, `arrangement`, `neighborhoods`,
+            `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; a row for each point of `embedding`,
+            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+            `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
         given, body = data_options(options, AuditDataOptions)

@@ -1,26 +1,29 @@
-r"""Audit of an embedding: whether a reader may believe the picture, and which parts of it.
+r"""Audit of an embedding: whether a reader may believe the map, and which parts of it.
 
 Three questions, in this order:
 
-1. Do the data have structure, and does the picture show it (`find_relations`)? Which neighborhoods are
-   more than chance (`glle_engine.audit.chance`)?
-2. How much of the picture would another sample of half as many points show (`common_share`)?
-3. Where would each point be, which points stay neighbors, and which points are less certain?
+1. Do the data have structure, and does the map show it (`find_relations`)?
+2. How much of the map would another sample of half as many points show (`remains`)?
+3. Of what can be read from a map, what remains: islands, their arrangement, neighborhoods, shapes
+   (`glle_engine.audit.answers`)? And where does the map tear or fold the data?
 
-The third is an empirical calibration (docs/explanation/believe.md). The spread has the size of that over separate
-halves, without a factor, and its order of points is the mean of three kinds of resamples: halves, quarters and eight
-tenths of the data. They err on different points. It ranks points as the spread over new samples does if the kinds
-agree, and if both halves of the data alone have the same order.
-
-The second compares the pictures of two separate halves of the data. Halves :math:`A` and :math:`B` without common
+All but the first come from the maps of separate halves of the data. Halves :math:`A` and :math:`B` without common
 points are two independent samples of the population. Each is embedded, and all points are placed in both embeddings.
-The part of the picture that both show is
+The part of the map that both show is
 
 .. math:: R^2 = 1 - \text{disparity}(Y_A, Y_B),
 
-the Procrustes disparity. It is that of samples of half the size, and so on the careful side for the whole. With
-one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples share: a
-3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
+the Procrustes disparity. It speaks of samples of half the size, and so is on the careful side for the whole. `remains`
+is the smaller one of its mean and of the mean :math:`R^2` of the map that is shown with the halves: halves can agree on
+something that the shown map does not have. The spread of a point is that over halves, without a factor
+(docs/explanation/believe.md).
+
+More halves are made until `remains` and the share of islands are 2.5 standard errors away from the thresholds of the
+statement. Above 5,000 points the halves are those of a random sample of 4,000, and the other points are placed by their
+weights.
+
+With one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples
+share: a 3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
 """
 
 from __future__ import annotations
@@ -28,31 +31,46 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from glle_engine.audit.answers import (
+    arrangement,
+    disturbed_by_data,
+    disturbed_by_samples,
+    groups_apart,
+    islands_of_picture,
+    islands_of_samples,
+    neighborhoods,
+    shape,
+    shared,
+    standard_error,
+)
 from glle_engine.audit.chance import (
     NEIGHBORS,
     compare_with_chance,
+    dominant_feature,
     find_copies,
     find_relations,
     kept_neighbors,
     neighbors_of_block,
     unknown_reason,
 )
-from glle_engine.audit.result import Audit, Groups, Ranking, verdict
+from glle_engine.audit.dependence import dependence_notes
+from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
+    points_in_space,
     source_of_coordinates,
     source_of_function,
     source_of_method,
     source_of_posterior,
 )
+from glle_engine.audit.statement import Facts, Statement, state
 from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -61,40 +79,35 @@ from glle_engine.base.validation import require_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity, root_trace
+from glle_engine.methods.parameters import DistanceSpec
+from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.posterior.selection import intrinsic_dimension
-from glle_engine.reliability.alignment import (
-    FEWEST,
-    Alignment,
-    Regions,
-    calibrated_regions,
-    normalize,
-    normalize_all,
-    spearman_brown,
-    spread_correlation,
-)
-from glle_engine.reliability.resamples import EIGHT_TENTHS, QUARTERS, SEPARATE, Resamples, resample
+from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
+from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples, resample
+from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.audit.chance import Chance
     from glle_engine.audit.sources import Function, Source, Transformer
-    from glle_engine.reliability.resamples import Embedder, Stream
+    from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.reliability.resamples import Embedder
 
-FIRST_PAIRS, ENOUGH_PAIRS, MAX_PAIRS = 4, 8, 12  # pairs of separate halves: first statement, usual end, and at most
-WIDER_PAIRS = 3  # pairs with one coordinate more
-CERTAIN = 0.03  # standard error of the share that remains, at which the audit ends
-MORE = ((QUARTERS, 16), (EIGHT_TENTHS, 8))  # further kinds of resamples, and their number
+STAGES = (2, 4, 8, 12)  # pairs of separate halves: the first statement, and at most
+MAX_PAIRS = STAGES[-1]
+MIN_PAIRS = STAGES[0]
+WIDER_PAIRS = 2  # pairs with one coordinate more
 LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
-HIGH, MODERATE = 0.85, 0.6  # expected rank correlation, of the words on the ranking
-UNSTABLE = 2.5  # spread of halves over that of eight tenths: 2 if the embedding is a smooth function of the sample
 DIMENSION_NEIGHBORS = 10
 LEAST = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 FEW = 60  # points: audits of fewer were not measured
+MANY, SAMPLED = 5000, 4000  # points of which halves are made of a sample, and points of the sample
+LEAST_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
 SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
 
@@ -105,65 +118,83 @@ def audits(
     *,
     method: str | Function | Transformer | None = None,
     parameters: dict[str, Any] | None = None,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
     labels: ArrayLike | None = None,
+    blocks: ArrayLike | None = None,
     n_neighbors: int = NEIGHBORS,
+    names: Sequence[str] | None = None,
     seed: int = 0,
     executor: Executor | None = None,
     threads: int | None = None,
     on_progress: OnProgress = silent,
 ) -> Iterator[Audit]:
-    """Yield an audit after each stage, the first one after four pairs of halves, until its statements are certain.
+    """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
 
-    The first one has no p-values, no dimension and no ranking, and believes no picture. Parameters and errors
-    are those of `audit`.
+    All but the last are preliminary: they have no p-values and no dimension, and their level is "unknown" unless it is
+    certain already. Parameters and errors are those of `audit`.
     """
     k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
-    source, embedding = _source(X, Y, method, parameters or {})
+    source, embedding = _source(X, Y, method, parameters or {}, standardize, metric)
     copies = find_copies(source.data, seed)
     _require_picture(embedding, k, distinct=int((~copies).sum()))
-    classes = None if labels is None else _labels(labels, len(embedding))
+    n, points = len(embedding), source.place(source.data)
+    classes = None if labels is None else _labels(labels, n)
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
-    beyond = None if relations is None else relations > 0 and kept - by_chance >= LEAST_KEPT
-    reason = unknown_reason(source.place(source.data), embedding.shape[1])
-    notes = (*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum())))
-    in_words = partial(verdict, beyond, relations, kept, source.name)
-    found = _Found(embedding, k, classes, beyond, in_words, notes)
-
-    def compare() -> Chance | None:
-        if reason is not None:
-            return None
-        return compare_with_chance(source, embedding, k, seed=seed, executor=pool, on_progress=on_progress)
-
-    def more(stream: Stream, count: int, done: Resamples | None = None) -> Resamples:
-        assert source.embedder is not None
-        first = 0 if done is None else len(done.places)
-        added = resample(
-            source.embedder, count - first, stream=stream, first=first, seed=seed, executor=pool,
-            on_progress=on_progress,
-        )  # fmt: skip
-        return added if done is None else done + added
-
+    dominant = dominant_feature(points)
+    facts = Facts(
+        name=source.name,
+        has_structure=None if relations is None else relations > 0,
+        kept=kept,
+        by_chance=by_chance,
+        least_kept=LEAST_KEPT,
+        islands=islands_of_picture(embedding, points),
+        disturbed=disturbed_by_data(embedding, points, min(k, n // 5)),
+        p=embedding.shape[1],
+        dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
+    )
+    reason = unknown_reason(points, embedding.shape[1])
+    notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
+    if blocks is None:
+        notes += dependence_notes(points, seed)
+    if source.embedder is None:
+        yield _of_coordinates(embedding, facts, tuple(notes))
+        return
+    if n > MANY:
+        notes.append(Note("audited-by-sample", f"The halves are those of {SAMPLED:,} random points of {n:,}."))
+    embedder = _part_embedder(source.embedder, blocks, seed)
+    found = _Found(embedding, k, classes, facts, tuple(notes))
     is_threaded = executor is None and source.is_threaded and threads != 1
     with ThreadPoolExecutor(threads or os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
-        if source.embedder is None:
-            found.chance = compare()
-            yield _of_coordinates(found, source.name)
-            return
-        found.halves = more(SEPARATE, 2 * FIRST_PAIRS)
-        yield _of_halves(found)
-        found.chance, found.is_compared = compare(), True
-        for stream, count in MORE:
-            with suppress(GlleError):  # quarters of few points
-                found.others.append(more(stream, count))
-        if source.wider is not None:
-            found.dimension, found.hidden = _dimension(source.wider, seed, pool, on_progress)
-        for pairs in range(ENOUGH_PAIRS, MAX_PAIRS + 1, 4):
-            found.halves = more(SEPARATE, 2 * pairs, found.halves)
-            result = _of_halves(found)
-            yield result
-            assert result.remains_error is not None
-            if result.remains_error <= CERTAIN:
+
+        def add_halves(pairs: int, done: Resamples | None) -> Resamples:
+            first = 0 if done is None else len(done.places)
+            added = resample(
+                embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=pool,
+                on_progress=on_progress,
+            )  # fmt: skip
+            return added if done is None else done + added
+
+        halves = None
+        for pairs in STAGES:
+            halves = add_halves(pairs, halves)
+            if pairs == STAGES[1]:
+                if reason is None:
+                    chance = compare_with_chance(
+                        source, embedding, k, seed=seed, executor=pool, on_progress=on_progress
+                    )
+                    found = replace(
+                        found, chance=chance, facts=replace(found.facts, has_gain=chance.has_gain),
+                        notes=(*found.notes, *_on_points(facts, chance)),
+                    )  # fmt: skip
+                if source.wider is not None:
+                    found.dimension, hidden = _dimension(source.wider, seed, pool, on_progress)
+                    found = replace(found, facts=replace(found.facts, hidden=hidden))
+            result = _of_halves(found, halves)
+            is_last = pairs == MAX_PAIRS or (pairs > MIN_PAIRS and _is_certain(result))
+            yield result if is_last else _preliminary(result)
+            if is_last:
                 return
 
 
@@ -175,16 +206,24 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     X : (n, d) array-like
         The data.
     Y : (n, p) array-like, Posterior, fitted estimator or Embedding, optional
-        Coordinates from anywhere, or a posterior of the data.
+        Coordinates from anywhere, or a posterior of the data. Coordinates beside a method are compared with its maps.
     method : str, callable or estimator, optional
         How the coordinates are made: a method of the registry by name, a function of points (m, d) to coordinates
-        (m, p), or an object with such a function `fit_transform`. Without it coordinates alone get p-values only.
+        (m, p), or an object with such a function `fit_transform`. Coordinates alone show fidelity, tears and islands.
     parameters : dict, optional
         Of the method.
+    standardize, metric : str, optional
+        Of the features, and of the distances of the data, as in `FitSpec`; for a method by name they are parameters.
+        A function gets points in that space.
     labels : (n,) array-like, optional
         Groups of the points, for `Audit.groups`.
+    blocks : (n,) array-like, optional
+        Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
+        no independent samples.
     n_neighbors : int
         Neighbors that are compared; at most a fifth of the points, or of 1,000, for the kept ones and the p-values.
+    names : list of str, optional
+        Of the features, for the statement.
     seed : int
         Of permutations and halves.
     executor : concurrent.futures.Executor, optional
@@ -209,20 +248,15 @@ audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # ty
 
 @dataclass(eq=False)
 class _Found:
-    """Results of the stages of an audit so far: `others` are the further kinds of resamples."""
+    """Results of the stages of an audit so far."""
 
     embedding: NDArray[np.float64]
     k: int
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
-    beyond: bool | None
-    in_words: Callable[..., str]
+    facts: Facts
     notes: tuple[Note, ...]
     chance: Chance | None = None
-    is_compared: bool = False
-    halves: Resamples | None = None
-    others: list[Resamples] = field(default_factory=list)
     dimension: int | None = None
-    hidden: int | None = None  # the same if the points fill it and the picture does not show it
 
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
@@ -270,47 +304,83 @@ def _notes(
         yield Note("groups-of-one-point", f"{single} of {len(names)} groups have one point, which is always apart.")
 
 
-def _on_points(found: _Found) -> Iterator[Note]:
+def _on_points(facts: Facts, chance: Chance) -> Iterator[Note]:
     """Yield a note if the picture keeps more neighbors than chance, and no single point does."""
-    chance = found.chance
-    if found.beyond and chance is not None and chance.has_gain and not chance.is_point_beyond.any():
+    if facts.has_structure and chance.has_gain and not chance.is_point_beyond.any():
         yield Note(
             "no-point-beyond",
             "All points together keep more neighbors than chance, but no single one at a false-discovery rate of 10 %.",
         )
 
 
+def _name(names: Sequence[str] | None, column: int, columns: int) -> str:
+    return f"column {names[column]!r}" if names is not None and len(names) == columns else f"column {column + 1}"
+
+
+def _part_embedder(embedder: Embedder, blocks: ArrayLike | None, seed: int) -> Embedder:
+    """Return an embedder of halves of blocks, and of a sample of many points."""
+    n, of_blocks, some_rows = embedder.shape[0], None, None
+    if blocks is not None:
+        _, of_blocks = _labels(blocks, n, "blocks")
+        if (count := len(np.unique(of_blocks[embedder.rows]))) < LEAST_BLOCKS:
+            raise InvalidParameterError(
+                f"The points are of {count} blocks, which have no halves to compare.",
+                remedy=f"Give blocks of at least {LEAST_BLOCKS} kinds, such as the subject of each row, or none.",
+            )
+    if len(embedder.rows) > MANY:
+        rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+        some_rows = np.sort(embedder.rows[rng.permutation(len(embedder.rows))[:SAMPLED]])
+    if of_blocks is None and some_rows is None:
+        return embedder
+    return PartEmbedder(embedder, some_rows, of_blocks)
+
+
 def _source(
-    X: ArrayLike, Y: Any, method: str | Function | Transformer | None, parameters: dict[str, Any]
+    X: ArrayLike,
+    Y: Any,
+    method: str | Function | Transformer | None,
+    parameters: dict[str, Any],
+    standardize: Standardize | None,
+    metric: Metric | None,
 ) -> tuple[Source, NDArray[np.float64]]:
     Y = getattr(Y, "posterior_", Y)  # of an estimator
     if parameters and not isinstance(method, str):
         raise InvalidParameterError(
             "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
         )
+    given = {"standardize": standardize, "metric": metric}
+    space = {name: value for name, value in given.items() if value is not None}
     if isinstance(Y, Posterior):
+        if space:
+            raise InvalidParameterError(
+                f"A posterior has its own {' and '.join(space)}.", remedy="Fit it with them, and audit that posterior."
+            )
         if method is not None:
             raise InvalidParameterError(
                 "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
             )
         return source_of_posterior(X, Y), Y.embedding
     if isinstance(method, str):
-        source, found = source_of_method(X, method, parameters)
+        if not space.keys() <= method_of(method).spec.parameters().keys():  # PCA has the space of its data
+            X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
+        source, found = source_of_method(X, method, parameters | space)
         return source, found if Y is None else checked_coordinates(Y, len(found))
     if method is not None:
-        return source_of_function(X, method, Y)
+        return source_of_function(X, method, Y, DistanceSpec.from_dict(space))
     if Y is None:
         raise InvalidParameterError(
             "There is no embedding to audit.", remedy='Give coordinates, a posterior, or a method such as "umap".'
         )
     found = checked_coordinates(Y, len(np.asarray(X)))
-    return source_of_coordinates(X, found.shape[1]), found
+    return source_of_coordinates(X, DistanceSpec.from_dict(space)), found
 
 
-def _labels(labels: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
     names, classes = np.unique(np.asarray(labels), return_inverse=True)
     if classes.shape != (n,):
-        raise InvalidParameterError(f"The labels have shape {classes.shape}.", remedy=f"Give {n} labels, one a point.")
+        raise InvalidParameterError(
+            f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."
+        )
     return names, classes.astype(np.int64)
 
 
@@ -333,129 +403,137 @@ def _dimension(
     return shared, shared if shared > p and filled >= p + 0.5 else None
 
 
+def _of_coordinates(embedding: NDArray[np.float64], facts: Facts, notes: tuple[Note, ...]) -> Audit:
+    """Return the audit of coordinates that no method makes again."""
+    said = state(facts)
+    return Audit(
+        verdict=said.text,
+        level=said.level,
+        statement=said,
+        beyond_chance=_is_beyond(facts),
+        embedding=embedding,
+        islands=facts.islands,
+        disturbed=facts.disturbed,
+        notes=notes,
+    )
+
+
+def _is_beyond(facts: Facts) -> bool | None:
+    has_structure = facts.has_structure
+    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= facts.least_kept
+
+
+def _of_halves(found: _Found, halves: Resamples) -> Audit:
+    """Return the audit by the maps of separate halves."""
+    places, problems, embedding = halves.places, halves.problems, found.embedding
+    pictures = _complete_pairs(places)
+    if len(pictures) < 2 * MIN_PAIRS:
+        raise InvalidParameterError(
+            f"{len(places) - len(pictures)} of {len(places)} halves of the data could not be embedded."
+            + (f" The first problem: {problems[0]}" if problems else ""),
+            remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
+        )
+    near = np.array([kneighbors(np.ascontiguousarray(Y), found.k)[0] for Y in pictures])
+    own = kneighbors(np.ascontiguousarray(embedding), found.k)[0]
+    foreign = _foreign(own, near)
+    if foreign is not None:
+        return _of_coordinates(embedding, replace(found.facts, foreign=foreign), found.notes)
+    shares, (_, _, size) = common_share(pictures), normalize(embedding)
+    with_shown = np.array([1 - disparity(embedding, Y) for Y in pictures])
+    aligned = Alignment.of([normalize_all(pictures)], normalize(embedding)[0])
+    around = calibrated_regions(aligned)
+    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    graph = _neighbor_probability(near)
+    rows = np.repeat(np.arange(len(own)), found.k)
+    islands = islands_of_samples(found.facts.islands, pictures)
+    of_neighbors, of_points = neighborhoods(near, islands.of_points)
+    groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
+    facts = replace(
+        found.facts,
+        islands=islands,
+        remains=min(float(shares.mean()), float(with_shown.mean())),
+        arrangement=arrangement(pictures, islands.of_points),
+        neighborhoods=of_neighbors,
+        shape=shape(pictures, islands.of_points),
+        disturbed=disturbed_by_samples(embedding, graph, pictures, near),
+        groups="" if groups is None else groups.statement(),
+    )
+    said = state(facts)
+    return Audit(
+        verdict=said.text,
+        level=said.level,
+        statement=said,
+        beyond_chance=_is_beyond(facts),
+        embedding=embedding,
+        remains=facts.remains,
+        remains_error=standard_error(shares),
+        islands=islands,
+        arrangement=facts.arrangement,
+        neighborhoods=of_neighbors,
+        shape=facts.shape,
+        disturbed=facts.disturbed,
+        neighborhood=of_points,
+        dimension=found.dimension,
+        spread=size * root_trace(aligned.covariance),
+        stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
+        regions={"mean": regions, "new sample": regions.of_new_sample()},
+        neighbors=graph,
+        groups=groups,
+        chance=found.chance,
+        pairs=len(pictures) // 2,
+        notes=found.notes,
+    )
+
+
+def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
+    """Return which shares of neighbors coordinates share with maps of halves, and these with each other, if far apart.
+
+    A map of all points shares more neighbors with maps of halves than these do, because it has points of both.
+    """
+    by_chance = own.shape[1] / (len(own) - 1)
+    usual = float(np.mean([shared(a, b).mean() for a, b in zip(near[::2], near[1::2], strict=True)]))
+    found = float(np.mean([shared(own, each).mean() for each in near]))
+    is_foreign = found - by_chance < FOREIGN * (usual - by_chance) and usual - found >= FOREIGN_GAP
+    return (found, usual) if is_foreign else None
+
+
+def _is_certain(found: Audit) -> bool:
+    """Return whether more halves would hardly change the statement."""
+    if found.level == "no" or found.remains is None or found.remains_error is None:
+        return True
+    clearance = CLEARANCE * found.remains_error
+    certain = all(abs(found.remains - threshold) > clearance for threshold in (PARTLY, TRUST))
+    islands = found.islands
+    if islands.count and islands.in_samples is not None:
+        held = islands.in_samples[islands.in_data]
+        return bool(((held == 1) | (held < STAYS - 0.2)).all()) and (certain or bool(islands.stays.any()))
+    return certain
+
+
+def _preliminary(found: Audit) -> Audit:
+    """Return an audit as a preliminary one: its level is known only if `remains` is certain."""
+    level = found.level if found.level == "no" and found.remains is None else "unknown"
+    statement = Statement(level, f"Preliminary: {found.verdict}")
+    return replace(found, verdict=statement.text, level=level, statement=statement, is_preliminary=True)
+
+
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the pairs of embeddings (2 m, n, p) of which neither failed."""
     is_found = np.isfinite(places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
     return np.asarray(places[np.repeat(is_found, 2)])
 
 
-def _of_coordinates(found: _Found, name: str) -> Audit:
-    note = Note(
-        "coordinates-alone",
-        f"Coordinates alone show fidelity, compared with {name} of data without structure, which keeps more neighbors "
-        "than most methods: fewer are no sign against a map. Give its method, such as method='isomap' or a function "
-        "from data to coordinates, to compare like with like, and to learn what another sample would show.",
-    )
-    return Audit(
-        verdict=found.in_words(found.chance),
-        beyond_chance=found.beyond,
-        embedding=found.embedding,
-        chance=found.chance,
-        notes=(*found.notes, *_on_points(found), note),
-    )
-
-
-def _of_halves(found: _Found) -> Audit:
-    """Return the audit by the pictures of separate halves, and of further kinds of resamples if there are any."""
-    assert found.halves is not None
-    places, problems, embedding = found.halves.places, found.halves.problems, found.embedding
-    pictures = _complete_pairs(places)
-    if len(pictures) < 2 * FIRST_PAIRS - 2:
-        raise InvalidParameterError(
-            f"{len(places) - len(pictures)} of {len(places)} halves of the data could not be embedded."
-            + (f" The first problem: {problems[0]}" if problems else ""),
-            remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
-        )
-    shares, (_, _, size) = common_share(pictures), normalize(embedding)
-    remains = float(shares.mean())
-    aligned, ranking, notes = _combine(pictures, found)
-    around = calibrated_regions(aligned)
-    near = Regions(embedding, size * around.half_axes, around.levels, around.radii)
-    graph = _neighbor_probability(pictures, found.k)
-    own = kneighbors(np.ascontiguousarray(embedding), found.k)[0]
-    rows = np.repeat(np.arange(len(own)), found.k)
-    groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
-    in_words = found.in_words(found.chance, remains, found.hidden, embedding.shape[1], found.is_compared)
-    on_groups = groups.statement() if groups is not None and found.beyond and found.is_compared else ""
-    return Audit(
-        verdict=f"{in_words} {on_groups}".strip(),
-        beyond_chance=found.beyond,
-        embedding=embedding,
-        remains=remains,
-        remains_error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
-        dimension=found.dimension,
-        spread=size * root_trace(aligned.covariance),
-        stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
-        regions={"mean": near, "new sample": near.of_new_sample()},
-        neighbors=graph,
-        groups=groups,
-        ranking=None if found.beyond is False else ranking,
-        chance=found.chance,
-        pairs=len(pictures) // 2,
-        notes=(*found.notes, *_on_points(found), *notes),
-    )
-
-
-def _combine(halves: NDArray[np.float64], found: _Found) -> tuple[Alignment, Ranking | None, tuple[Note, ...]]:
-    """Return all kinds of pictures with the size of the halves' spread, how they rank the points, and notes."""
-    kinds = {SEPARATE.name: _align([halves], found.embedding)}
-    for others in found.others:
-        if len(others.embeddings) >= 2 * FEWEST:
-            kinds[others.stream.name] = _align([others.embeddings], found.embedding)
-    medians = {name: float(np.median(kind.spread)) for name, kind in kinds.items()}
-    factors = [(medians[SEPARATE.name] / median) ** 2 if median else 1.0 for median in medians.values()]
-    together = _align([kind.kinds[0] for kind in kinds.values()], found.embedding, factors)
-    if len(kinds) == 1:
-        return together, None, ()
-    first, *rest = kinds.values()
-    expected = min(spread_correlation(first.covariance, other.covariance) for other in rest)
-    for others in found.others:
-        if others.stream.nested:
-            expected = min(expected, _reproducibility(others.places, found.embedding))
-    expected = max(expected, 0.0)
-    ranking = Ranking("high" if expected >= HIGH else "moderate" if expected >= MODERATE else "low", expected)
-    return together, ranking, (*_unstable(medians[SEPARATE.name], medians.get(EIGHT_TENTHS.name, 0.0)),)
-
-
-def _reproducibility(places: NDArray[np.float64], embedding: NDArray[np.float64]) -> float:
-    """Return the reliability of the order of points by two halves of the data, each by quarters of it."""
-    sides = [part[np.isfinite(part).all(axis=(1, 2))] for part in (places[::2], places[1::2])]
-    if min(map(len, sides)) < FEWEST:
-        return 0.0
-    first, second = (_align([side], embedding).covariance for side in sides)
-    return spearman_brown(spread_correlation(first, second), 2)
-
-
-def _unstable(halves: float, most: float) -> Iterator[Note]:
-    """Yield a note if half of the points have another picture, by the spread of halves and of most points."""
-    if most and halves / most > UNSTABLE:
-        yield Note(
-            "halves-unstable",
-            f"Halves of the data spread {halves / most:.2g} times as much as eight tenths of them; 2 times is the most "
-            "of a smooth map. Half of the points are too few for this picture, so that the spread, the regions and "
-            "`remains` are on the careful side. Give more points, or other parameters of the method.",
-        )
-
-
-def _align(
-    kinds: list[NDArray[np.float64]], embedding: NDArray[np.float64], factors: list[float] | None = None
-) -> Alignment:
-    """Align kinds of pictures of mean 0 and mean square radius 1; raises `InvalidShapeError` for fewer than four."""
-    return Alignment.of([normalize_all(kind) for kind in kinds], normalize(embedding)[0], factors or (1.0,))
-
-
-def _neighbor_probability(pictures: NDArray[np.float64], k: int) -> csr_array:
+def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the picture of another sample.
 
-    A share f of these pictures becomes .9 f^1.1, because the halves of one data set have points in common that other
-    samples do not have: measured on 45 laws (docs/explanation/believe.md).
+    A share f of the neighbors (m, n, k) in m pictures becomes .9 f^1.1, because the halves of one data set have points
+    in common that other samples do not have: measured on 45 laws (docs/explanation/believe.md).
     """
-    n = pictures.shape[1]
+    _, n, k = near.shape
     total = csr_array((n, n))
-    for Y in pictures:
-        near = kneighbors(np.ascontiguousarray(Y), k)[0]
-        total = total + csr_array((np.ones(near.size), near.ravel(), np.arange(0, near.size + 1, k)), shape=(n, n))
-    total.data = KEPT * (total.data / len(pictures)) ** KEPT_POWER
+    for each in near:
+        total = total + csr_array((np.ones(each.size), each.ravel(), np.arange(0, each.size + 1, k)), shape=(n, n))
+    total.data = KEPT * (total.data / len(near)) ** KEPT_POWER
     return csr_array(total)
 
 
@@ -466,12 +544,7 @@ def compare_groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: 
     for Y in pictures:
         near = classes[kneighbors(np.ascontiguousarray(Y), k)[0]]
         member += (near == classes[:, None]).mean(axis=1) > 0.5
-        centers = np.stack([Y[classes == c].mean(axis=0) for c in range(len(names))])
-        distance = np.linalg.norm(Y[:, None] - centers, axis=2)
-        nearer = distance[np.arange(len(Y)), classes][:, None] < distance  # own center nearer than each other's
-        share = np.stack([nearer[classes == c].mean(axis=0) for c in range(len(names))])
-        apart += np.minimum(share, share.T) >= 0.9
-    np.fill_diagonal(apart, 0)
+        apart += groups_apart(Y, classes)
     return Groups(names, apart / len(pictures), member / len(pictures), classes)
 
 

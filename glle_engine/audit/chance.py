@@ -25,7 +25,12 @@ m - 1 degrees of freedom. If features are independent, the permuted data have th
 keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units nor
 heavy tails matter. It needs searches of neighbors alone.
 
-It sees no structure within single features, such as two modes of one column.
+Where features are many and points few, all points are equally far from each other. The second statistic is that of
+parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
+the largest eigenvalue of the ranks' covariance, compared with that of permuted data in the same way. Near points see
+what no line shows, such as parity, and the eigenvalue sees groups of few points. Each has half of the level.
+
+Neither sees structure within single features, such as two modes of one column.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse.linalg import eigsh
 from scipy.special import stdtrit
 
 from glle_engine.base.progress import OnProgress, silent
@@ -54,9 +60,10 @@ if TYPE_CHECKING:
 PERMUTATIONS = 16
 NEIGHBOR = 5  # its distance
 MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that a picture shows
-LEVEL = 0.995
+LEVEL = 0.9975  # of each of the two statistics
+SMALL = 50  # rows of a matrix whose eigenvalues are all computed
 # The comparison of neighborhoods.
-NULLS = 8
+NULLS = 4
 NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 DOMINANT = 0.9  # share of the variance in one feature
@@ -96,12 +103,24 @@ def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
         return None
     ranks /= ranks.std(axis=0)
     k = min(NEIGHBOR, len(ranks) // 5)
-    nulls = [
-        _closeness(np.stack([rng.permutation(column) for column in ranks.T], axis=1), k) for _ in range(PERMUTATIONS)
-    ]
-    gain = float(np.mean(nulls)) - _closeness(ranks, k)
-    deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / PERMUTATIONS)
-    return float(gain / deviation - stdtrit(PERMUTATIONS - 1, LEVEL))
+    permuted = [np.stack([rng.permutation(column) for column in ranks.T], axis=1) for _ in range(PERMUTATIONS)]
+    nearer = _excess(-_closeness(ranks, k), [-_closeness(null, k) for null in permuted])
+    return max(nearer, _excess(_top_eigenvalue(ranks), [_top_eigenvalue(null) for null in permuted]))
+
+
+def _excess(found: float, nulls: list[float]) -> float:
+    """Return by how much the t statistic of a number exceeds its quantile, by those of permuted data."""
+    deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / len(nulls))
+    return float((found - np.mean(nulls)) / deviation - stdtrit(len(nulls) - 1, LEVEL))
+
+
+def _top_eigenvalue(points: NDArray[np.float64]) -> float:
+    """Return the largest eigenvalue of the covariance of centered points (n, d)."""
+    products = points @ points.T if len(points) <= points.shape[1] else points.T @ points
+    if len(products) < SMALL:
+        return float(np.linalg.eigvalsh(products)[-1] / len(points))
+    start = np.cos(np.arange(len(products)))  # no eigenvector: constant ones are
+    return float(eigsh(products, 1, v0=start, tol=1e-8, return_eigenvectors=False)[0] / len(points))
 
 
 def _closeness(points: NDArray[np.float64], k: int) -> float:
@@ -208,6 +227,7 @@ def neighbors_of_block(n: int, n_neighbors: int) -> int:
 
 
 def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    assert source.embed is not None
     return shared_neighbors(source.place(permuted), source.embed(permuted, number), k)
 
 
@@ -237,11 +257,17 @@ def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"
-    variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
-    share = float(variance.max() / (variance.sum() or 1.0))
-    if share >= DOMINANT:
+    if (found := dominant_feature(points)) is not None:
         return (
-            f"one feature has {share:.0%} of the variance, so that permuted data have the same neighbors; "
+            f"one feature has {found[1]:.0%} of the variance, so that permuted data have the same neighbors; "
             "standardize the features"
         )
     return None
+
+
+def dominant_feature(points: NDArray[np.float64]) -> tuple[int, float] | None:
+    """Return the feature with at least nine tenths of the variance of points (n, d), and its share, or None."""
+    variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
+    share = float(variance.max() / (variance.sum() or 1.0))
+    is_one_of_several = np.count_nonzero(variance) > 1
+    return (int(variance.argmax()), share) if is_one_of_several and share >= DOMINANT else None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse
 from glle_engine.methods import registry
-from glle_engine.methods.parameters import MethodSpec
 from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit
 from glle_engine.reliability.refits import MethodEmbedder, embed_again
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from glle_engine.base.results import Note
     from glle_engine.base.spec import SpaceSpec
     from glle_engine.methods.base import Method
+    from glle_engine.methods.parameters import MethodSpec
     from glle_engine.posterior.posterior import Posterior
     from glle_engine.reliability.resamples import Embedder
 
@@ -42,7 +41,11 @@ if TYPE_CHECKING:
             """Return the embedding (m, p) of points (m, d)."""
 
 
-STRONG = ("t-sne", "symmetric-sne")  # preserve neighborhoods better than most methods; the first that is installed
+S = TypeVar("S", bound="MethodSpec")
+QUICK = {"early_iter": 80, "n_iter": 170, "n_epochs": 100}
+"""Iterations that are enough for maps of halves, whose errors are those with the defaults."""
+
+QUICK_METHODS = ("t-sne", "umap")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +60,11 @@ class Source:
     place : callable
         Data to points in the space of the embedding, where Euclidean distances order pairs as its metric does.
     embed : callable
-        (data, number) to an embedding of other data by the same method, with the seed `number`.
+        (data, number) to an embedding of other data by the same method, with the seed `number`; None if only
+        coordinates are given.
     embedder, wider : Embedder, optional
-        Embed parts of the data, `wider` with one coordinate more; None if only coordinates are given, or if the number
-        of coordinates is fixed.
+        Embed parts of the data, `wider` with one coordinate more; None if only coordinates are given. `wider` is None
+        also for methods whose number of coordinates is fixed, or whose coordinates start at random and have no order.
     is_threaded : bool
         Whether threads may embed at the same time: libraries with threads inside do not allow it.
     notes : tuple of Note
@@ -71,7 +75,7 @@ class Source:
     name: str
     data: NDArray[np.float64]
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    embed: Callable[[NDArray[np.float64], int], NDArray[np.float64]]
+    embed: Callable[[NDArray[np.float64], int], NDArray[np.float64]] | None = None
     embedder: Embedder | None = None
     wider: Embedder | None = None
     is_threaded: bool = False
@@ -97,8 +101,8 @@ def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tup
     spec = method.spec.from_dict(parameters)
     _require_columns(X, spec)
     data = finite_matrix(X)
-    embedder = MethodEmbedder(data, method, spec)
-    wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1))
+    embedder = MethodEmbedder(data, method, quick_spec(method, spec))
+    wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))
     again = partial(_method_again, method=method, spec=spec, n=len(data))
     found = method.embed(data, spec)
     place, is_threaded = partial(_points, spec=spec), not method.libraries
@@ -106,39 +110,49 @@ def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tup
 
 
 def source_of_function(
-    X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None
+    X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None, spec: SpaceSpec
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a function from points to an embedding, or of an estimator, and the data's embedding."""
+    """Return the source of a function from points to an embedding, or of an estimator, and the data's embedding.
+
+    The function embeds points in the space of `spec`.
+    """
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(
             f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
         )
     data = checked_matrix(X)
+    points = _points(data, spec)
 
     def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
         embed_part = copy(function).fit_transform if hasattr(function, "fit_transform") else function
         return checked_coordinates(embed_part(part), len(part))
 
-    found = embed(data) if Y is None else checked_coordinates(Y, len(data))
-    embedder = FunctionEmbedder(embed, data, found.shape[1])
+    found = embed(points) if Y is None else checked_coordinates(Y, len(data))
+    embedder = FunctionEmbedder(embed, points, found.shape[1])
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    return Source(name, data, np.asarray, embed, embedder, notes=_scale_notes(data)), found
+    place = partial(_points, spec=spec)
+    again = lambda part, number: embed(place(part), number)  # noqa: E731 # permuted data, placed as the data are
+    return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), found
 
 
-def source_of_coordinates(X: ArrayLike, p: int) -> Source:
-    """Return the source of given coordinates: permuted data are embedded by a strong method."""
+def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
+    """Return the source of given coordinates, which nothing makes again."""
     data = checked_matrix(X)
-    method, spec = method_of_coordinates(len(data), p)
-    again = partial(_method_again, method=method, spec=spec, n=len(data))
-    return Source(method.name, data, np.asarray, again, notes=_scale_notes(data))
+    return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 
 
-def method_of_coordinates(n: int, p: int) -> tuple[Method[Any], MethodSpec]:
-    """Return the method, with its specification, that embeds permuted data for given coordinates (n, p)."""
-    strong = map(registry.method, STRONG)
-    method = next(method for method in strong if all(map(find_spec, method.libraries)))
-    perplexity = min(30.0, max(n - 2, 4) / 3)  # t-SNE's limit; fewer than 6 points are refused
-    return method, method.spec(n_components=p, perplexity=perplexity)
+def quick_spec(method: Method[Any], spec: S) -> S:
+    """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, where they are the defaults."""
+    if method.name not in QUICK_METHODS:
+        return spec
+    default = method.spec()
+    names = [name for name in QUICK if hasattr(spec, name) and getattr(spec, name) == getattr(default, name)]
+    return replace(spec, **{name: QUICK[name] for name in names})
+
+
+def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
+    """Return data (n, d) as points in the space of `spec`."""
+    return _points(checked_matrix(X), spec)
 
 
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
@@ -171,8 +185,9 @@ def _method_again(
     return embed_again(method, spec, points, number, len(points) / n).Y
 
 
-def _scale_notes(data: NDArray[np.float64]) -> tuple[Note, ...]:
-    return tuple(scale_notes(scale_figures(data), data.shape[1], MethodSpec()))
+def _scale_notes(data: NDArray[np.float64], spec: SpaceSpec) -> tuple[Note, ...]:
+    points = _points(data, spec)
+    return tuple(scale_notes(scale_figures(points), points.shape[1], spec))
 
 
 def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:

@@ -72,9 +72,6 @@ class Stream:
         Whether n_neighbors is log-uniform on [.7 k, 1.5 k] for each resample of a posterior, or k.
     paired : bool
         Whether resamples 2 j and 2 j + 1 have no point in common.
-    nested : bool
-        Whether all even resamples are of one half of the points, and all odd ones of the other half.
-
     """
 
     name: str
@@ -82,7 +79,6 @@ class Stream:
     number: int
     random_neighbors: bool = False
     paired: bool = False
-    nested: bool = False
 
     @property
     def factor(self) -> float:
@@ -98,8 +94,6 @@ HALVES = Stream("half-samples", 0.5, number=0)
 RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
 LARGER = Stream("larger samples", 0.632, number=2)
 SEPARATE = Stream("separate halves", 0.5, number=3, paired=True)
-QUARTERS = Stream("quarters of two halves", 0.25, number=4, nested=True)
-EIGHT_TENTHS = Stream("eight tenths", 0.8, number=5)
 STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
 SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
 
@@ -146,6 +140,11 @@ class Embedder(ABC):
     def rows(self) -> NDArray[np.intp]:
         """Rows of which samples are drawn: all points, unless there are landmarks."""
         return np.arange(self.shape[0])
+
+    @property
+    def blocks(self) -> NDArray[np.int64] | None:
+        """Block (n,) of each point, such as its subject, if points of one block go into samples together."""
+        return None
 
     @abstractmethod
     def require_possible(self, stream: Stream) -> None:
@@ -252,11 +251,18 @@ def resample(
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
     rng = _generator(stream, seed, number // 2 if stream.paired else number)
-    size, order = stream.size(len(embed.rows)), np.arange(len(embed.rows))
-    if stream.nested:
-        order = np.array_split(_generator(stream, seed, _RESAMPLES - 1).permutation(order), 2)[number % 2]
-    order = rng.permutation(order)
-    chosen = np.sort(embed.rows[order[-size:] if stream.paired and number % 2 else order[:size]])
+    is_second = stream.paired and number % 2 == 1
+    size = stream.size(len(embed.rows))
+    if embed.blocks is None:
+        order = rng.permutation(len(embed.rows))
+        chosen = np.sort(embed.rows[order[-size:] if is_second else order[:size]])
+    else:
+        _, block = np.unique(embed.blocks[embed.rows], return_inverse=True)
+        order = rng.permutation(int(block.max()) + 1)
+        reached = np.cumsum(np.bincount(block)[order])
+        count = int(np.clip(np.argmin(np.abs(reached - size)) + 1, 1, len(order) - 1))
+        in_first = np.isin(block, order[:count])
+        chosen = np.sort(embed.rows[~in_first if is_second else in_first])
     others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
     return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
 
@@ -383,6 +389,48 @@ class FunctionEmbedder(Embedder):
         """Return an embedding (n, p) of all points by a sample."""
         points = checked_matrix(self.X)
         return placed_by_weights(points, sample, self.function(points[sample.chosen]))
+
+
+@dataclass(frozen=True, eq=False)
+class PartEmbedder(Embedder):
+    """Another embedder whose samples are drawn of some rows, or of whole blocks.
+
+    Attributes
+    ----------
+    inner : Embedder
+    some_rows : (m,) int, optional
+        Rows of which samples are drawn, ascending.
+    of_blocks : (n,) int64, optional
+        Block of each point. The two samples of a pair then differ in size by at most the largest block.
+
+    """
+
+    inner: Embedder
+    some_rows: NDArray[np.intp] | None = None
+    of_blocks: NDArray[np.int64] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n, p) of an embedding of all points."""
+        return self.inner.shape
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """Rows of which samples are drawn."""
+        return self.inner.rows if self.some_rows is None else self.some_rows
+
+    @property
+    def blocks(self) -> NDArray[np.int64] | None:
+        """Block (n,) of each point."""
+        return self.of_blocks
+
+    def require_possible(self, stream: Stream) -> None:
+        """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
+        self.inner.require_possible(stream)
+
+    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
+        """Return an embedding (n, p) of all points by a sample."""
+        return self.inner(sample, on_progress)
 
 
 def resampling_obstacle(

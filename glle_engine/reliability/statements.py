@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, brief
 from glle_engine.reliability.alignment import mean_covariance, spearman_brown, spread_correlation
+from glle_engine.reliability.thresholds import HIGH_CORRELATION, MODERATE_CORRELATION
 
 if TYPE_CHECKING:
     from glle_engine.reliability.alignment import Alignment
 
 Level = Literal["high", "moderate", "low"]
-HIGH, MODERATE = 0.8, 0.65  # of the expected correlation, or of the reproducibility
 STANDARD = 20  # resamples, so that the reproducibility does not depend on their number
 ENOUGH = 0.9  # reliability: below it, more embeddings help
 MOSTLY = 0.5  # share of the variance by the seed, above which it hides the data
@@ -181,4 +181,4 @@ def state_movement(reliable: float, reproducible: float, seed_share: float = 0.0
 
 
 def _level(value: float) -> Level:
-    return "high" if value >= HIGH else "moderate" if value >= MODERATE else "low"
+    return "high" if value >= HIGH_CORRELATION else "moderate" if value >= MODERATE_CORRELATION else "low"

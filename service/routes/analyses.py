@@ -190,10 +190,12 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
     """State what the data support of a map: whether it is more than chance, how much of it remains, which parts.
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
-    again on permuted data and on separate halves of the data. Coordinates alone are only compared with chance. The
-    result has the `verdict` in words, `beyond_chance`, `remains` (R^2 over samples), `dimension`, `ranking`, `groups`
-    of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `p_value`,
-    `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
+    again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
+    its islands, and where it tears or folds the data. The result has the `verdict` in at most two sentences and as a
+    `level`, `remains` (R^2 over samples), four answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`,
+    `dimension`, `groups` of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point:
+    `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+    `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
     `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j
     is a neighbor of i, by rows. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
@@ -266,7 +268,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         if plan.method.labels:
             raise InvalidParameterError(
                 f"{plan.method.title} uses labels, which an audit does not have for other samples.",
-                remedy="Give its coordinates beside the data set instead: they are compared with chance.",
+                remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
             )
         data = stores.datasets.fetch(source)
         require_resamplable(data.n, data.d, plan.method, plan.spec)

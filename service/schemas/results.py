@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, RootModel
 
-from glle_engine.audit.result import Audit, Groups, Ranking
+from glle_engine.audit.answers import Answer
+from glle_engine.audit.result import Audit, Groups
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
@@ -341,9 +342,27 @@ class SpreadOut(BaseModel):
     arrays: SpreadArraysOut
 
 
-@fields_of(Ranking)
-class RankingOut(BaseModel):
-    """How far the spread ranks the points."""
+@fields_of(Answer, "share", "error")
+class AnswerOut(BaseModel):
+    """Share of a map that another sample would show."""
+
+    of_islands: list[float] | None = Field(description="The same for each island; null for the arrangement.")
+
+
+class IslandsOut(BaseModel):
+    """Islands of a map, the largest one first; a single one has nothing beside it."""
+
+    share: float | None = Field(
+        description="Mean share of the halves in which the islands are isolated; null for one island, and for "
+        "coordinates alone."
+    )
+    error: float | None = Field(description="Standard error of the share over pairs of halves.")
+    names: list[str] = Field(description="A, B, and so on.")
+    sizes: list[int] = Field(description="Points of each island.")
+    in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
+    in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
+    stays: list[bool] = Field(description="Whether to trust it: isolated in nine of ten halves, and in the data.")
+    is_cut: list[bool] = Field(description="Whether the method cuts it: isolated in halves, and not in the data.")
 
 
 @fields_of(Groups, "names", "apart")
@@ -358,6 +377,12 @@ class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has those of the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
+    island: VectorOut = Field(description="(n,), index of the island of each point.")
+    neighborhood: VectorOut | None = absent("(n,), share of its neighbors that remain, beyond chance in its island.")
+    stretch: VectorOut = Field(description="(n,), distance in the map to its neighbors in other samples; 1 is usual.")
+    squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
+    is_torn: FlagsOut = Field(description="(n,), points that the map tears off their neighbors.")
+    is_glued: FlagsOut = Field(description="(n,), points beside others that are not their neighbors.")
     p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
     is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
     spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
@@ -366,7 +391,9 @@ class AuditArraysOut(BaseModel):
     member_probability: VectorOut | None = absent("(n,), of most neighbors being of the point's group; with labels.")
 
 
-@fields_of(Audit, "verdict", "beyond_chance", "remains", "remains_error", "dimension", "pairs")
+@fields_of(
+    Audit, "verdict", "level", "is_preliminary", "beyond_chance", "remains", "remains_error", "dimension", "pairs"
+)
 class AuditOut(BaseModel):
     """What the data support of a map. A partial result has the same members."""
 
@@ -377,7 +404,11 @@ class AuditOut(BaseModel):
     labels: str | None = Field(description="Data set with the groups; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
-    ranking: RankingOut | None = Field(description="Null also for a picture that is not beyond chance.")
+    islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
+    arrangement: AnswerOut | None = Field(description="Places of the islands; null for fewer than three, and alone.")
+    neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
+    shape: AnswerOut | None = Field(description="Form of the islands; null for coordinates alone.")
+    tears: list[list[int]] = Field(description="Pairs of points that are neighbors and lie far apart in the map.")
     groups: GroupsOut | None = Field(description="Null without labels.")
     regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
     notes: list[NoteOut]

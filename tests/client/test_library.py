@@ -17,6 +17,7 @@ import glle
 import glle_engine
 from glle.resources.results import Result
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.pictures.plotting import LEVELS
 from glle_engine.methods import method
 from glle_engine.metrics.registry import score
 from glle_engine.posterior.npz import save
@@ -258,21 +259,40 @@ def test_an_audit_is_drawn_with_its_verdict(audit: Any, axes: Any) -> None:
     beyond chance are faint, and there are no regions.
     """
     audit.plot(ax=axes)
-    assert axes.get_title().replace("\n", " ") == audit.verdict
-    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * audit.stability)
-    assert len(axes.patches) == 2 * (len(axes.collections[1].get_offsets()))
-    sizes = [patch.get_width() for patch in axes.patches]
+    level, _, verdict = axes.get_title().partition("\n")
+    assert level == LEVELS[audit.level]
+    assert verdict.replace("\n", " ") == audit.verdict
+    np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * audit.neighborhood)
+    assert len(axes.patches) == audit.islands.count
     groups = [text.get_text() for text in axes.texts]
     assert groups == [f"{name}: {int(audit.groups.apart[0, 1] >= 0.9)}/1" for name in audit.groups.names]
     of_client = Result(audit.arrays(), {**audit.to_dict()})
     axes.clear()
     glle.plot(of_client, CLASSES, ax=axes)
     assert [text.get_text() for text in axes.texts] == groups
-    assert [patch.get_width() for patch in axes.patches] == sizes
-    axes.clear()
-    glle.plot(glle.audit(X[:60], SHEET.coordinates[:60]), ax=axes)
-    assert set(np.round(axes.collections[0].get_alpha(), 2)) <= {0.12, 1.0}
-    assert not axes.patches
+    assert len(axes.patches) == audit.islands.count
+
+
+def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
+    """Islands have solid outlines if they stay and dashed ones if not, tears have lines, and no text is cut off."""
+    rng = np.random.default_rng(0)
+    sheet = np.c_[rng.uniform(-2, 2, (300, 2)), 0.02 * rng.standard_normal((300, 3))]
+    torn = sheet[:, :2] + 4 * (sheet[:, :1] > 0)
+    groups = 9 * np.eye(5)[np.arange(300) % 3] + rng.standard_normal((300, 5))
+    split, kept = glle.audit(sheet, torn, method="pca"), glle.audit(groups, method="pca")
+    assert len(split.disturbed.tears)
+    figure = axes.figure
+    figure.clear()
+    for panel, found in zip(figure.subplots(1, 2), (split, kept), strict=True):
+        found.plot(ax=panel)
+        outlines = [patch.get_linestyle() for patch in panel.patches]
+        assert outlines == ["-" if stays else "--" for stays in found.islands.stays]
+        assert (len(panel.collections) == 2) == bool(len(found.disturbed.tears))
+    figure.canvas.draw()
+    for panel in figure.axes:
+        for text in (panel.title, panel.xaxis.label):
+            box = text.get_window_extent()
+            assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
 
 
 def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:

@@ -10,7 +10,6 @@ from matplotlib import pyplot as plt
 
 from docs.figures.believe.peers import FIGURES
 from docs.figures.methods.tables import table
-from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
     from docs.figures.believe.measure import Row
@@ -22,10 +21,10 @@ def print_goals(title: str, rows: list[Row]) -> None:
     """Print a row of figures for each law, and the goals over all of them."""
     print(f"\n{title}")
     for row in rows:
-        cells = [row["remains"], row["remains found"], row["ratio"], row["expected"], row["rank"], row["ceiling"]]
+        cells = [row["remains"], row["remains found"], row["ratio"], row["rank"], row["ceiling"]]
         cells += [row["mean 0.9"], row["new sample 0.9"]]
         text = " | ".join("-" if cell is None else f"{cell:.2f}" for cell in cells)
-        print(f"| {row['law']} | {row['n']} | {row['beyond']} | {row['word']} | {text} |")
+        print(f"| {row['law']} | {row['n']} | {row['beyond']} | {row['level']} | {text} |")
     noise, structure = ([row for row in rows if row["noise"] is is_noise] for is_noise in (True, False))
     print(f"noise beyond chance: {sum(row['beyond'] is True for row in noise)} of {len(noise)}")
     print(f"structure beyond chance: {sum(row['beyond'] is True for row in structure)} of {len(structure)}")
@@ -40,7 +39,8 @@ def print_goals(title: str, rows: list[Row]) -> None:
             inside, lowest = np.array([(row[key], row[f"{key}, lowest tenth"]) for row in rows if not row["finite"]]).T
             near = [f"within {by:g} {np.mean(abs(inside - level) <= by):.0%}" for by in (0.05, 0.1)]
             print(f"{name}, {level:.0%}: mean {inside.mean():.2f}, {', '.join(near)}; lowest tenth {lowest.mean():.2f}")
-    _print_ranking([row for row in structure if row["expected"] is not None])
+    rank, ceiling = (np.array([row[name] for row in structure]) for name in ("rank", "ceiling"))
+    print(f"rank correlation: mean {rank.mean():.2f}, of its ceiling {rank.mean() / ceiling.mean():.2f}")
     for name in ("neighbors", "apart", "member"):
         tables = [row[name] for row in rows if name in row]
         if tables:
@@ -48,17 +48,6 @@ def print_goals(title: str, rows: list[Row]) -> None:
             cells = [f"{stated / count:.2f}-{found / count:.2f}" for count, stated, found in total if count >= 20]
             print(f"{name}, stated-found: {', '.join(cells)}")
     print(f"processor seconds of an audit: median {np.median([row['seconds'] for row in rows]):.1f}")
-
-
-def _print_ranking(rows: list[Row]) -> None:
-    rank, ceiling, expected = (np.array([row[name] for row in rows]) for name in ("rank", "ceiling", "expected"))
-    print(f"rank correlation: mean {rank.mean():.2f}, of its ceiling {rank.mean() / ceiling.mean():.2f}")
-    print(f"expected against found: {rank_correlation(expected, rank):.2f}")
-    for level in ("high", "moderate", "low"):
-        of = rank[[row["word"] == level for row in rows]]
-        if len(of):
-            figures = f"mean {of.mean():.2f}, lowest {of.min():.2f}, {np.mean(of >= 0.8):.0%} from .8 on"
-            print(f"{level}: {len(of)} laws, {figures}")
 
 
 def peer_figures(rows: list[Row]) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ The same arrays give the same bytes. `render` changes no global state of matplot
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,7 @@ _FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide a
 _INCHES, _LINE = 3.2, 0.16  # of a panel, and of a line of text
 _BESIDE_SCALE = 0.82  # width of a panel beside its scale, relative to one without
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
+_NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
 _LONGEST = 30  # letters of a name in a legend
 _SVG_DPI = 200
 _MAX_VECTORS = 5000  # points of a panel; more are a bitmap within the SVG, which browsers could not show otherwise
@@ -52,6 +54,16 @@ class ThemeColors:
     text: str
     frame: str
 
+
+LEVELS = {
+    "trust": "✔ Trust this map",
+    "partly": "◐ Trust parts of this map",
+    "no": "✘ Do not trust this map",
+    "unknown": "? Not known",
+}
+LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
+TEAR = "#cf222e"
+_OUTLINE_POINTS = 3  # of an island, at least
 
 THEMES: dict[Theme, ThemeColors] = {
     "light": ThemeColors(background="#ffffff", text="#1f2328", frame="#d0d7de"),
@@ -117,6 +129,9 @@ class Panel:
     covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
     radii: dict[float, float] = field(default_factory=dict)  # of the regions of each level
     apart_from: dict[str, int] = field(default_factory=dict)  # of the classes that are groups of an audit
+    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # names, and whether they stay
+    of_islands: NDArray[np.int64] | None = None  # (n,)
+    tears: NDArray[np.int64] | None = None  # (t, 2)
 
     @classmethod
     def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
@@ -132,19 +147,31 @@ class Panel:
         elif colors is None:
             colors = PointColors("", np.zeros(len(points.places)), ("",))
         columns = points.columns
-        shares = columns.get("stability", columns.get("is_point_beyond"))
+        shares = columns.get("neighborhood", columns.get("stability", columns.get("is_point_beyond")))
         if shares is None and "spread" in columns:
             shares = 1 - _relative(columns["spread"])
         opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
         groups = {name: count for name, count in points.apart_from.items() if name in colors.classes}
-        panel = cls(points.verdict, points.places, colors, opacities=opacities, apart_from=groups)
-        if points.covariance is None:
-            return panel
-        levels = " and ".join(f"{level:.0%}" for level in points.radii)
-        below = f"faint: neighbors change; ellipses: {levels} regions of some points"
+        title = f"{LEVELS[points.level]}\n{points.verdict}" if points.level else points.verdict
+        panel = cls(title, points.places, colors, opacities=opacities, apart_from=groups)
+        below = ["faint: neighbors change"] if "neighborhood" in columns or points.covariance is not None else []
+        if points.level:
+            panel = replace(
+                panel, islands=points.islands, of_islands=columns.get("island"), tears=points.tears,
+            )  # fmt: skip
+            if points.islands:
+                below.append(
+                    "solid outline: island to trust; dashed: not" if "neighborhood" in columns else "outlines: islands"
+                )
+            if len(points.tears):
+                below.append("red lines: neighbors that the map tears apart")
+        elif points.covariance is not None:
+            levels = " and ".join(f"{level:.0%}" for level in points.radii)
+            below.append(f"ellipses: {levels} regions of some points")
+            panel = replace(panel, covariance=points.covariance, radii=points.radii)
         if groups:
-            below += "\nnumbers: from how many of the others a group stays apart"
-        return replace(panel, below=below, covariance=points.covariance, radii=points.radii)
+            below.append("numbers: from how many of the others a group stays apart")
+        return replace(panel, below="; ".join(below))
 
 
 def plot(
@@ -158,8 +185,9 @@ def plot(
 ) -> Axes:
     """Draw an embedding as points with what is known of their certainty, and return the axes.
 
-    The title is the verdict of an audit, or how far draws agree. Points are opaque by their stability, the share of
-    their neighbors that stay. The 50 and 90 % regions are those of some points, from small to large ones. A posterior
+    The title is the level and the verdict of an audit, or how far draws agree. Points are opaque by the share of their
+    neighbors that stay. An audit has outlines around its islands, solid around those to be trusted, and lines across
+    tears; other results have the 50 and 90 % regions of some points, from small to large ones. A posterior
     is drawn as the mean of 40 draws, fewer of more than 10,000 points; for its embedding alone give
     ``posterior.embedding``.
 
@@ -213,8 +241,9 @@ def plot(
         panel = replace(panel, sizes=sizes, opacities=opacities)
     place: dict[str, Any] = {"loc": "upper right"} if ax else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
     with mpl.rc_context({"text.parse_math": False}):
+        width = _own_width(ax)
         ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
-        drawn = draw(ax, panel, **options)
+        drawn = draw(ax, panel, inches=width, **options)
         if labels is not None and panel.colors.classes:
             ax.legend(handles=_handles(panel.colors, "light"), title=_short(panel.colors.title), fontsize=8, **place)
         elif labels is not None:
@@ -223,6 +252,20 @@ def plot(
             scale = of_dates if panel.colors.is_time else {}
             ax.figure.colorbar(drawn, ax=ax, shrink=0.8, pad=0.02, label=panel.colors.title, **scale)
     return ax
+
+
+def _own_width(ax: Axes | None) -> float:
+    """Return the width of given axes in inches for lines of text, and let their figure make room for the text."""
+    if ax is None:
+        return 5.2
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        return 5.2
+    width = float(ax.get_position().width * figure.get_size_inches()[0])
+    if figure.get_layout_engine() is None:
+        with suppress(RuntimeError):  # a figure with a scale of another layout keeps its own
+            figure.set_layout_engine("constrained")
+    return width
 
 
 def picture(shown: Any) -> bytes:
@@ -288,10 +331,17 @@ def draw(
     style, points = THEMES[theme], _planar(panel.Y)
     n = len(points)
     axes.set_facecolor(style.background)
-    axes.set_title("\n".join(wrap(panel.title, int(_LETTERS * inches))), fontsize=9, color=style.text, pad=4)
-    lines = panel.below.splitlines() + ([f"components 1 and 2 of {panel.Y.shape[1]}"] if panel.Y.shape[1] > 2 else [])
-    below = [part for line in lines for part in wrap(line, int(_SMALL_LETTERS * inches))]
-    axes.set_xlabel("\n".join(below), fontsize=7.5, color=style.text)
+    size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
+    across = int(letters * inches)
+    head = "\n".join(part for line in panel.title.splitlines() for part in wrap(line, across))
+    color = LEVEL_COLORS.get(head[:1], style.text)
+    axes.set_title(head, fontsize=size, color=color, pad=4)
+    p = panel.Y.shape[1]
+    lines = panel.below.splitlines() + ([f"components 1 and 2 of {p}"] if p > 2 else [])
+    below = [
+        part for line in lines for part in wrap(line, across if inches < _NARROW else int(_SMALL_LETTERS * inches))
+    ]
+    axes.set_xlabel("\n".join(below), fontsize=min(size, 7.5), color=style.text)
     for edge in axes.spines.values():
         edge.set_color(style.frame)
     axes.set_xticks([])
@@ -307,6 +357,7 @@ def draw(
     if "c" in options or "color" in options:
         drawn = {name: value for name, value in drawn.items() if name not in {"c", "cmap", "vmin", "vmax"}}
     scatter = axes.scatter(*points.T, **{**drawn, **options})
+    _draw_islands(axes, panel, points, style)
     reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area, theme)
     for name, count in panel.apart_from.items():
         _write_group(
@@ -317,6 +368,46 @@ def draw(
         )
     _fit_view(axes, points, reach, style, is_flat=panel.Y.shape[1] > 1)
     return scatter
+
+
+def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeColors) -> None:
+    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
+    from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
+
+    if panel.of_islands is not None and panel.Y.shape[1] > 1:
+        for island, (name, stays) in panel.islands.items():
+            members = points[panel.of_islands == island]
+            outline = _outline(members)
+            if outline is None:
+                continue
+            axes.add_patch(
+                Polygon(
+                    outline, closed=True, fill=False, edgecolor=style.text, linewidth=1.2 if stays else 0.8,
+                    linestyle="-" if stays else "--", alpha=0.8, zorder=2,
+                )
+            )  # fmt: skip
+            if not panel.apart_from:
+                top = outline[outline[:, 1].argmax()]
+                axes.annotate(
+                    name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=style.text, ha="center"
+                )
+    if panel.tears is not None and len(panel.tears):
+        axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
+
+
+def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return the convex hull of points, a little larger, or None if they are on a line."""
+    from scipy.spatial import ConvexHull, QhullError  # noqa: PLC0415 # only for audits
+
+    if len(members) < _OUTLINE_POINTS:
+        return None
+    try:
+        corners = members[ConvexHull(members).vertices]
+    except QhullError:
+        return None
+    middle = corners.mean(axis=0)
+    return np.asarray(middle + 1.06 * (corners - middle), np.float64)
 
 
 def _write_group(axes: Axes, points: NDArray[Any], text: str, style: ThemeColors) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _DRAWS, _FEWEST, _DRAWN = 40, 4, 400_000  # draws of a posterior; of many points as many as have so many rows, or four
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
-_COLUMNS = ("p_value", "is_point_beyond", "spread", "stability", "local_trust", "member_probability")
+_COLUMNS = (
+    "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "p_value", "is_point_beyond", "spread",
+    "stability", "local_trust", "member_probability",
+)  # fmt: skip
 APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal law in two dimensions
@@ -49,6 +52,12 @@ class PointTable:
         Name of the column of the labels, or empty.
     apart_from : dict of str to int
         Number of other groups from which each group of an audit stays apart.
+    islands : dict of int to (str, bool)
+        Name of each island of an audit, by its index in the column "island", and whether it stays.
+    tears : (t, 2) int64
+        Pairs of points that are neighbors, and that the map of an audit tears apart.
+    level : str
+        Level of an audit, or empty.
 
     """
 
@@ -61,6 +70,9 @@ class PointTable:
     ids: NDArray[Any] | None = None
     index: Any = None
     apart_from: dict[str, int] = field(default_factory=dict)
+    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)
+    tears: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    level: str = ""
     label: str = ""
 
     @classmethod
@@ -89,6 +101,8 @@ class PointTable:
         if hasattr(groups, "classes"):  # of this process
             given["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
+        if (islands := getattr(shown, "islands", None)) is not None:
+            of_table |= _audited(shown, islands)
         columns = {name: np.asarray(values) for name, values in given.items() if np.shape(values) == (len(places),)}
         regions = _regions(shown, places.shape[1], has_spread="spread" in columns)
         return cls(places, columns, _verdict(shown, columns), *regions, **of_table)
@@ -231,6 +245,14 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     doubt = "Do not read places or neighbors: " if "unrelated-draws" in _codes(shown) else ""
     draws = getattr(shown, "count", None) or len(shown.eigenvalues)  # of a service, or of the engine
     return f"{doubt}{columns['stability'].mean():.0%} of a point's neighbors stay in a draw, the mean of {draws} draws."
+
+
+def _audited(shown: Any, islands: Any) -> dict[str, Any]:
+    """Return the islands, the tears and the level of an audit."""
+    stays = [bool(flag) for flag in _part(islands, "stays")]
+    named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
+    tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
+    return {"islands": named, "tears": np.asarray(tears, np.int64).reshape(-1, 2), "level": str(shown.level)}
 
 
 def _codes(shown: Any) -> list[str]:

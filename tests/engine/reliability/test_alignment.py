@@ -13,13 +13,12 @@ from scipy.stats import chi2, spearmanr
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions, rank_correlation
 from glle_engine.reliability.statements import (
-    HIGH,
-    MODERATE,
     movement_reliability,
     spread_reliability,
     state_movement,
     state_spread,
 )
+from glle_engine.reliability.thresholds import HIGH_CORRELATION, MODERATE_CORRELATION
 
 
 @settings(max_examples=4)
@@ -167,7 +166,13 @@ def test_noise_and_a_constant_spread_have_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "level"), [(HIGH + 0.01, "high"), (HIGH - 0.01, "moderate"), (MODERATE - 0.01, "low"), (0.0, "low")]
+    ("value", "level"),
+    [
+        (HIGH_CORRELATION + 0.01, "high"),
+        (HIGH_CORRELATION - 0.01, "moderate"),
+        (MODERATE_CORRELATION - 0.01, "low"),
+        (0.0, "low"),
+    ],
 )
 def test_the_word_follows_the_expected_correlation(value: float, level: str) -> None:
     """Each word has a reason with the figures; only low is a warning."""

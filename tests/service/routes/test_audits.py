@@ -44,7 +44,9 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     place, found = run_audit(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
     X = np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
     direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), n_neighbors=8, seed=3)
-    stated = {name: found[name] for name in ("verdict", "beyond_chance", "remains", "dimension", "ranking", "pairs")}
+    answers = ("islands", "arrangement", "neighborhoods", "shape", "tears")
+    names = ("verdict", "level", "is_preliminary", "beyond_chance", "remains", "dimension", "pairs", *answers)
+    stated = {name: found[name] for name in names}
     assert stated == {name: value for name, value in direct.to_dict().items() if name in stated}
     assert (found["groups"]["names"], found["method"]) == (["a", "b"], "pca")
     assert found["regions"]["new sample"]["radii"][0] > found["regions"]["mean"]["radii"][0]
@@ -55,7 +57,9 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     assert direct.neighbors is not None
     assert abs(csr_array(tuple(parts), shape=(N, N)) - direct.neighbors).max() == 0
     header = client.get(place, headers={"accept": "text/csv"}).text.partition("\n")[0]
-    assert header.startswith("point,embedding_1,embedding_2,p_value,is_point_beyond")
+    assert header.startswith(
+        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value"
+    )
     assert len(client.get(f"{place}?points=2:5").json()["arrays"]["p_value"]["data"]) == 3
 
 
@@ -84,15 +88,16 @@ def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
     assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
 
 
-def test_coordinates_have_p_values(client: httpx.Client, stores: Stores, dataset: str) -> None:
-    """Coordinates beside a data set are compared with chance alone; stored and inline ones are one job."""
+def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """Coordinates beside a data set show fidelity, islands and tears; stored and inline ones are one job."""
     rows = ROLL.coordinates.round(3)
     place, found = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
     again = client.post("/v1/audits", json={"dataset": dataset, "coordinates": upload(client, rows)})
     assert again.json()["links"]["self"] + "/result" == place
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
-    assert [note["code"] for note in found["notes"]] == ["coordinates-alone"]
-    assert set(found["arrays"]) == {"embedding", "p_value", "is_point_beyond"}
+    assert found["level"] == "unknown"
+    assert found["islands"]["in_samples"] is None
+    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued"}
     np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 

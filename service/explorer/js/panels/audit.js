@@ -10,7 +10,9 @@ const MAX_PAIRS = 6;
 export function Audit() {
   const { audit } = useStore('audit');
   if (!audit) return null;
-  const { arrays, beyond_chance: isBeyond, remains, remains_error: error, dimension, ranking, groups, notes } = audit;
+  const { arrays, beyond_chance: isBeyond, remains, remains_error: error, dimension, groups, islands, notes } = audit;
+  const answers = [['Distances between islands', audit.arrangement], ['Neighborhoods', audit.neighborhoods], ['Shapes', audit.shape]].filter(([, answer]) => answer);
+  const torn = count(arrays.is_torn);
   const beyond = arrays.is_point_beyond?.reduce((sum, flag) => sum + flag, 0);
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
@@ -20,11 +22,18 @@ export function Audit() {
         ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
       ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
-      ${ranking && html`<dt>Ranking by spread</dt><dd>${ranking.level}</dd>`}
+      ${islands.names.length > 1 && html`<dt>Islands</dt><dd data-testid="audit-islands">${number(count(islands.in_data))} of ${number(islands.names.length)} are separate in the data${islands.in_samples ? html`, ${number(count(islands.stays))} also in other samples` : ''}</dd>`}
+      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} remains</dd>`)}
+      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} points lie far from their neighbors</dd>`}
       ${groups && html`<dt>Groups</dt><dd data-testid="audit-groups">${together(groups)}</dd>`}
     </dl>
     ${notes.map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
   </section>`;
+}
+
+/** How many flags are set. */
+function count(flags) {
+  return flags.reduce((sum, flag) => sum + flag, 0);
 }
 
 /** The groups that other samples do not hold apart. */

@@ -31,7 +31,7 @@ export function Headline() {
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
-  const isDoubtful = audit ? audit.beyond_chance === false : (single ? null : reliability)?.level === 'low';
+  const isDoubtful = audit ? audit.level === 'no' : (single ? null : reliability)?.level === 'low';
   return html`<div class=${`headline${isDoubtful ? ' low' : ''}`}>
     ${audit && html`<p class="verdict" data-testid="verdict">${audit.verdict}</p>`}
     <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps

@@ -1,0 +1,287 @@
+r"""Four answers about a picture, from the pictures of pairs of separate halves of the data.
+
+With the islands of the picture (`glle_engine.audit.islands`), and halves :math:`A` and :math:`B` of the data:
+
+- *islands*: the share of halves in which an island is isolated. One that is isolated in halves, but not in the data,
+  was cut by the method.
+- *arrangement*, of three islands or more: :math:`R^2` of the islands' centers in A and B.
+- *neighborhoods*: the share of a point's k neighbors in A that are its neighbors in B.
+- *shape*: :math:`R^2` of the points of one island in A and B, with a rotation of its own.
+
+Arrangement and shape are corrected for chance, :math:`(R^2 - c) / (1 - c)` with :math:`c` the mean over permuted
+centers or points, and neighborhoods with :math:`c = k / (m - 1)`, the share of random points of an island of m points.
+
+Two scores say where the picture itself is wrong. *Stretch* is how far a point lies in the picture from the points that
+are its neighbors in halves, weighted by their probability. *Squeeze* is how far its neighbors in the picture lie from
+it in halves. Both are in units of the typical distance to the neighbors there: 1 is usual. With coordinates alone, the
+data take the place of the halves. Two points are far from each other if their distance is more than four times that to
+the k-th neighbor of either. A point is *torn off* if a tenth of its neighbors elsewhere, by weight, are far from it in
+the picture, and *glued* if half of its neighbors in the picture are far from it elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.audit.islands import contact, find_islands, isolated
+from glle_engine.base.results import brief
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.procrustes import disparity
+from glle_engine.reliability.thresholds import DISTURBED, FAR, GROUP_CONTACT, LIKELY_NEIGHBORS, STAYS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+MIN_CENTERS = 3  # islands, for an arrangement
+MIN_SHAPE = 5  # points of an island, for a shape
+PERMUTATIONS = 8
+SHOWN_TEARS = 100  # pairs of points
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A share of the picture that another sample would show.
+
+    Attributes
+    ----------
+    share : float in [0, 1]
+    error : float
+        Standard error over pairs of halves of this sample; other samples differ more.
+    of_islands : (m,) float64 or None
+        The same for each island; None for the arrangement.
+
+    """
+
+    share: float
+    error: float
+    of_islands: NDArray[np.float64] | None = None
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a JSON-able dictionary."""
+        of = None if self.of_islands is None else self.of_islands.tolist()
+        return {"share": self.share, "error": self.error, "of_islands": of}
+
+
+@dataclass(frozen=True, eq=False)
+class Islands:
+    """Islands of a picture; with coordinates alone, nothing is known of other samples.
+
+    Attributes
+    ----------
+    share, error : float or None
+        Mean share of the halves in which the islands are isolated, with its standard error; None for coordinates alone,
+        and for a single island.
+    of_points : (n,) int64
+        Island of each point: 0 is the largest one.
+    in_data : (m,) bool
+        Whether the points of the island are isolated in the data, too; False for a single island.
+    in_samples : (m,) float64 or None
+        Share of the halves in which the island is isolated.
+
+    """
+
+    share: float | None
+    error: float | None
+    of_points: NDArray[np.int64]
+    in_data: NDArray[np.bool_]
+    in_samples: NDArray[np.float64] | None = None
+
+    __repr__ = brief
+
+    @property
+    def stays(self) -> NDArray[np.bool_]:
+        """Islands (m,) to be trusted: isolated in nine of ten halves, and in the data."""
+        if self.in_samples is None:
+            return np.zeros(len(self.in_data), bool)
+        return np.asarray((self.in_samples >= STAYS) & self.in_data)
+
+    @property
+    def is_cut(self) -> NDArray[np.bool_]:
+        """Islands (m,) that the method cuts: isolated in nine of ten halves, and not in the data."""
+        if self.in_samples is None:
+            return np.zeros(len(self.in_data), bool)
+        return np.asarray((self.in_samples >= STAYS) & ~self.in_data)
+
+    @property
+    def count(self) -> int:
+        """Number of islands; 0 for a single one, because nothing is beside it."""
+        return len(self.in_data) if len(self.in_data) > 1 else 0
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the islands: A for the largest one, and so on; A1 follows Z."""
+        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        return [letters[at % 26] + (str(at // 26) if at >= 26 else "") for at in range(len(self.in_data))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known of each island, without the points, as a JSON-able dictionary."""
+        return {
+            "share": self.share,
+            "error": self.error,
+            "names": self.names,
+            "sizes": np.bincount(self.of_points, minlength=len(self.in_data)).tolist(),
+            "in_data": self.in_data.tolist(),
+            "in_samples": None if self.in_samples is None else self.in_samples.tolist(),
+            "stays": self.stays.tolist(),
+            "is_cut": self.is_cut.tolist(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Disturbed:
+    """Points whose places in the picture do not fit their neighbors.
+
+    Attributes
+    ----------
+    stretch, squeeze : (n,) float64
+    is_torn, is_glued : (n,) bool
+    tears : (t, 2) int64
+        Some pairs of points that are neighbors and lie far apart in the picture.
+
+    """
+
+    stretch: NDArray[np.float64]
+    squeeze: NDArray[np.float64]
+    is_torn: NDArray[np.bool_]
+    is_glued: NDArray[np.bool_]
+    tears: NDArray[np.int64]
+
+    __repr__ = brief
+
+
+def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> Islands:
+    """Return the islands of a picture (n, p) of points (n, d); nothing is known of other samples."""
+    of_points = find_islands(Y)
+    in_data = isolated(points, of_points)
+    return Islands(None, None, of_points, in_data & (len(in_data) > 1))
+
+
+def islands_of_samples(found: Islands, pictures: NDArray[np.float64]) -> Islands:
+    """Return the islands with the share of pictures (m, n, p) of halves in which each one is isolated."""
+    if not found.count:
+        return replace(found, in_samples=np.zeros(1))
+    holds = np.array([isolated(Y, found.of_points) for Y in pictures])
+    of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
+    in_samples = holds.mean(axis=0)
+    return replace(found, share=float(of_pairs.mean()), error=standard_error(of_pairs), in_samples=in_samples)
+
+
+def groups_apart(points: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which pairs (g, g) of labeled groups are isolated from each other: a tenth of their points may touch."""
+    touching, _ = contact(points, classes)
+    apart = np.maximum(touching, touching.T) <= GROUP_CONTACT
+    np.fill_diagonal(apart, val=False)
+    return np.asarray(apart)
+
+
+def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
+    """Return how far the islands' places remain; None for fewer than three islands."""
+    count = int(islands.max()) + 1
+    if count < MIN_CENTERS:
+        return None
+    members = [islands == island for island in range(count)]
+    centers = np.array([[Y[rows].mean(axis=0) for rows in members] for Y in pictures])
+    shares = np.array([_beyond_chance(a, b) for a, b in zip(centers[::2], centers[1::2], strict=True)])
+    return Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares))
+
+
+def neighborhoods(near: NDArray[Any], islands: NDArray[np.int64]) -> tuple[Answer, NDArray[np.float64]]:
+    """Return how far neighbors remain, and the share (n,) of each point, for neighbors (m, n, k) in halves."""
+    k = near.shape[2]
+    pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
+    by_chance = np.minimum(k / np.maximum(np.bincount(islands) - 1, 1), 1.0)[islands]
+    beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
+    of_points = np.clip(beyond.mean(axis=0), 0, 1)
+    shares = beyond.mean(axis=1)
+    of_islands = np.bincount(islands, beyond.mean(axis=0)) / np.bincount(islands)
+    answer = Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares), np.clip(of_islands, 0, 1))
+    return answer, of_points
+
+
+def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
+    """Return how far the form within islands remains, the mean over points; islands of few points have none."""
+    members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
+    shares = np.array(
+        [
+            [_beyond_chance(a[rows], b[rows]) if len(rows) >= MIN_SHAPE else 0.0 for rows in members]
+            for a, b in zip(pictures[::2], pictures[1::2], strict=True)
+        ]
+    )
+    of_pairs = shares @ np.bincount(islands) / len(islands)
+    return Answer(float(np.clip(of_pairs.mean(), 0, 1)), standard_error(of_pairs), np.clip(shares.mean(axis=0), 0, 1))
+
+
+def disturbed_by_samples(
+    Y: NDArray[np.float64], probability: csr_array, pictures: NDArray[np.float64], near: NDArray[Any]
+) -> Disturbed:
+    """Return the points that a picture (n, p) tears off or glues, by pictures (m, n, p) with neighbors (m, n, k)."""
+    k = near.shape[2]
+    own, radii = kneighbors(np.ascontiguousarray(Y), k)
+    reach, usual = radii[:, -1], float(np.median(radii.mean(axis=1)))
+    rows = np.repeat(np.arange(len(Y)), np.diff(probability.indptr))
+    columns, weights = probability.indices, probability.data
+    apart = np.linalg.norm(Y[rows] - Y[columns], axis=1)
+    total = np.bincount(rows, weights, len(Y))
+    stretch = np.bincount(rows, weights * apart, len(Y)) / np.where(total > 0, total, 1) / (usual or 1.0)
+    is_likely = weights >= LIKELY_NEIGHBORS
+    is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
+    torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
+    squeeze, glued = np.zeros(len(Y)), np.zeros(len(Y))
+    for places, nearest in zip(pictures, near, strict=True):
+        distance = np.linalg.norm(places[:, None] - places[own], axis=2)
+        inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
+        squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0)
+        limit = inside.max(axis=1)
+        glued += (distance > FAR * np.maximum(limit[:, None], limit[own])).mean(axis=1)
+    return Disturbed(
+        stretch, squeeze / len(pictures), torn > DISTURBED * np.maximum(likely, 1e-12), glued / len(pictures) > 0.5,
+        _some_tears(rows[is_far], columns[is_far], weights[is_far]),
+    )  # fmt: skip
+
+
+def disturbed_by_data(Y: NDArray[np.float64], points: NDArray[np.float64], k: int) -> Disturbed:
+    """Return the points that a picture (n, p) tears off or glues, by the neighbors of points (n, d)."""
+    (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
+    scores, shares = [], []
+    for places, own, other in ((Y, in_picture, in_data), (points, in_data, in_picture)):
+        inside = np.linalg.norm(places[:, None] - places[own], axis=2)
+        distance = np.linalg.norm(places[:, None] - places[other], axis=2)
+        scores.append(distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0))
+        limit = inside.max(axis=1)
+        shares.append(distance > FAR * np.maximum(limit[:, None], limit[other]))
+    rows, at = np.nonzero(shares[0])
+    tears = _some_tears(rows, in_data[rows, at], np.ones(len(rows)))
+    return Disturbed(scores[0], scores[1], shares[0].mean(axis=1) > DISTURBED, shares[1].mean(axis=1) > 0.5, tears)
+
+
+def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the share (n,) of each point's neighbors (n, k) that are also among its other neighbors (n, k)."""
+    return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Return the standard error of the mean of values; 0 of a single one."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return at most 100 pairs, each once, the likeliest neighbors first."""
+    pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
+    order = np.argsort(-weights, kind="stable")
+    distinct, first = np.unique(pairs[order], axis=0, return_index=True)
+    return np.asarray(distinct[np.argsort(first)][:SHOWN_TEARS].reshape(-1, 2))
+
+
+def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
+    """Return R^2 of two sets of places (m, p), corrected for that of permuted places."""
+    if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
+        return 0.0
+    rng = np.random.Generator(np.random.Philox(key=np.array([len(A), A.shape[1]], np.uint64)))
+    by_chance = float(np.mean([1 - disparity(A, B[rng.permutation(len(B))]) for _ in range(PERMUTATIONS)]))
+    return (1 - disparity(A, B) - by_chance) / max(1 - by_chance, 1e-12)

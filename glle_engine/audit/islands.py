@@ -1,0 +1,222 @@
+r"""Islands of a picture: which clusters it has, and whether they touch.
+
+The clusters are those of HDBSCAN (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
+estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`,
+:math:`c` the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the
+largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without
+that extra, and because the islands of one picture then are the same on every machine and with every version.
+
+Clusters alone are no islands: HDBSCAN cuts a uniform disc, too. A cluster of m points is *isolated* if at most 2 % of
+its points, and at most :math:`.45 / \sqrt m`, touch another cluster (the points along a border are about a multiple of
+:math:`\sqrt m`): a point touches others within the distance that its cluster's points have to their fifth neighbor
+inside (the median). Clusters that touch are one island, so that the islands of a picture are isolated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.reliability.thresholds import ISLAND_CONTACT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MIN_POINTS, MIN_SHARE = 8, 0.02  # of an island, the larger of both
+INNER_NEIGHBOR = 5  # its distance is the reach of an island's points
+TREE_DIMENSIONS = 10  # up to which trees search faster than all distances
+MANY = 5000  # points at most whose distances are compared
+BORDER = 0.45  # times the root of its points: how many may touch, if the island is large
+CHUNK = 500  # rows of distances in memory at once
+
+
+def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the island (n,) of each point of a picture (n, p), the largest island first.
+
+    Points without a cluster belong to the island of the nearest point that has one. All belong to island 0 if no
+    cluster is isolated. Of more than 5,000 points, the clusters are those of a random part.
+    """
+    n = len(Y)
+    if n > MANY:
+        rows = np.random.Generator(np.random.Philox(key=np.array([n, 0], np.uint64))).permutation(n)[:MANY]
+        return np.asarray(find_islands(Y[rows])[cKDTree(Y[rows]).query(Y)[1]])
+    least = max(MIN_POINTS, int(MIN_SHARE * n))
+    if n < 2 * least:
+        return np.zeros(n, np.int64)
+    clusters = _select_clusters(*_condense(_merge(*_spanning_tree(Y, least)), least))
+    if not (is_known := clusters >= 0).any():
+        return np.zeros(n, np.int64)
+    nearest = cKDTree(Y[is_known]).query(Y)[1]
+    islands = np.unique(clusters[is_known][nearest], return_inverse=True)[1].astype(np.int64)
+    while (count := int(islands.max()) + 1) > 1:
+        touching, any_other = contact(Y, islands)
+        limit = _most_contact(islands)
+        if (any_other <= limit).all():
+            break
+        joined = touching > limit[:, None]
+        rows = np.flatnonzero(any_other > limit)
+        joined[rows, touching[rows].argmax(axis=1)] = True  # also one that touches several a little
+        islands = connected_components(joined, directed=False)[1][islands].astype(np.int64)
+        assert int(islands.max()) + 1 < count
+    order = np.argsort(-np.bincount(islands), kind="stable")
+    return np.argsort(order)[islands].astype(np.int64)
+
+
+def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each island (m,) is isolated among points (n, d)."""
+    return contact(points, islands)[1] <= _most_contact(islands)
+
+
+def _most_contact(islands: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share of its points (m,) that may touch others if an island is isolated."""
+    return np.minimum(ISLAND_CONTACT, BORDER / np.sqrt(np.bincount(islands)))
+
+
+def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the share (g, g) of the points of each group that touch each other one, and (g,) that touch any.
+
+    A point touches a group that has a point within the reach of its own group. Groups of one point touch none. Of more
+    than 5,000 points a random part is compared, with at least one point of each group.
+    """
+    if len(points) > MANY:
+        rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))
+        first = np.unique(groups, return_index=True)[1]
+        rows = np.union1d(rng.permutation(len(points))[:MANY], first)
+        points, groups = points[rows], groups[rows]
+    count = int(groups.max()) + 1
+    members = [np.flatnonzero(groups == group) for group in range(count)]
+    reach = np.array([_reach(points[rows]) for rows in members])
+    touches = np.zeros((len(points), count), bool)
+    if points.shape[1] <= TREE_DIMENSIONS:
+        tree = cKDTree(points)
+        for group, rows in enumerate(members):
+            for start in range(0, len(rows), CHUNK):
+                part = rows[start : start + CHUNK]
+                near = tree.query_ball_point(points[part], reach[group])
+                at = np.repeat(part, [len(found) for found in near])
+                touches[at, groups[np.concatenate(near).astype(np.intp)]] = True
+    else:
+        is_member = (groups[:, None] == np.arange(count)).astype(np.float32)
+        for start in range(0, len(points), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, len(points)))
+            near = cdist(points[rows], points) <= reach[groups[rows]][:, None]
+            touches[rows] = near.astype(np.float32) @ is_member > 0
+    touches[np.arange(len(points)), groups] = False
+    shares = np.array([touches[rows].mean(axis=0) for rows in members])
+    return shares, np.array([touches[rows].any(axis=1).mean() for rows in members])
+
+
+def _reach(points: NDArray[np.float64]) -> float:
+    """Return the median distance of points to their fifth neighbor, or to the last one of fewer points."""
+    if len(points) < 2:
+        return 0.0
+    if len(points) == 2:
+        return float(np.linalg.norm(points[0] - points[1]))
+    k = min(INNER_NEIGHBOR, len(points) - 1)
+    return float(np.median(kneighbors(np.ascontiguousarray(points), k)[1][:, -1]))
+
+
+def _spanning_tree(
+    points: NDArray[np.float64], least: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """Return the edges of the minimum spanning tree of mutual reachability, by Prim's algorithm: from, to, distance."""
+    n = len(points)
+    core = kneighbors(np.ascontiguousarray(points), least - 1)[1][:, -1]  # the point itself counts, too
+    best, parent = np.full(n, np.inf), np.zeros(n, np.intp)
+    is_open = np.ones(n, bool)
+    first, second, lengths = np.empty(n - 1, np.intp), np.empty(n - 1, np.intp), np.empty(n - 1)
+    current = 0
+    for step in range(n - 1):
+        is_open[current] = False
+        squares = ((points - points[current]) ** 2).sum(axis=1)
+        distance = np.maximum(np.maximum(np.sqrt(squares), core), core[current])
+        nearer = is_open & (distance < best)
+        best[nearer], parent[nearer] = distance[nearer], current
+        best[current] = np.inf
+        current = int(np.argmin(best))
+        first[step], second[step], lengths[step] = parent[current], current, best[current]
+    return first, second, lengths
+
+
+def _merge(
+    first: NDArray[np.intp], second: NDArray[np.intp], lengths: NDArray[np.float64]
+) -> list[tuple[int, int, float]]:
+    """Return the merges of single linkage: two nodes and the distance; merge j makes node n + j."""
+    n = len(lengths) + 1
+    top = list(range(n))  # union and find, with the node on top of each root
+    node = list(range(n))
+
+    def root(at: int) -> int:
+        while top[at] != at:
+            top[at] = top[top[at]]
+            at = top[at]
+        return at
+
+    merges = []
+    for number, edge in enumerate(np.argsort(lengths, kind="stable").tolist()):
+        a, b = root(int(first[edge])), root(int(second[edge]))
+        merges.append((node[a], node[b], float(lengths[edge])))
+        top[b] = a
+        node[a] = n + number
+    return merges
+
+
+def _condense(merges: list[tuple[int, int, float]], least: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
+    """Return parent and stability of each cluster of at least `least` points, and where each point falls out.
+
+    Cluster 0 is the root. The stability is the excess of mass: the sum of the density range of each point in it.
+    """
+    n = len(merges) + 1
+    sizes = [1] * n
+    for left, right, _ in merges:
+        sizes.append(sizes[left] + sizes[right])
+    shortest = 1e-12 * (merges[-1][2] or 1.0)
+    parents, births, stability = [-1], [0.0], [0.0]
+    fallen = np.zeros(n, np.int64)
+    waiting = [(2 * n - 2, 0)]
+    while waiting:
+        at, cluster = waiting.pop()
+        left, right, length = merges[at - n]
+        density = 1 / max(length, shortest)
+        gain = density - births[cluster]
+        children = (left, right)
+        if min(sizes[left], sizes[right]) >= least:
+            stability[cluster] += gain * sizes[at]
+            for child in children:
+                parents.append(cluster)
+                births.append(density)
+                stability.append(0.0)
+                waiting.append((child, len(parents) - 1))
+            continue
+        for child in children:
+            if sizes[child] >= least:
+                waiting.append((child, cluster))
+                continue
+            stability[cluster] += gain * sizes[child]
+            leaves = [child]
+            while leaves:
+                leaf = leaves.pop()
+                if leaf < n:
+                    fallen[leaf] = cluster
+                else:
+                    leaves += merges[leaf - n][:2]
+    return parents, stability, fallen
+
+
+def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the selected cluster of each point, or -1; the root is no cluster."""
+    children: list[float] = [0.0] * len(parents)
+    is_selected = [False] * len(parents)
+    for cluster in range(len(parents) - 1, 0, -1):  # children have larger numbers
+        is_selected[cluster] = stability[cluster] >= children[cluster]
+        children[parents[cluster]] += max(stability[cluster], children[cluster])
+    chosen = [-1] * len(parents)
+    for cluster in range(1, len(parents)):
+        above = chosen[parents[cluster]]
+        chosen[cluster] = above if above >= 0 else cluster if is_selected[cluster] else -1
+    return np.array(chosen)[fallen]

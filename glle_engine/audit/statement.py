@@ -1,0 +1,243 @@
+"""Statement of an audit: a level, and at most two sentences, first what to do and then why.
+
+Each thing that a reader could take from a map (islands, arrangement, shape, layout, neighbors) is either trusted or
+distrusted, and the sentences are made from these two lists, so that they cannot contradict each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from glle_engine.base.results import brief
+from glle_engine.reliability.thresholds import FEW_DISTURBED, MANY_DISTURBED, PARTLY, TRUST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from glle_engine.audit.answers import Answer, Disturbed, Islands
+
+Level = Literal["trust", "partly", "no", "unknown"]
+NAMED = 5  # islands or groups in a sentence
+MAX_REASONS = 3
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What to do with a map, and why.
+
+    Attributes
+    ----------
+    level : {"trust", "partly", "no", "unknown"}
+        "trust": everything that the sentence is about; "partly": some of it; "no": nothing; "unknown": the audit cannot
+        tell.
+    text : str
+        At most two sentences.
+    trusted, distrusted : tuple of str
+        Of "islands", "arrangement", "shape", "layout" and "neighbors".
+
+    """
+
+    level: Level
+    text: str
+    trusted: tuple[str, ...] = ()
+    distrusted: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts:
+    """What an audit found, for its statement.
+
+    Attributes
+    ----------
+    name : str
+        Of the method.
+    has_structure : bool or None
+        Whether the features are related; None if it cannot be decided.
+    kept, by_chance : float
+        Share of the data's neighbors that the picture keeps, and that random places would keep.
+    least_kept : float
+        Share beyond chance from which on the picture shows structure.
+    islands, arrangement, neighborhoods, shape, remains
+        Those of the audit; `remains` is None for coordinates alone.
+    disturbed : Disturbed
+    has_gain : bool
+        Whether the picture keeps clearly more neighbors than the method's pictures of permuted data.
+    foreign : (float, float) or None
+        Shares of neighbors that coordinates share with the method's maps, and that these share with each other, if the
+        coordinates are no map of the method.
+    dominant : (str, float) or None
+        Column with nearly all of the variance, and its share.
+    hidden : int or None
+        Dimensions that the data fill, if more than the picture's `p`.
+    groups : str
+        Which labeled groups stay apart.
+
+    """
+
+    name: str
+    has_structure: bool | None
+    kept: float
+    by_chance: float
+    least_kept: float
+    islands: Islands
+    disturbed: Disturbed
+    p: int = 2
+    remains: float | None = None
+    arrangement: Answer | None = None
+    neighborhoods: Answer | None = None
+    shape: Answer | None = None
+    has_gain: bool = True
+    foreign: tuple[float, float] | None = None
+    dominant: tuple[str, float] | None = None
+    hidden: int | None = None
+    groups: str = ""
+
+
+def state(facts: Facts) -> Statement:
+    """Return the statement on a map."""
+    if facts.has_structure is False:
+        return Statement(
+            "no",
+            "Do not read structure into this map: we found none. Your points lie as far apart as points with "
+            "independent features would.",
+        )
+    if facts.has_structure and facts.kept - facts.by_chance < facts.least_kept:
+        return Statement(
+            "no",
+            "Do not rely on this map: the data have structure, but the map does not show it. It keeps "
+            f"{facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}.",
+        )
+    if facts.dominant is not None:
+        name, share = facts.dominant
+        return Statement(
+            "partly",
+            f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
+            f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
+        )
+    if facts.foreign is not None:
+        own, usual = facts.foreign
+        return Statement(
+            "unknown",
+            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
+            f"{own:.0%} of its neighbors with the maps of {facts.name}, and these share {usual:.0%} with each other."
+            f"{_sentence(_fidelity(facts))}",
+        )
+    if facts.remains is None:
+        return Statement(
+            "unknown",
+            "Give the method of this map to learn whether another sample would show it: coordinates alone cannot tell."
+            f"{_sentence(_fidelity(facts))}",
+        )
+    return _on_samples(facts)
+
+
+def _on_samples(facts: Facts) -> Statement:
+    """Return the statement on a map whose method is known."""
+    assert facts.remains is not None
+    things = dict(_things(facts))
+    trusted = {thing: text for thing, (is_trusted, text) in things.items() if is_trusted}
+    distrusted = {thing: text for thing, (is_trusted, text) in things.items() if not is_trusted}
+    stays = int(facts.islands.stays.sum())
+    is_whole = stays == facts.islands.count if stays else facts.remains >= TRUST
+    is_sound = is_whole and not _disturbances(facts.disturbed) and facts.hidden is None
+    level: Level = "trust" if is_sound and not distrusted.keys() - {"neighbors"} else "partly"
+    if facts.has_structure is None:
+        level = "unknown"
+    if not trusted:
+        level = "no"
+    first = f"Trust {_and(list(trusted.values()))}" if trusted else "Do not rely on this map"
+    if trusted and distrusted:
+        first += f"; do not read {_and(list(distrusted.values()), 'or')} from this map"
+    text = f"{first}.{_sentence(_reasons(facts)[:MAX_REASONS])}"
+    return Statement(level, text, tuple(trusted), tuple(distrusted))
+
+
+def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
+    """Yield each thing that a reader could take from the map, whether to trust it, and its words in the sentence."""
+    assert facts.remains is not None
+    if stays := facts.islands.stays.any():
+        yield "islands", (True, _trusted_islands(facts.islands))
+        if facts.arrangement is not None:
+            yield "arrangement", (facts.arrangement.share >= TRUST, "the distances between islands")
+        if facts.shape is not None:
+            yield "shape", (facts.shape.share >= TRUST, "the shapes of the islands")
+    elif facts.islands.count:
+        yield "islands", (False, "the islands as separate groups")
+    if not stays:
+        is_rough = PARTLY <= facts.remains < TRUST
+        yield "layout", (facts.remains >= PARTLY, "the rough layout" if is_rough else "the layout")
+    is_near = facts.neighborhoods is not None and facts.neighborhoods.share >= PARTLY and facts.has_gain
+    yield "neighbors", (is_near, "which points are neighbors" if is_near else "single neighbors")
+
+
+def _trusted_islands(islands: Islands) -> str:
+    count, stays = islands.count, int(islands.stays.sum())
+    if count == stays:
+        return "both islands" if count == 2 else f"all {count} islands"
+    return f"{stays} of the {count} islands{_named(islands, islands.stays)}"
+
+
+def _reasons(facts: Facts) -> list[str]:
+    """Return why, the most important reason first."""
+    reasons = []
+    if facts.has_structure is None:
+        reasons.append("whether there is structure cannot be decided, because fewer than two features vary")
+    islands = facts.islands
+    if islands.count and (cut := int(islands.is_cut.sum())):
+        are = "is one island" if cut == 1 else f"are {cut} islands"
+        reasons.append(f"there {are} that the method cuts from data without a gap{_named(islands, islands.is_cut)}")
+    changing = ~islands.stays & ~islands.is_cut
+    if islands.count and (count := int(changing.sum())):
+        change = "one island changes" if count == 1 else f"{count} islands change"
+        reasons.append(f"{change} with the sample{_named(islands, changing)}")
+    reasons += _disturbances(facts.disturbed)
+    if facts.remains is not None:
+        reasons.append(f"we expect a new sample half this size to reproduce {facts.remains:.0%} of this map (R²)")
+    if facts.hidden is not None:
+        reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
+    if facts.groups:
+        reasons.insert(MAX_REASONS - 1, facts.groups)
+    return reasons
+
+
+def _fidelity(facts: Facts) -> list[str]:
+    """Return what coordinates alone show."""
+    islands = facts.islands
+    parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
+    if islands.count:
+        parts.append(f"{int(islands.in_data.sum())} of its {islands.count} islands are separate in the data")
+    return [*parts, *_disturbances(facts.disturbed)][:MAX_REASONS]
+
+
+def _disturbances(disturbed: Disturbed) -> list[str]:
+    """Return which points are torn off or glued, if some are, and not most of them."""
+    parts = []
+    for flags, text in (
+        (disturbed.is_torn, "points lie far from their neighbors, where the map tears (`stretch`)"),
+        (disturbed.is_glued, "points lie beside points that are not their neighbors, where the map folds (`squeeze`)"),
+    ):
+        if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
+            parts.append(f"{count} {text}")
+    return parts
+
+
+def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
+    names = [islands.names[at] for at in np.flatnonzero(chosen)]
+    return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    """Return parts as a further sentence, or nothing."""
+    text = "; ".join(parts)
+    return f" {text[0].upper()}{text[1:]}." if text else ""
+
+
+def _and(parts: list[str], word: str = "and") -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
