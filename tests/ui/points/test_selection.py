@@ -38,7 +38,7 @@ def test_a_class_is_a_table_with_what_distinguishes_it(two_kinds: Explorer) -> N
     found = two_kinds.at("distinguishes").locator("dt")
     expect(found.nth(0)).to_have_text("kind: high")
     expect(found.nth(1)).to_have_text("y")
-    X = np.float32(sheet(N))
+    X = sheet(N).astype(np.float32)
     X[::2, 1] += 3
     y = X[:, 1]
     difference = (y[::2].mean() - y[1::2].mean()) / y.std()
