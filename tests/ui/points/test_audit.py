@@ -57,8 +57,11 @@ def test_a_posterior(explorer: Explorer, link: str) -> None:
     explorer.open_draws(link)
     explorer.at("audit").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
-    expect(explorer.at("verdict")).to_contain_text("of the neighbors are kept")
-    assert explorer.state("audit")["method"] == "glle"
+    expect(explorer.at("preliminary")).to_have_count(0)
+    shown = explorer.state("audit")
+    assert shown["method"] == "glle"
+    expect(explorer.at("verdict")).to_have_text(shown["verdict"])
+    expect(explorer.at("headline-box")).to_have_class(f"headline {shown['level']}")
     explorer.open_set_up()
     explorer.at("form-em-n_neighbors").fill("9")
     explorer.at("fit").click()
@@ -75,15 +78,15 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     explorer.give_role("up", "map-y")
     expect(explorer.at("pending")).to_contain_text("3 features")
     explorer.at("use-file").click()
-    expect(explorer.at("verdict")).to_contain_text("neighbors are kept", timeout=90_000)
+    expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=90_000)
+    expect(explorer.at("headline-box")).to_have_class("headline unknown")
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     expect(explorer.at("frame-name")).to_contain_text("Your map")
-    expect(explorer.at("note-coordinates-alone")).to_have_count(1)
     expect(explorer.at("movement")).to_have_count(0)
     assert explorer.state("dataset")["n_features"] == 3
     explorer.open(explorer.page.url.removeprefix(explorer.url))
     explorer.page.reload()
-    expect(explorer.at("verdict")).to_contain_text("neighbors are kept", timeout=30_000)
+    expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=30_000)
 
 
 def test_coordinates_beside_a_data_set(explorer: Explorer) -> None:

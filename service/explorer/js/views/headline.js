@@ -31,9 +31,10 @@ export function Headline() {
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
-  const isDoubtful = audit ? audit.level === 'no' : (single ? null : reliability)?.level === 'low';
-  return html`<div class=${`headline${isDoubtful ? ' low' : ''}`}>
+  const level = audit ? audit.level : !single && reliability?.level === 'low' ? 'partly' : '';
+  return html`<div class=${`headline ${level}`} data-testid="headline-box">
     ${audit && html`<p class="verdict" data-testid="verdict">${audit.verdict}</p>`}
+    ${audit?.is_preliminary && html`<p class="quiet" data-testid="preliminary">Preliminary: more samples are being embedded.</p>`}
     <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
