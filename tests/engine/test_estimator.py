@@ -201,7 +201,7 @@ def test_any_method_is_an_estimator(sheet: NDArray[np.float64]) -> None:
         Embedding(method="umap").fit(sheet)
     with pytest.raises(AttributeError) as caught:
         Embedding("mds").fit(sheet).transform(sheet)
-    assert "pca, ppca, kernel-pca, npe, lle, isomap, t-sne, umap" in str(caught.value.__cause__)
+    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne, umap" in str(caught.value.__cause__)
 
 
 def test_a_graph_in_parts_gets_more_neighbors_with_a_warning(sheet: NDArray[np.float64]) -> None:

@@ -338,9 +338,7 @@ def draw(
     axes.set_title(head, fontsize=size, color=color, pad=4)
     p = panel.Y.shape[1]
     lines = panel.below.splitlines() + ([f"components 1 and 2 of {p}"] if p > 2 else [])
-    below = [
-        part for line in lines for part in wrap(line, across if inches < _NARROW else int(_SMALL_LETTERS * inches))
-    ]
+    below = [part for line in lines for part in wrap(line, int(_SMALL_LETTERS * inches))]
     axes.set_xlabel("\n".join(below), fontsize=min(size, 7.5), color=style.text)
     for edge in axes.spines.values():
         edge.set_color(style.frame)

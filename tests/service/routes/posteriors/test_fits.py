@@ -90,7 +90,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
     """Before any job, with the first wrong entry and the remedy."""
     cases: list[tuple[dict[str, Any], str]] = [
         (wrong(lambda near: np.where(near == 7, N, near)), f"is {N}, not a point from 0 to {N - 1}"),
-        (wrong(lambda near: np.where(near == 7, -1, near)), "is -1, not a point"),
+        (wrong(lambda near: np.where(near == 7, -2, near)), "is -2, not a point"),
         (wrong(lambda near: near + 0.5), "not the number of a point"),
         (wrong(lambda near: near[:-1]), f"has {N - 1} rows; the data have {N} points"),
         ({"neighbors": np.zeros((N, 300))}, "n_neighbors=299; "),
