@@ -132,7 +132,7 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
             expect(one.at("play")).to_be_enabled(timeout=120_000)
         assert explorer.state("posterior")["id"] == other.state("posterior")["id"]
     assert explorer.state("draws")["count"] == 2
-    expect(explorer.page).to_have_url(re.compile("#posterior=(?!.*job=)"))
+    expect(explorer.page).to_have_url(re.compile("[#&]posterior=(?!.*job=)"))
 
 
 def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer) -> None:

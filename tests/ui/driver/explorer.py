@@ -219,4 +219,5 @@ class Explorer:
 
     def horizontal_overflow(self) -> int:
         """Return how many pixels the page is wider than its window."""
-        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+        wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return max(0, int(self.page.evaluate(wider)))  # less by the gutter of its scroll bar

@@ -56,6 +56,7 @@ def test_a_posterior(explorer: Explorer, link: str) -> None:
     """The audit of the shown posterior; its draws keep it, another fit forgets it."""
     explorer.open_draws(link)
     explorer.at("audit").click()
+    expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     expect(explorer.at("preliminary")).to_have_count(0)
     shown = explorer.state("audit")

@@ -29,7 +29,7 @@ export function Legend() {
   const only = ({ name }) => hideClasses(new Set(entries.map((entry) => entry.name).filter((other) => other !== name)), look);
   const names = new Set(found.map(({ name }) => name));
   const pick = (entry) => choosePoints(Array.from(index.keys()).filter((row) => index[row] === entry.index));
-  return html`<div class="legend" data-testid="legend">
+  return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span>
     ${(entries.length > MANY || hidden.size > 0) && html`<div class="legend-tools">${entries.length > MANY && html`<input type="search" data-testid="find-class" aria-label="Search the classes" placeholder=${`${entries.length} classes`}
       value=${wanted} onInput=${(event) => search(event.target.value)} />`}
       <button type="button" class="link" data-testid="show-all" onClick=${() => show(names, true)}>All</button>
