@@ -37,6 +37,7 @@ _OPACITIES = 0.12, 1.0  # of a point without and with certainty
 _SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
 _FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide as the picture, and at most
 _INCHES, _LINE = 3.2, 0.16  # of a panel, and of a line of text
+_MIN_DPI = 14  # the smallest letters, of 6 points, then have a pixel, which fonts need
 _BESIDE_SCALE = 0.82  # width of a panel beside its scale, relative to one without
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
@@ -290,6 +291,7 @@ def render(
 
     style = THEMES[theme]
     columns = min(columns, len(panels))
+    inches = min(inches, width / (_MIN_DPI * columns))
     rows = -(-len(panels) // columns)
     head = 0.45 if title else 0.0
     legend = next((panel.colors for panel in panels if any(panel.colors.classes)), None)

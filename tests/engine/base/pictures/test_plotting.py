@@ -3,7 +3,7 @@
 import io
 import struct
 import xml.etree.ElementTree as ET
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -100,6 +100,16 @@ def test_long_names_and_dates_fit_the_figure() -> None:
     axes = plot(points, days)
     axes.figure.canvas.draw()
     assert axes.figure.axes[1].get_yticklabels()[0].get_text().startswith("2024-01")
+
+
+@pytest.mark.parametrize("format_", ["png", "svg"])
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (7, 4), (65, 8)])
+def test_the_smallest_picture_has_letters(format_: Literal["png", "svg"], count: int, columns: int) -> None:
+    """Of any number of panels, with titles, scales and a legend."""
+    points = RNG.standard_normal((60, 2))
+    colors = PointColors.of("", np.array(["a", "b"] * 30))
+    panels = [Panel(f"draw {at}", points, colors, "faint: neighbors change") for at in range(count)]
+    assert render(panels, columns=columns, title="Draws", width=100, format_=format_)
 
 
 def test_captions_fit_panels_beside_scales() -> None:
