@@ -78,7 +78,7 @@ def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     path = job["links"]["self"]
     until(lambda: client.get(path).json()["progress"]["stage"] == "embedding")
     time.sleep(0.5)
-    assert client.delete(path).json()["status"] == "cancelling"
+    assert client.delete(path).json()["status"] in {"cancelling", "cancelled"}, "it may wait as a batch"
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
 
 
