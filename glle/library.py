@@ -16,8 +16,8 @@ from glle_engine import GlleError
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.result import Audit
+from glle_engine.audit.sources import checked_coordinates
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.pictures.points import coordinates
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
@@ -519,7 +519,7 @@ def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[st
 def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
     """Return the coordinates (n, p) of a method's name, of its dictionary, or of an object that has some, and notes."""
     if not isinstance(item, (str, Mapping)):
-        return coordinates(item), ()
+        return checked_coordinates(item, np.shape(X)[0]), ()
     wanted: Any = {"method": item} if isinstance(item, str) else item
     _require_name(wanted)
     classes = labels if method_of(wanted["method"]).labels else None

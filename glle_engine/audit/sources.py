@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
-
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
-from glle_engine.base.pictures.points import coordinates
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse
@@ -23,6 +21,7 @@ from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedde
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.results import Note
@@ -158,13 +157,7 @@ def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
     """Return finite coordinates (n, p); raises `InvalidShapeError` or `NotFiniteError`."""
     found = coordinates(Y)
-    if not (is_finite := np.isfinite(found).all(axis=1)).all():
-        raise NotFiniteError(
-            f"{len(found) - is_finite.sum()} of {len(found)} points have coordinates that are not finite, first point "
-            f"{is_finite.argmin()}.",
-            remedy="Give finite coordinates; a method must return them for every part of the data.",
-            details={"row": int(is_finite.argmin())},
-        )
+    require_finite_places(found)
     if len(found) != n:
         raise InvalidShapeError(
             f"The coordinates have shape {found.shape}; the data have {n} points.",

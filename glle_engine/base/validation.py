@@ -163,9 +163,9 @@ def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
         )
 
 
-def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
+def checked_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
     """Return X as a C-contiguous float64 matrix with finite squared distances, or raise a `GlleError`."""
-    data = finite_matrix(X)
+    data = finite_matrix(X, name)
     require_range(data)
     return data
 
@@ -190,10 +190,10 @@ def rows_of_sparse(X: Any) -> Any:
     return X.tocsr()
 
 
-def finite_data(X: ArrayLike) -> NDArray[np.float64] | csr_array:
+def finite_data(X: ArrayLike, name: str = "X") -> NDArray[np.float64] | csr_array:
     """Return `finite_matrix` of dense data, and of sparse data a canonical copy in rows, without stored zeros."""
     if not is_sparse(X):
-        return finite_matrix(X)
+        return finite_matrix(X, name)
     from scipy.sparse import csr_array  # noqa: PLC0415 -- dense data need it later or not at all
 
     given: Any = X
@@ -204,12 +204,12 @@ def finite_data(X: ArrayLike) -> NDArray[np.float64] | csr_array:
     wrong = np.flatnonzero(~np.isfinite(rows.data))
     if len(wrong):
         row, column = int(np.searchsorted(rows.indptr, wrong[0], "right")) - 1, int(rows.indices[wrong[0]])
-        raise _not_finite("X", row, column, float(rows.data[wrong[0]]))
+        raise _not_finite(name, row, column, float(rows.data[wrong[0]]))
     return rows
 
 
-def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix of finite numbers, or raise a `GlleError`."""
+def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
+    """Return X as a C-contiguous float64 matrix of finite numbers, or raise a `GlleError` that names the argument."""
     if is_sparse(X):
         raise InvalidShapeError(
             f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
@@ -218,7 +218,7 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
     raw = array_of(X)
     _require_matrix(raw)
     data = float64_of(raw)
-    require_finite(data, "X")
+    require_finite(data, name)
     return data
 
 

@@ -214,13 +214,13 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
     InvalidShapeError
         If it is not square.
     InvalidParameterError
-        With the first entry that is negative, on the diagonal and not 0, or not symmetric.
+        With the first entry that is negative, on the diagonal and not 0, or not symmetric, by more than rounding.
 
     """
     require_square(*D.shape)
     tolerance = ROUNDING * float(D.max())
     checks = (
-        (D < 0, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
+        (-tolerance > D, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
         (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),
         (
             np.abs(D - D.T) > tolerance,
@@ -236,6 +236,6 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
                 remedy=remedy,
                 details={"row": row, "column": column},
             )
-    symmetric = D / 2 + D.T / 2
+    symmetric = np.maximum(D / 2 + D.T / 2, 0.0)
     np.fill_diagonal(symmetric, 0.0)
     return symmetric

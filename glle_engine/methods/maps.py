@@ -75,7 +75,7 @@ class Map(ABC):
 
     def _check(self, points: ArrayLike) -> NDArray[np.float64]:
         """Return new points as a matrix (m, d), or raise the refusal of points that the map cannot place."""
-        data = finite_matrix(points)
+        data = finite_matrix(points, "points")
         if data.shape[1] != self.n_features:
             raise InvalidShapeError(
                 f"The new points have shape {data.shape}; the training data have {self.n_features} features.",

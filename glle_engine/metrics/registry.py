@@ -137,8 +137,8 @@ def score(
         If all points are equal.
 
     """
-    data, places = checked_matrix(X), checked_matrix(Y)
-    classes, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth)
+    data, places = checked_matrix(X), checked_matrix(Y, "Y")
+    classes, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth, "truth")
     if len(places) != len(data) or (true is not None and len(true) != len(data)):
         truth_points = f", the truth {len(true)}" if true is not None else ""
         raise InvalidShapeError(

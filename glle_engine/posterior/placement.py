@@ -37,7 +37,7 @@ from glle_engine.base.validation import (
 )
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
-from glle_engine.graph.relations import Distances, checked_distances, coordinates
+from glle_engine.graph.relations import ROUNDING, Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.weights.lle import MeanWeights, frame_weights, frames_at, lle_weights, pooled_neighbors
@@ -158,7 +158,7 @@ def extend(
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
     """Attach new points to sparse training data."""
-    data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(finite_matrix(new)))
+    data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(finite_matrix(new, "new")), "new")
     assert not isinstance(data, np.ndarray)
     assert not isinstance(points, np.ndarray)
     if data.shape[0] != n_points or points.shape[1] != data.shape[1]:
@@ -178,8 +178,9 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
 
 def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
     """Attach new points by their distances (m, n) to the training points, whose distances (n, n) are `data`."""
-    if (points < 0).any():
-        row, column = (int(i) for i in np.argwhere(points < 0)[0])
+    is_negative = points < -ROUNDING * data.max()
+    if is_negative.any():
+        row, column = (int(i) for i in np.argwhere(is_negative)[0])
         raise InvalidParameterError(
             f"The distance new[{row}, {column}] = {points[row, column]:g} is negative.",
             remedy="Give the distances of the new points, one row each, to all training points.",
@@ -187,7 +188,7 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
     exponent = int(np.frexp(data.max())[1])
     known = checked_distances(np.ldexp(data, -exponent))
     with np.errstate(over="ignore"):
-        away = np.ldexp(points, -exponent)
+        away = np.ldexp(np.maximum(points, 0.0), -exponent)
     _require_near(away.min(axis=1))
     extension = attach(Distances(known, known), Distances(away, known), spec).extension()
     return replace(extension, distances=np.ldexp(extension.distances, exponent))

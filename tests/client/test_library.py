@@ -189,6 +189,22 @@ def test_auto_is_the_calibrated_scale_and_the_ensemble(posterior: Any, tmp_path:
             call()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_coordinates_that_are_not_finite_are_no_data(value: float) -> None:
+    """A comparison says so once, an audit and a score name the coordinates; X has no part in it."""
+    Y = np.where(np.arange(N)[:, None] == 7, value, X[:, :2])
+    (error,) = glle.compare(X, {"mine": Y}).problems["mine"]
+    assert "1 of 150 points have coordinates that are not finite, first row 7" in str(error)
+    with pytest.raises(glle_engine.GlleError, match="coordinates that are not finite, first row 7"):
+        glle.audit(X, Y)
+    with pytest.raises(glle_engine.GlleError, match=r"^Y\[7, 0\] is"):
+        score(X, Y, ["trustworthiness"])
+    with pytest.raises(glle_engine.GlleError, match=r"^truth\[7, 0\] is"):
+        score(X, X[:, :2], ["affine_r2"], truth=Y)
+    with pytest.raises(glle_engine.GlleError, match=r"^points\[7, 0\] is"):
+        glle.embed(X, "pca").transform(np.where(np.arange(N)[:, None] == 7, value, X))
+
+
 def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
     """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
     Y, mean, pca = posterior.embedding, posterior.summary(40, scale=1).consensus, glle.embed(X, "pca")
@@ -244,9 +260,10 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
             glle.plot(posterior, ax=axes, **wrong)
     with pytest.raises(ValueError, match="str has no coordinates"):
         glle.plot("post_1", ax=axes)
-    for places in (X[:0], np.where(X > 0, np.inf, X)):
-        with pytest.raises(ValueError, match="no finite coordinates to draw"):
-            glle.plot(places, ax=axes)
+    with pytest.raises(ValueError, match="There are no points to draw"):
+        glle.plot(X[:0], ax=axes)
+    with pytest.raises(ValueError, match=r"1 of 150 points have .* not finite, first row 7 \(from 0\)"):
+        glle.plot(np.where(np.arange(N)[:, None] == 7, np.inf, X), ax=axes)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         glle.plot(posterior)

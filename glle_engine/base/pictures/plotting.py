@@ -15,7 +15,13 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.parameters import check_choice
-from glle_engine.base.pictures.points import PointTable, align_rows, require_rows, texts_of_labels
+from glle_engine.base.pictures.points import (
+    PointTable,
+    align_rows,
+    require_finite_places,
+    require_rows,
+    texts_of_labels,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,11 +144,9 @@ class Panel:
     def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
         """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
         points = PointTable.of(shown)
-        if not (len(points.places) and np.isfinite(points.places).all()):
-            raise InvalidShapeError(
-                f"The {len(points.places)} points have no finite coordinates to draw.",
-                remedy="Give at least one point, and leave out those with NaN or infinity.",
-            )
+        if not len(points.places):
+            raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
+        require_finite_places(points.places)
         if colors is None and points.labels is not None:
             colors = _colors(points.labels, len(points.places), points.label)
         elif colors is None:

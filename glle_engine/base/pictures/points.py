@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.validation import array_of, float64_of, require_unmasked
 
 if TYPE_CHECKING:
@@ -122,6 +122,19 @@ def coordinates(shown: Any) -> NDArray[np.float64]:
             remedy="Give an array (n, p), or an object with one.",
         )
     return float64_of(places)
+
+
+def require_finite_places(places: NDArray[np.float64]) -> None:
+    """Raise `NotFiniteError` with the number of points whose coordinates are not finite, and the first one."""
+    is_finite = np.isfinite(places).all(axis=1)
+    if not is_finite.all():
+        raise NotFiniteError(
+            f"{len(places) - is_finite.sum():,} of {len(places):,} points have coordinates that are not finite, first "
+            f"row {is_finite.argmin()} (from 0).",
+            remedy="Leave these points out, or give them finite coordinates; a method must return finite coordinates "
+            "for every part of the data.",
+            details={"row": int(is_finite.argmin())},
+        )
 
 
 def count_apart(apart: ArrayLike) -> NDArray[np.int64]:

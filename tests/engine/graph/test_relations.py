@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 
 from glle_engine import GlleError, Posterior, fit, manifolds
 from glle_engine.graph.relations import Distances
+from glle_engine.methods import method as method_of
 from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.selection import advise
@@ -106,6 +107,30 @@ def test_other_matrices_are_refused(points: NDArray[np.float64], factor: int, wo
     """With the first wrong entry."""
     with pytest.raises(GlleError, match=words):
         fit(factor * cdist(points, points), metric="precomputed")
+
+
+@pytest.mark.parametrize("method", ["lle", "isomap", "t-sne", "mds", "glle"])
+def test_dissimilarities_below_zero_by_rounding_are_zero(points: NDArray[np.float64], method: str) -> None:
+    """One minus the cosine is about -2e-16 on the diagonal and between parallel points."""
+    unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    D = np.maximum(1 - unit @ unit.T, 0)
+    below = np.where(D == 0, -1e-16, D)
+    below[0, 1] = below[1, 0] = -3e-16
+    D[0, 1] = D[1, 0] = 0
+    assert (below < 0).sum() > 2
+    chosen = method_of(method)
+    spec = chosen.spec.from_dict({"dissimilarity" if method == "mds" else "metric": "precomputed"})
+    found, clipped = (chosen.embed(each, spec).Y for each in (below, D))
+    np.testing.assert_array_equal(found, clipped)
+
+
+def test_new_distances_below_zero_by_rounding_are_zero(
+    points: NDArray[np.float64], posteriors: tuple[Posterior, Posterior]
+) -> None:
+    """As those of the training points."""
+    D = cdist(points, points)
+    new = np.where(D[:9] == 0, -1e-16, D[:9])
+    np.testing.assert_array_equal(posteriors[1].transform(D, new), posteriors[1].embedding[:9])
 
 
 def test_parts_of_the_graph_are_bridged_by_distances() -> None:
