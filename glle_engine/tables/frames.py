@@ -83,7 +83,7 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
 def series_column(series: Any, kind: TextKind | None = None, *, is_category: bool = False) -> Column:
     """Return the column of a series of pandas or polars, or of a chunked array of pyarrow.
 
-    `kind` is that of texts, by default that of the first ones.
+    `kind` is the kind of texts, by default the kind of the first texts.
     """
     import narwhals as nw  # noqa: PLC0415 # at the first frame
 

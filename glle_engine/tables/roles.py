@@ -206,11 +206,14 @@ class Layout:
         """Return the notice of a guessed role; `taken` has the column that has the role already."""
         name, count = self.name(column), profile.distinct
         if role == "id":
-            leave = option("ignore", [name]) if profile.is_text else option("features", ["*"])
-            way = "to leave it out" if profile.is_text else "to fit it"
-            return (
-                f"The column {name!r} numbers or names the rows. It is set apart and is no feature; {way}, use {leave}."
-            )
+            is_unnamed = self.names is not None and not self.names[column]
+            subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
+            said = f"{subject} numbers or names the rows. It is set apart and is no feature"
+            if not profile.is_text:
+                return f"{said}; to fit it, use {option('features', ['*'])}."
+            if is_unnamed:  # its number may be the name of another column
+                return f"{said}."
+            return f"{said}; to leave it out, use {option('ignore', [name])}."
         noun = f"{count:,} distinct words" if role == "label" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} is the {role}" if taken else ""

@@ -111,7 +111,7 @@ class Ids:
         self._blocks.append(block.T)
 
     def array(self) -> NDArray[Any] | None:
-        """Return the ids (n,), those of several columns (n, columns), or None without a column."""
+        """Return the ids (n,), the ids of several columns (n, columns), or None without a column."""
         if not self._blocks:
             return None
         has_text = any(block.dtype.kind == "U" for block in self._blocks)

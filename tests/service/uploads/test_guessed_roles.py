@@ -346,3 +346,13 @@ def test_ids_are_content(client: httpx.Client) -> None:
     assert heads == [["id_,id,y", "1,0.5,1.0"], ["id_1,id_2,id,y", "1,2,0.5,1.0"]]
     check_problem(client.get(f"/v1/datasets/{records[3]['id']}/ids"), 404, "no-ids")
     assert "ids" not in records[3]["links"]
+
+
+@pytest.mark.parametrize("ids", [range(N), [f"s-{at}" for at in range(N)]])
+def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[Any]) -> None:
+    """The index of DataFrame(X).to_csv() is beside columns named 0 and 1; an option of 0 means the column 0."""
+    table = read(csv({"": list(ids), "0": COLUMNS["x"], "1": COLUMNS["y"]}))
+    assert table.names == ["0", "1"]
+    (notice,) = [notice for notice in table.source["notices"] if "numbers or names the rows" in notice]
+    assert notice.startswith("The first column, which has no name,")
+    assert "ignore=0" not in notice
