@@ -279,7 +279,7 @@ def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.f
 
 
 def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
-    """Return R^2 of two sets of places (m, p), corrected for that of permuted places."""
+    """Return R^2 of two sets of places (m, p), corrected for the R^2 of permuted places."""
     if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
         return 0.0
     rng = np.random.Generator(np.random.Philox(key=np.array([len(A), A.shape[1]], np.uint64)))

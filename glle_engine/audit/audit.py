@@ -19,8 +19,8 @@ something that the shown map does not have. The spread of a point is that over h
 (docs/explanation/believe.md).
 
 More halves are made until `remains` and the share of islands are 2.5 standard errors away from the thresholds of the
-statement. Above 5,000 points the halves are those of a random sample of 4,000, and the other points are placed by their
-weights.
+statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points, and places the
+other points by their weights.
 
 With one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples
 share: a 3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
@@ -162,7 +162,7 @@ def audits(
         yield _of_coordinates(embedding, facts, tuple(notes))
         return
     if n > MANY:
-        notes.append(Note("audited-by-sample", f"The halves are those of {SAMPLED:,} random points of {n:,}."))
+        notes.append(Note("audited-by-sample", f"The maps are of halves of {SAMPLED:,} random points of {n:,}."))
     embedder = _part_embedder(source.embedder, blocks, seed)
     found = _Found(embedding, k, classes, facts, tuple(notes))
     is_threaded = executor is None and source.is_threaded and threads != 1
@@ -549,7 +549,7 @@ def compare_groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: 
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), those of two separate halves."""
+    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 

@@ -1,4 +1,4 @@
-r"""Structure beyond that of data with permuted columns: neighborhoods of single points, and relations among features.
+r"""Structure that data with permuted columns do not have: neighborhoods of single points, and relations among features.
 
 Permuting each column by itself keeps every feature's distribution and removes all relations among features.
 

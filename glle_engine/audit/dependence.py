@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROWS = 2000  # at most, for the distances
-NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to that of the fifth one
+NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the distance to the fifth neighbor
 MIN_COPIES = 0.3  # share of the rows
 FOLLOWING = 0.8  # mean distance of following rows relative to random ones
 

@@ -39,7 +39,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the island (n,) of each point of a picture (n, p), the largest island first.
 
     Points without a cluster belong to the island of the nearest point that has one. All belong to island 0 if no
-    cluster is isolated. Of more than 5,000 points, the clusters are those of a random part.
+    cluster is isolated. Of more than 5,000 points, a random part is clustered.
     """
     n = len(Y)
     if n > MANY:

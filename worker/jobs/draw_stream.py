@@ -458,7 +458,7 @@ class RequestsInHand:
         return sum(len(requests) for names in self._waiting.values() for requests in names.values())
 
     def add(self, requests: Iterable[DrawRequest]) -> None:
-        """Add requests after those of the same tenant and posterior."""
+        """Add requests behind the waiting requests of the same tenant and posterior."""
         for request in requests:
             self._waiting.setdefault(request.stream, {}).setdefault(request.name, []).append(request)
 
