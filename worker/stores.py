@@ -29,7 +29,6 @@ from worker.storage.mark import RecordsMark
 from worker.storage.object_store.backend import RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
-from worker.storage.records import KEYS
 from worker.storage.results import ResultStore
 
 ANSWER_SECONDS = 5.0  # time-out of an answer
@@ -97,10 +96,9 @@ class Stores:
         mark = RecordsMark(client, files.bucket)
         room = QueueCapacity(client, settings)
         keys = KeyStore(client, mark)
-        quotas = Quotas(settings, lambda: settings.auth != "off" and keys.has_keys)
+        quotas = Quotas(settings, keys.has_keys)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
-        keys = KeyStore(client, mark)
-        queue = TaskQueue(client, jobs, settings, lambda: KEYS in keys.records.usage())
+        queue = TaskQueue(client, jobs, settings, keys.exist)
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,

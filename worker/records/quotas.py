@@ -73,6 +73,7 @@ class Quotas:
 
     def __init__(self, settings: Settings, has_others: Callable[[], bool] = lambda: True) -> None:
         self._has_others = has_others
+        self._has_tenants = settings.auth != "off"
         limits: dict[str, dict[str, int]] = {ALL: {}}
         for part in settings.quotas.split():
             tenant, _, text = part.partition("=")
@@ -93,7 +94,7 @@ class Quotas:
         limit: int | None = getattr(self.of(tenant), name)
         if limit is not None:
             return limit
-        return SHARE if self._has_others() else UNLIMITED
+        return SHARE if self._has_tenants and self._has_others() else UNLIMITED
 
 
 def _limits(text: str) -> dict[str, int]:

@@ -165,10 +165,13 @@ class KeyStore:
         """Return the number of valid keys with the scope admin."""
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
-    @property
     def has_keys(self) -> bool:
-        """Whether a key existed at the last look of this process, or has been verified."""
+        """Return whether a key existed at the last look of this process, or has been verified."""
         return bool(self._is_guarded)
+
+    def exist(self) -> bool:
+        """Return whether a key was ever created, by a look at Redis; of a process that verifies no keys."""
+        return KEYS in self.records.usage()
 
     def is_guarded(self) -> bool:
         """Return whether a key ever existed; after the last revocation requests still need a key.
@@ -183,7 +186,7 @@ class KeyStore:
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             self._next_look = now + LOOK_SECONDS  # requests that come during the look have the former answer
             try:
-                is_guarded = KEYS in self.records.usage()
+                is_guarded = self.exist()
                 if not is_guarded:
                     self._mark.require_no_loss()
                 self._is_guarded = is_guarded
