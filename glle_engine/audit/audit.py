@@ -405,17 +405,19 @@ def _dimension(
 
 def _of_coordinates(embedding: NDArray[np.float64], facts: Facts, notes: tuple[Note, ...]) -> Audit:
     """Return the audit of coordinates that no method makes again."""
-    said = state(facts)
     return Audit(
-        verdict=said.text,
-        level=said.level,
-        statement=said,
+        **_said(state(facts)),
         beyond_chance=_is_beyond(facts),
         embedding=embedding,
         islands=facts.islands,
         disturbed=facts.disturbed,
         notes=notes,
     )
+
+
+def _said(statement: Statement) -> dict[str, Any]:
+    """Return the fields of an audit that a statement has."""
+    return {"verdict": statement.text, "level": statement.level, "statement": statement}
 
 
 def _is_beyond(facts: Facts) -> bool | None:
@@ -458,11 +460,8 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         disturbed=disturbed_by_samples(embedding, graph, pictures, near),
         groups="" if groups is None else groups.statement(),
     )
-    said = state(facts)
     return Audit(
-        verdict=said.text,
-        level=said.level,
-        statement=said,
+        **_said(state(facts)),
         beyond_chance=_is_beyond(facts),
         embedding=embedding,
         remains=facts.remains,
@@ -514,7 +513,7 @@ def _preliminary(found: Audit) -> Audit:
     """Return an audit as a preliminary one: its level is known only if `remains` is certain."""
     level = found.level if found.level == "no" and found.remains is None else "unknown"
     statement = Statement(level, f"Preliminary: {found.verdict}")
-    return replace(found, verdict=statement.text, level=level, statement=statement, is_preliminary=True)
+    return replace(found, **_said(statement), is_preliminary=True)
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
