@@ -158,7 +158,11 @@ FILES = (
     File(
         "pandas-index.csv",
         _pandas(_NUMBERS.to_csv),
-        Reading(columns={"id": ["0"]}, notice="The first column, which has no name, numbers or names the rows", ids=[0, 1, 2, 3]),
+        Reading(
+            columns={"id": ["0"]},
+            notice="The first column, which has no name, numbers or names the rows",
+            ids=[0, 1, 2, 3],
+        ),
     ),
     File(
         "pandas-index-twice.csv",
