@@ -86,7 +86,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     embedder, spec = PosteriorEmbedder.of(posterior, X), posterior.spec
     _require_columns(X, spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
-    again = partial(_posterior_again, spec=replace(spec, landmarks=None))
+    again = partial(_posterior_again, spec=replace(spec, landmarks="auto"))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     return Source("GLLE", finite_matrix(X), partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
 

@@ -54,7 +54,8 @@ def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
-        return Annotated[type_, Field(**limits)] | Literal[parameter.words], Field(default, description=parameter.doc)
+        number: Any = {"integer": int, "number": float}[parameter.kind]
+        return Annotated[number, Field(**limits)] | Literal[parameter.words], Field(default, description=parameter.doc)
     return type_, Field(default, description=parameter.doc, **limits)
 
 
