@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_PHASES = (100, 100)  # iterations before those of n_iter, of Wang et al.
+_PHASES = (100, 100)  # iterations before those of max_iter, of Wang et al.
 _FEWEST = 2  # near pairs
 _CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
@@ -47,7 +47,7 @@ class PacmapSpec(StartSpec):
     n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST, counts=True)
     mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
     further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
-    n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
+    max_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
     learning_rate: float = number(1.0, "Of the descent, by Adam.", above=0)
     initialization: str = choice(
         "pca",
@@ -140,8 +140,8 @@ def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *,
             MN_ratio=spec.mid_near_ratio,
             FP_ratio=spec.further_ratio,
             lr=spec.learning_rate,
-            num_iters=(*_PHASES, spec.n_iter),
+            num_iters=(*_PHASES, spec.max_iter),
             random_state=older_seed(spec.seed) % _SEEDS,
         )
         Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
-    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})
+    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.max_iter})

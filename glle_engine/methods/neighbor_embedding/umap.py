@@ -53,7 +53,7 @@ class UmapSpec(StartSpec):
     )
     min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", least=0)
     spread: float = number(1.0, "Scale of the embedding.", above=0)
-    n_epochs: int | str = integer(
+    max_iter: int | str = integer(
         "auto",
         "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more of densMAP.",
         least=1,
@@ -80,8 +80,8 @@ class UmapSpec(StartSpec):
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
-        if not isinstance(self.n_epochs, str):
-            return self.n_epochs
+        if not isinstance(self.max_iter, str):
+            return self.max_iter
         return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
 
     def density(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class DensmapSpec(UmapSpec):
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
-        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.n_epochs, str) else 0)
+        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.max_iter, str) else 0)
 
     def density(self) -> dict[str, Any]:
         """Return the arguments of umap-learn for densities."""

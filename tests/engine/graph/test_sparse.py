@@ -129,7 +129,7 @@ def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -
 def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the embedding of dense data."""
     chosen = method(name)
-    parameters = {"perplexity": 15, "early_iter": 0, "n_iter": 1} if name == "t-sne" else {}
+    parameters = {"perplexity": 15, "early_iter": 0, "max_iter": 1} if name == "t-sne" else {}
     spec = chosen.spec(metric="cosine", **parameters)
     sparse, dense = chosen.embed(csr_array(matrix), spec), chosen.embed(matrix, spec)
     assert disparity(sparse.Y, dense.Y) < 1e-8

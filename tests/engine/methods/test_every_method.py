@@ -25,9 +25,9 @@ PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 EXTRAS = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 # Where the defaults do not suit so few points, or so short a test.
 OPTIONS: dict[str, dict[str, object]] = {
-    "t-sne": {"early_iter": 50, "n_iter": 100},
-    "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
-    "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
+    "t-sne": {"early_iter": 50, "max_iter": 100},
+    "mvu": {"n_neighbors": 5, "slack": 0.01, "tol": 0.01},
+    "drill": {"n_neighbors": 10, "tol": 0.01},  # the default takes seconds
 }
 # Factors of three features weigh the features by their noise, not by their extent.
 LEAST_TRUST = {"factor-analysis": 0.55}

@@ -25,7 +25,7 @@ METHOD_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "kernel-pca": [{}, {"kernel": "polynomial"}, {"kernel": "cosine"}, {"kernel": "linear"}],
     "lle": [{}, {"metric": "cosine"}, {"standardize": "zscore"}],
     "isomap": [{}, {"n_landmarks": 30}],
-    "t-sne": [{"early_iter": 50, "n_iter": 200}],
+    "t-sne": [{"early_iter": 50, "max_iter": 200}],
 }
 POSTERIORS: list[dict[str, Any]] = [
     {},

@@ -176,7 +176,7 @@ def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: flo
         embed("mds", D[:, :3], dissimilarity="precomputed")
 
 
-SMALL = {"max_iter": 5, "n_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
+SMALL = {"max_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
 
 
 def parameters_of(name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
 
 const PLAIN = {
-  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most', n_iter: 'Iterations',
+  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most',
   tol: 'Tolerance', disconnected: 'Separate pieces', standardize: 'Scale of columns', metric: 'Distance', count: 'Maps to draw', variance: 'Noise variance',
 };
 

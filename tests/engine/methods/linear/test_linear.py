@@ -81,7 +81,7 @@ def test_ppca_by_em_converges_to_the_closed_form() -> None:
 def test_factor_analysis_has_loadings_and_noise_variances() -> None:
     """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
     X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
-    found = embed("factor-analysis", X, tolerance=1e-9)
+    found = embed("factor-analysis", X, tol=1e-9)
     assert found.map is not None
     W, noise = found.map.arrays["loadings"], found.map.arrays["noise_variances"]
     assert (W.shape, noise.shape) == ((7, 2), (7,))
@@ -113,7 +113,7 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     assert first * 300 == pytest.approx(gaussian(centred, start.loadings, start.noise), rel=1e-12)
     result = maximise(centred / np.sqrt(300), start, 1e-9, 2000, silent)[1]
     assert (np.diff(result) >= -1e-12).all()
-    found = embed("factor-analysis", X, n_components=3, tolerance=1e-9, max_iterations=5000)
+    found = embed("factor-analysis", X, n_components=3, tol=1e-9, max_iter=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
     assert found.figures["converged"]
     assert found.figures["log_likelihood"] == pytest.approx(other.score(X) * 300, abs=0.01)
@@ -132,7 +132,7 @@ def test_factor_analysis_says_what_is_doubtful() -> None:
     """Too few steps, constant features, too many factors and a feature without noise are notes."""
     X = factor_data(80, 6)
     X[:, 0], X[:, 1] = 1, X[:, 2]
-    found = embed("factor-analysis", X, n_components=3, max_iterations=3)
+    found = embed("factor-analysis", X, n_components=3, max_iter=3)
     assert {"not-converged", "constant-features", "not-identified"} <= {*codes_of(found)}
     assert not found.figures["converged"]
     assert "heywood" in codes_of(embed("factor-analysis", X, n_components=2))

@@ -15,10 +15,10 @@ from tests.engine.methods.reference import LIBRARIES, import_or_skip, with_slow_
 NAMES = [name for name, one in METHODS.items() if "initialization" in one.spec.parameters()]
 SHEET = manifolds.make("s_curve", 90, seed=3).X
 QUICK: dict[str, dict[str, Any]] = {
-    "t-sne": {"perplexity": 8.0, "early_iter": 10, "n_iter": 20},
+    "t-sne": {"perplexity": 8.0, "early_iter": 10, "max_iter": 20},
     **{name: {"perplexity": 8.0, "max_iter": 20} for name in ("sne", "symmetric-sne", "elastic-embedding")},
-    **{name: {"n_epochs": 20} for name in ("umap", "densmap")},
-    "pacmap": {"n_iter": 5},
+    **{name: {"max_iter": 20} for name in ("umap", "densmap")},
+    "pacmap": {"max_iter": 5},
 }
 
 

@@ -26,7 +26,7 @@ MAPS: dict[str, dict[str, tuple[int, ...]]] = {
     "lle": {},
     "t-sne": {},
 }
-OPTIONS = {"t-sne": {"perplexity": 10.0, "early_iter": 20, "n_iter": 50}}
+OPTIONS = {"t-sne": {"perplexity": 10.0, "early_iter": 20, "max_iter": 50}}
 
 
 @pytest.mark.parametrize("method", MAPS)
