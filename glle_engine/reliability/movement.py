@@ -369,5 +369,5 @@ def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str |
         yield Note(
             "movement-by-seed",
             f"{figures['seed_share']:.0%} of the variance is that of the seed, not of the data: the method does not "
-            "settle. Give more iterations, or another initialization.",
+            "settle. Give more iterations, or another init.",
         )

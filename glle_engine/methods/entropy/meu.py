@@ -245,10 +245,10 @@ class MeuSpec(RadiusSpec, NeighborSpec):
         words=("all",),
         counts=True,
     )
-    gamma: float = number(
+    mean_precision: float = number(
         1e-5,
-        "Precision that holds the points at their mean, times the mean variance of a feature; it moves the centred "
-        "embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
+        "gamma, the precision that holds the points at their mean, times the mean variance of a feature; it moves the "
+        "centred embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
         above=0,
     )
     multipliers: str = choice(
@@ -290,7 +290,7 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     i, j = undirected_edges(nearest, kept)
     unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
-    gamma = spec.gamma * n / float(S.trace())
+    gamma = spec.mean_precision * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
     require_apart(i, j, problem.squared_distances(S))
     field = unfold(problem, spec.tol, spec.max_iter, on_progress)

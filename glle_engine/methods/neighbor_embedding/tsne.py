@@ -206,13 +206,13 @@ def _not_settled(decrease: float | None) -> Note:
 
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return the small start of the descent (n, p); P are the sparse affinities."""
-    if spec.initialization != "spectral":
-        return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
+    if spec.init != "spectral":
+        return _START * initial(X, spec.n_components, spec.init, spec.seed)
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:
         return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
-            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."
+            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give init='pca'."
         ) from error

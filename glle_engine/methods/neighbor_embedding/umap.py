@@ -24,8 +24,8 @@ from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import NeighborMap
-from glle_engine.methods.neighbor_embedding.affinities import StartSpec, initial, noisy, older_seed
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.neighbor_embedding.affinities import initial, noisy, older_seed
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 from glle_engine.posterior.placement import combine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own sea
 
 
 @dataclass(frozen=True, kw_only=True)
-class UmapSpec(StartSpec):
+class UmapSpec(DistanceSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
@@ -59,9 +59,9 @@ class UmapSpec(StartSpec):
         least=1,
         words=("auto",),
     )
-    initialization: str = choice(
+    init: str = choice(
         "spectral",
-        "Where the descent starts: eigenvectors of the graph, principal components, or noise. init means the same.",
+        "Where the descent starts: eigenvectors of the graph, principal components, or noise.",
         "spectral",
         "pca",
         "random",
@@ -91,7 +91,7 @@ class UmapSpec(StartSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and more principal components than the data span."""
         require_enough_points(n, self)
-        if self.initialization == "pca":
+        if self.init == "pca":
             self.require_rank(n, d)
 
 
@@ -148,9 +148,9 @@ def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, st
 
 def _start(X: NDArray[np.float64], spec: UmapSpec) -> str | NDArray[np.float32]:
     """Return the start of the descent, (n, p) or the name of umap-learn's."""
-    if spec.initialization == "spectral":
+    if spec.init == "spectral":
         return "spectral"
-    return initial(X, spec.n_components, spec.initialization, spec.seed).astype(np.float32)
+    return initial(X, spec.n_components, spec.init, spec.seed).astype(np.float32)
 
 
 def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:

@@ -229,7 +229,7 @@ def test_more_components_than_features_are_noted_once(name: str) -> None:
 
 
 DENSE: dict[str, list[dict[str, object]]] = {
-    "isomap": [{}, {"n_landmarks": 100}],
+    "isomap": [{}, {"landmarks": 100}],
     "diffusion-maps": [{}, {"n_neighbors": 10}],
     "glle": [{"n_neighbors": 30}, {"n_neighbors": 30, "landmarks": 100}],
 }
@@ -268,7 +268,7 @@ def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
     assert least("mds", 1000, dissimilarity="precomputed") == 8 * 1000**2
     assert least("kernel-pca", 2000) == 4 * least("kernel-pca", 1000) == 4 * 2 * 8 * 1000**2
     assert least("ltsa", 1000, n_neighbors=20) == 4 * least("ltsa", 1000, n_neighbors=10)
-    assert least("isomap", 1000, n_landmarks=100) < least("isomap", 1000) / 9
+    assert least("isomap", 1000, landmarks=100) < least("isomap", 1000) / 9
     assert least("glle", 1000, n_neighbors=20) == 8 * 1000 * 20**2
     assert least("glle", 1000, n_neighbors=20, landmarks=100) == 8 * 100 * 20**2
     assert least("glle", 10**6) == 8 * 10**6 * 30**2

@@ -83,7 +83,7 @@ def test_the_part_by_sampling_of_larger_samples_is_corrected(curve: np.ndarray) 
     np.testing.assert_allclose(np.trace(corrected.covariance, axis1=1, axis2=2), corrected.movement**2)
 
 
-@pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
+@pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"order": "random"}, 4)])
 def test_the_parts_of_movement_add_up(curve: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
     """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
     found = movement_of(curve, name, **options)
@@ -192,7 +192,7 @@ def test_notes_and_refusals(curve: np.ndarray) -> None:
 def test_seeds_that_do_not_settle_are_a_note() -> None:
     """A descent of few steps from noise depends on the seed more than on the data."""
     X = manifolds.make("s_curve", 80, seed=1).X
-    found = movement_of(X, "symmetric-sne", perplexity=10, initialization="random", max_iter=1)
+    found = movement_of(X, "symmetric-sne", perplexity=10, init="random", max_iter=1)
     assert found.figures["seed_share"] > 0.5
     assert "movement-by-seed" in {note.code for note in found.notes}
     assert replace(found, notes=()).to_dict()["notes"] == []

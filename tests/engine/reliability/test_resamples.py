@@ -202,7 +202,7 @@ def test_seeds(curve: np.ndarray) -> None:
     """Only a method with a seed is refitted with others: seed + 1, seed + 2, and so on."""
     with pytest.raises(InvalidParameterError, match="has no seed"):
         resample(refit(curve, "lle"), 2, stream=SEEDS)
-    alle = refit(curve, "alle", ordering="random", seed=4)
+    alle = refit(curve, "alle", order="random", seed=4)
     places = resample(alle, 2, stream=SEEDS).places
     assert np.array_equal(places[1], alle.method.embed(curve, replace(alle.spec, seed=6)).Y)
 

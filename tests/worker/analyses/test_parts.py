@@ -262,7 +262,7 @@ def test_a_part_that_fails_ends_the_job(
 def test_a_spread_in_parts_is_the_engines(stores: Stores) -> None:
     """Half-samples and refits with other seeds are parts, and their summary is that of one process."""
     embedder, seeds = method("alle"), 2
-    spec = embedder.spec(ordering="random")
+    spec = embedder.spec(order="random")
     dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
     of = EmbeddingSpec(dataset=dataset, method="alle", parameters=spec.to_dict(), engine=NUMBERS)
     spread = SpreadSpec(

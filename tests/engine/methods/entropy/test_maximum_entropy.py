@@ -89,7 +89,7 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
     spec = METHODS[name].spec(n_neighbors=5)
     if name == "meu":
         i, j = undirected_edges(kneighbors(X, 5)[0])
-        gamma = spec.gamma * 25 / np.trace(second_moment(X))
+        gamma = spec.mean_precision * 25 / np.trace(second_moment(X))
         K = unfold(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tol, 100, silent).K
     else:
         M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
@@ -103,7 +103,7 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
 def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
     """Whether found by Lanczos or not, and in another ordering; rows stay those of the data."""
     X = manifolds.make("s_curve", n, seed=2).X
-    spec = AlleSpec(n_neighbors=6, ordering="random", seed=1)
+    spec = AlleSpec(n_neighbors=6, order="random", seed=1)
     order = ordering(X, spec)
     M = np.zeros((n, n))
     M[order] = acyclic(X, spec, order, silent)[0].toarray()
@@ -122,8 +122,8 @@ def test_words_for_an_ordering_are_what_they_say() -> None:
     """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
     X = cloud(40, 3)
     inward = np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))
-    np.testing.assert_allclose(embed("alle", X, ordering="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
-    random = [embed("alle", X, ordering="random", seed=seed).Y for seed in (0, 0, 1)]
+    np.testing.assert_allclose(embed("alle", X, order="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
+    random = [embed("alle", X, order="random", seed=seed).Y for seed in (0, 0, 1)]
     assert np.array_equal(random[0], random[1])
     assert not np.allclose(random[0], random[2])
 

@@ -213,7 +213,7 @@ def test_npe_solves_its_generalised_eigenproblem() -> None:
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:
     """With as many dimensions as points every embedding is linear; by default most variance alone is kept."""
     X = np.sin(factor_data(60, 100))
-    lle, all_axes, usual = embed("lle", X), embed("npe", X, variance=1), embed("npe", X)
+    lle, all_axes, usual = embed("lle", X), embed("npe", X, variance_share=1), embed("npe", X)
     np.testing.assert_allclose(values_of(all_axes), values_of(lle), rtol=1e-6)
     np.testing.assert_allclose(np.abs(all_axes.Y), np.abs(lle.Y), atol=1e-5)
     assert usual.figures["axes"] < all_axes.figures["axes"] == 59
@@ -274,8 +274,8 @@ CASES: list[tuple[str, dict[str, object]]] = [
     ("pca", {}),
     ("ppca", {}),
     ("npe", {}),
-    ("npe", {"variance": 0.9}),
-    ("npe", {"standardize": "robust", "variance": 0.9}),
+    ("npe", {"variance_share": 0.9}),
+    ("npe", {"standardize": "robust", "variance_share": 0.9}),
     ("kernel-pca", {"kernel": "rbf"}),
     ("kernel-pca", {"kernel": "cosine"}),
     ("kernel-pca", {"kernel": "linear"}),
@@ -352,7 +352,7 @@ def test_a_map_that_magnifies_rounding_is_noted() -> None:
     found = embed("npe", X)
     assert np.abs(found.transform(X) - found.Y).max() > 1e-8 * np.abs(found.Y).max()
     assert "ill-conditioned-map" in codes_of(found)
-    assert embed("npe", X, variance=0.999999).notes == ()
+    assert embed("npe", X, variance_share=0.999999).notes == ()
 
 
 def test_methods_without_a_map_name_those_that_have_one() -> None:

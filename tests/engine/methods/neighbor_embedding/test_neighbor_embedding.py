@@ -204,7 +204,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
     """The same seed gives the same bits; another random start gives other places, of more components than features."""
-    X, options = cloud(60, 3), {"perplexity": 5.0, "initialization": start, **QUICK[name]}
+    X, options = cloud(60, 3), {"perplexity": 5.0, "init": start, **QUICK[name]}
     X = X[:, :1] if start == "random" else X
     first, again, other = (embed(name, X, seed=seed, **options).Y for seed in (2**62, 2**62, 1))
     assert np.array_equal(first, again)
@@ -239,8 +239,8 @@ def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyP
         raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
 
     monkeypatch.setattr("openTSNE.initialization.spectral", fails)
-    with pytest.raises(ConvergenceError, match="initialization='pca'"):
-        embed("t-sne", cloud(60, 3), perplexity=5.0, initialization="spectral")
+    with pytest.raises(ConvergenceError, match="init='pca'"):
+        embed("t-sne", cloud(60, 3), perplexity=5.0, init="spectral")
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
-    found = embed_or_skip("umap", initialization="random", max_iter=50)
+    found = embed_or_skip("umap", init="random", max_iter=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = import_or_skip("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
@@ -76,13 +76,13 @@ def test_a_seed_is_reproducible(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
-@pytest.mark.parametrize(("initialization", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
-def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
+@pytest.mark.parametrize(("init", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
+def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
     """Every start works, in one and in three dimensions."""
-    if name == "pacmap" and initialization == "spectral":
+    if name == "pacmap" and init == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"max_iter": 5 if name == "pacmap" else 10}
-    found = embed_or_skip(name, initialization=initialization, n_components=p, **short)
+    found = embed_or_skip(name, init=init, n_components=p, **short)
     assert found.Y.shape == (N, p)
     assert np.isfinite(found.Y).all()
 

@@ -360,20 +360,6 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     assert client.get(path + "/coordinates", headers=NPY).content == before
 
 
-def test_init_means_initialization(client: httpx.Client, sheet: str) -> None:
-    """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
-
-    def request(**parameters: str) -> httpx.Response:
-        return embed(client, sheet, "sne", parameters={"perplexity": 10, **parameters})
-
-    first, again = request(init="random").json(), request(initialization="random").json()
-    assert first["id"] == again["id"]
-    parameters = first["request"]["parameters"]
-    assert (parameters["initialization"], "init" in parameters) == ("random", False)
-    both = check_problem(request(init="random", initialization="random"), 422, "invalid-parameter")
-    assert both["remedy"] == "Give one of them."
-
-
 def test_embeddings_are_listed_with_their_names(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """The newest first, by name and tags; names are no part of the embedding, whose description stays."""
     made = [embed(client, sheet, "pca", parameters={"n_components": p}, scores=[]) for p in (2, 1)]

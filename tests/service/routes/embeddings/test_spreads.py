@@ -105,7 +105,7 @@ def test_refits_are_cached_in_parts(
 
 def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A method with a seed is refitted with others; labels are the classes, one class has no margin."""
-    link = embedding_link(client, stores, sheet, "alle", ordering="random")
+    link = embedding_link(client, stores, sheet, "alle", order="random")
     classes = (np.asarray(SHEET.X)[:, 0] > 0).astype(float)[:, None]
     labels = client.post("/v1/datasets", json={"data": classes.tolist()}).json()["id"]
     body = spread(client, stores, link, refits=3, labels=labels)
