@@ -57,7 +57,7 @@ def test_the_posterior_is_that_of_dense_data(
         if isinstance(figure, (int, float)) and not name.startswith("trustworthiness"):  # of dense data alone
             assert sparse.diagnostics.figures[name] == pytest.approx(figure, rel=1e-7), name
     assert sparse.diagnostics.figures["stored_entries"] == np.count_nonzero(matrix)
-    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, matrix))]
+    scales = [calibrate(p, X, n_resamples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, matrix))]
     assert scales[0] == pytest.approx(scales[1], rel=1e-6)
 
 

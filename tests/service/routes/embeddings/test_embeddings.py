@@ -234,7 +234,7 @@ def test_what_cannot_end_in_time_begins_as_a_batch(
         answer = embed(client, sheet, name, scores=[])
         assert answer.json()["priority"] == priority
         result_of(stores, answer)
-        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"refits": 0}).json()
+        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"n_refits": 0}).json()
         is_batch = name == "compiled"  # half of the points need a quarter of the memory
         assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
         audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
