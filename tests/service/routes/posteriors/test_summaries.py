@@ -103,7 +103,7 @@ def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, p
     waiting = len(in_turn(stores))
     problem = check_problem(client.get(posterior + "/summary?n_draws=3"), 422, "invalid-parameter")
     assert "n_draws=3" in problem["detail"]
-    assert "count >= 4" in problem["remedy"]
+    assert "n_draws >= 4" in problem["remedy"]
     problem = check_problem(client.get(posterior + "/summary?scale=1&n_resamples=4"), 422, "invalid-parameter")
     assert "n_resamples=4" in problem["detail"]
     for query in (
