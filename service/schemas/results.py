@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.audit.answers import Answer
 from glle_engine.audit.result import Audit, Groups
-from glle_engine.base.spec import Align, Source
+from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
 from glle_engine.reliability.alignment import Regions
@@ -399,9 +399,14 @@ class AuditOut(BaseModel):
 
     engine: str = Field(description="Version of the engine's numbers.")
     dataset: str = Field(description="Id of the data.")
-    subject: str = Field(description="Id of the embedding, the posterior, or the data set of the coordinates.")
+    subject: str = Field(
+        description="Id of the embedding, the posterior, or the data set of the coordinates; else of the data."
+    )
     method: str | None = Field(description="Method of the map; null for coordinates alone.")
+    standardize: Standardize | None = Field(description="Of the features; null if a parameter of the map says it.")
+    metric: Metric | None = Field(description="Of the distances; null as standardize.")
     labels: str | None = Field(description="Data set with the groups; null for none.")
+    blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
