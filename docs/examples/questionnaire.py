@@ -32,7 +32,7 @@ for note in posterior.notes:
 # How far would each person move if another 400 people had answered? Read the level first.
 
 # %%
-summary = posterior.summary(40, resamples=10)
+summary = posterior.summary(40, n_resamples=10)
 print(summary.reliability.level, summary.reliability.reason)
 axes = glle.plot(summary, labels=traits[:, 0])
 
