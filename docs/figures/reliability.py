@@ -97,6 +97,9 @@ def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, .
     return [*(str(row[name]) for name in counts), *(f"{row[name]:.1f}" for name in seconds)]
 
 
+SHOWN = 2  # percent of change from which a flat series has a row
+
+
 def _soak_text(report: dict[str, Any]) -> str:
     rows = [
         [
@@ -109,11 +112,13 @@ def _soak_text(report: dict[str, Any]) -> str:
         for verdict in report["verdicts"]
         if verdict["unit"] and (verdict["unit"] != "ms" or verdict["what"].startswith("all:"))
     ]
-    series = table(["series", "first half", "second half", "change", ""], rows)
+    shown = [row for row in rows if row[-1] != "flat" or abs(float(row[3].split()[0])) >= SHOWN]
+    series = table(["series", "first half", "second half", "change", ""], shown)
     counts = [abs(verdict["second"] - verdict["first"]) for verdict in report["verdicts"] if not verdict["unit"]]
     return (
         f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, errors: "
-        f"{report['errors']}. Descriptors, threads and waiting tasks changed by at most {max(counts):g}.\n\n{series}"
+        f"{report['errors']}. Descriptors, threads and waiting tasks changed by at most {max(counts):g}, and "
+        f"{len(rows) - len(shown)} other series by less than {SHOWN} %.\n\n{series}"
     )
 
 

@@ -69,7 +69,7 @@ def main() -> int:
             )
         with ThreadPoolExecutor(PROCESSES) as threads:
             failed = list(threads.map(lambda each: try_mutant(each, copies), tried))
-        copy, by_chance = copies.get(), set()
+        copy, by_chance = copies.get(), set[str]()
         found = {name for name in failed if name}
         while broken := first_failed(copy, sorted(found - by_chance)) if found - by_chance else None:
             say(f"{broken} fails without a change, too.")

@@ -182,7 +182,7 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     source="Belkin and Niyogi 2003, Neural Computation 15",
     by_distances=True,
     sparse=True,
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.3 for few features; up to n^3 for many",
 )
 def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""

@@ -41,7 +41,7 @@ IDLE_SECONDS = 3.0
 PASSWORD = "servers"
 QUEUE = ("appendonly yes", "appendfsync always", "maxmemory 256mb", "maxmemory-policy noeviction")
 CACHE = ("appendonly no", "maxmemory 128mb", "maxmemory-policy allkeys-lru")
-PAGE = (ROOT / "docs" / "how-to" / "redis.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "storage.md").read_text()
 RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MULTILINE))
 Managed = tuple[dict[str, str], dict[str, "Server"], list[list[int]]]
 
@@ -159,7 +159,7 @@ def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]
 
 @pytest.fixture(scope="module")
 def managed_servers(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/redis.md."""
+    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/storage.md."""
     folder = tmp_path_factory.mktemp("managed")
     servers, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):

@@ -129,7 +129,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
 
 
 def test_clients_wait_out_an_upgrade(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of docs/how-to/upgrades.md replaces the containers of the image; calls of a client last longer."""
+    """The command of docs/how-to/storage.md replaces the containers of the image; calls of a client last longer."""
     wait_until_healthy(stack)
     before = {name: set(stack.containers(name)) for name in SERVICES}
     over = threading.Event()
