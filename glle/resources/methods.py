@@ -252,7 +252,7 @@ class MethodOperations(Generic[EmbeddingT]):
         Result
             With the names of `glle.audit`: `verdict`, `level`, `remains`, `islands`, `arrangement`, `neighborhoods`,
             `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; a row for each point of `embedding`,
-            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`,
             `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
