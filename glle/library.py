@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from glle.inputs import set_blocks_apart
 from glle.reading import DataPoints, TableOptions, read_features, read_points, table_options
 from glle.table import score_table
 from glle_engine import GlleError
@@ -140,7 +141,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     def draws(
         self,
-        count: int,
+        n_draws: int,
         *,
         first: int = 0,
         seed: int = 0,
@@ -148,15 +149,15 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + count - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
+        """Return draws first, ..., first + n_draws - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
         number = self._scale_of(scale, source)
-        return super().draws(count, first=first, seed=seed, scale=number, source=source, align=align)
+        return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
     def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
         self,
-        count: int = DRAWS,
+        n_draws: int = DRAWS,
         *,
-        resamples: int = RESAMPLES,
+        n_resamples: int = RESAMPLES,
         first: int = 0,
         seed: int = 0,
         scale: float | Literal["auto"] | None = None,
@@ -166,9 +167,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
         Parameters
         ----------
-        count
+        n_draws
             Draws.
-        resamples
+        n_resamples
             Embeddings of parts of the data, of each of three kinds; for the ensemble only.
         first, seed
             Of the draws; `seed` also of the resamples.
@@ -187,10 +188,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         if scale is None:
             scale = "auto" if self._obstacle(source) is None else 1.0
         if scale != "auto":
-            return super().summary(count, first=first, seed=seed, scale=scale, source=source)
+            return super().summary(n_draws, first=first, seed=seed, scale=scale, source=source)
         if obstacle := self._obstacle(source):
             raise obstacle
-        return ensemble(self, self._data(), n_draws=count, n_resamples=resamples, first=first, seed=seed)
+        return ensemble(self, self._data(), n_draws=n_draws, n_resamples=n_resamples, first=first, seed=seed)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -312,6 +313,7 @@ def audit(
     method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
     parameters: dict[str, Any] | None = None,
     labels: ArrayLike | None = None,
+    blocks: ArrayLike | str | None = None,
     **options: Any,
 ) -> TableAudit:
     """Audit an embedding: whether to believe it, and which parts of it.
@@ -327,9 +329,12 @@ def audit(
         coordinates (m, p). Coordinates alone show fidelity, tears and islands.
     labels
         Groups of the points (n,); a missing one is the empty text.
+    blocks
+        Subject, series or replicate of each point (n,), or the name of its column, which is no feature then. Halves are
+        halves of the blocks.
     options
-        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `blocks`, `n_neighbors`,
-        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
+        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
+        `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
     ------
@@ -338,10 +343,16 @@ def audit(
 
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
+    blocks, of_table = set_blocks_apart(X, blocks, of_table)
     points = read_points(X, of_table)
-    rest = {"names": points.names, **rest, "blocks": points.rows(rest.get("blocks"))}
     found = engine_audit(
-        points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
+        points.X,
+        points.rows(Y),
+        method=method,
+        parameters=parameters,
+        labels=points.classes(labels),
+        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
+        **{"names": points.names, **rest},
     )
     return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
 

@@ -81,11 +81,13 @@ def _chaos_table(report: dict[str, Any]) -> str:
 
 
 def _kills(report: dict[str, Any]) -> str:
-    rows = []
-    for kind, times in report["kills"].items():
-        took = report["recovery"].get(kind, {})
-        rows.append([kind, str(times), *(f"{took[p]:.1f}" if p in took else "" for p in ("p50", "p95", "p100"))])
-    return table(["killed -9", "times", "seconds to the next success: median", "p95", "most"], rows)
+    took = report["recovery"].values()
+    medians = [each["p50"] for each in took]
+    return (
+        f"{sum(report['kills'].values())} processes of {len(report['kills'])} kinds were killed. The next success came "
+        f"after {min(medians):.1f} to {max(medians):.1f} s (the median of a kind), and after "
+        f"{max(each['p100'] for each in took):.1f} s at most."
+    )
 
 
 def _degraded_table(rows: list[dict[str, Any]]) -> str:

@@ -67,6 +67,7 @@ from glle_engine.audit.islands import isolated
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
+    dense_rows,
     points_in_space,
     source_of_coordinates,
     source_of_function,
@@ -87,8 +88,12 @@ from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
+<<<<<<< HEAD
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, Resamples, placing_weights, resample
+=======
+from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples, draw_sample, resample
+>>>>>>> main
 from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
 
 if TYPE_CHECKING:
@@ -148,13 +153,20 @@ def audits(
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     dominant = dominant_feature(points)
+    islands = islands_of_picture(embedding, points)
     facts = Facts(
         name=source.name,
+        n=int((~copies).sum()),
         has_structure=None if relations is None else relations > 0,
         kept=kept,
         by_chance=by_chance,
         least_kept=LEAST_KEPT,
+<<<<<<< HEAD
         islands=islands_of_picture(embedding, points),
+=======
+        islands=islands,
+        disturbed=disturbed_by_data(embedding, points, min(k, n // 5), islands.of_points),
+>>>>>>> main
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
@@ -165,6 +177,7 @@ def audits(
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
+<<<<<<< HEAD
     rows = _rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
@@ -175,6 +188,23 @@ def audits(
     )
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
+=======
+    if n > MANY:
+        notes.append(Note("audited-by-sample", f"The maps are of halves of {SAMPLED:,} random points of {n:,}."))
+    embedder = _part_embedder(source.embedder, blocks, seed)
+    found = _Found(embedding, embedder, seed, k, classes, facts, tuple(notes))
+    is_threaded = executor is None and source.is_threaded and threads != 1
+    with ThreadPoolExecutor(threads or os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
+
+        def add_halves(pairs: int, done: Resamples | None) -> Resamples:
+            first = 0 if done is None else len(done.places)
+            added = resample(
+                embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=pool,
+                on_progress=on_progress,
+            )  # fmt: skip
+            return added if done is None else done + added
+
+>>>>>>> main
         halves = None
         for pairs in STAGES:
             first = 0 if halves is None else len(halves.places)
@@ -211,7 +241,7 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     Parameters
     ----------
     X : (n, d) array-like
-        The data.
+        The data; sparse ones become dense.
     Y : (n, p) array-like, Posterior, fitted estimator or Embedding, optional
         Coordinates from anywhere, or a posterior of the data. Coordinates beside a method are compared with its maps.
     method : str, callable or estimator, optional
@@ -268,6 +298,8 @@ class _Found:
 
     points: NDArray[np.float64]
     embedding: NDArray[np.float64]
+    embedder: Embedder
+    seed: int
     k: int
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
     facts: Facts
@@ -444,6 +476,7 @@ def _source(
                 "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
             )
         return source_of_posterior(X, Y), Y.embedding
+    X = dense_rows(X)
     if isinstance(method, str):
         if not space.keys() <= method_of(method).spec.parameters().keys():  # PCA has the space of its data
             X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
@@ -514,9 +547,16 @@ def _is_beyond(facts: Facts) -> bool | None:
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
     """Return the audit by the maps of separate halves."""
+<<<<<<< HEAD
     embedding, rows, readings = found.embedding, found.rows, found.readings
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
+=======
+    places, problems, embedding = halves.places, halves.problems, found.embedding
+    pictures = _complete_pairs(places)
+    is_chosen = _chosen(found.embedder, found.seed, places)
+    if len(pictures) < 2 * MIN_PAIRS:
+>>>>>>> main
         raise InvalidParameterError(
             f"{count - len(readings)} of {count} halves of the data could not be embedded."
             + (f" The first problem: {problems[0]}" if problems else ""),
@@ -535,6 +575,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     aligned = Alignment.of([normalize_all(pictures)], normalize(embedding)[0])
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+<<<<<<< HEAD
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
     islands = islands_of_samples(found.facts.islands, np.array([reading.isolated for reading in readings]))
     of_neighbors, of_points = neighborhoods(near, island, rows)
@@ -542,14 +583,26 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     groups = None
     if found.classes is not None:
         groups = compare_groups(*found.classes, near, np.array([reading.apart for reading in readings]))
+=======
+    graph = _neighbor_probability(near)
+    rows = np.repeat(np.arange(len(own)), found.k)
+    islands = islands_of_samples(found.facts.islands, pictures, is_chosen)
+    of_neighbors, of_points = neighborhoods(near, islands.of_points)
+    groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
+>>>>>>> main
     facts = replace(
         found.facts,
         islands=islands,
         remains=min(float(shares.mean()), float(with_shown.mean())),
         arrangement=arrangement(read, island[answered]),
         neighborhoods=of_neighbors,
+<<<<<<< HEAD
         shape=shape(read, island[answered]),
         disturbed=disturbed,
+=======
+        shape=shape(pictures, islands.of_points),
+        disturbed=disturbed_by_samples(embedding, graph, pictures, near, islands.of_points),
+>>>>>>> main
         groups="" if groups is None else groups.statement(),
     )
     return Audit(
@@ -606,6 +659,16 @@ def _preliminary(found: Audit) -> Audit:
     level = found.level if found.level == "no" and found.remains is None else "unknown"
     statement = Statement(level, f"Preliminary: {found.verdict}")
     return replace(found, **_said(statement), is_preliminary=True)
+
+
+def _chosen(embedder: Embedder, seed: int, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which points (2 m, n) are those of each half, of the complete pairs."""
+    rows = [draw_sample(embedder, SEPARATE, seed, number).chosen for number in range(len(places))]
+    is_chosen = np.zeros(places.shape[:2])
+    for each, chosen in zip(is_chosen, rows, strict=True):
+        each[chosen] = 1
+    is_chosen[~np.isfinite(places).all(axis=(1, 2))] = np.nan
+    return _complete_pairs(is_chosen[:, :, None])[:, :, 0].astype(bool)
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
+
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse
+from glle_engine.base.validation import checked_matrix, finite_data, finite_matrix, is_sparse
 from glle_engine.methods import registry
 from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit
@@ -21,7 +24,6 @@ from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedde
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.results import Note
@@ -41,12 +43,16 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound="MethodSpec")
-QUICK = {"early_iter": 80, "n_iter": 170, "n_epochs": 100}
+QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
 
+<<<<<<< HEAD
 QUICK_METHODS = ("t-sne", "umap")
 QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; those of UMAP do not
 THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets others run
+=======
+MAX_DENSE_BYTES = 2**31  # of sparse data
+>>>>>>> main
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +95,17 @@ class Source:
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.of`."""
     embedder, spec = PosteriorEmbedder.of(posterior, X), posterior.spec
-    _require_columns(X, spec)
+    _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
+<<<<<<< HEAD
     place = partial(_points, spec=spec)
     return Source("GLLE", finite_matrix(X), place, again, embedder, wider, is_threaded=True, notes=notes)
+=======
+    data = finite_matrix(dense_rows(X))
+    return Source("GLLE", data, partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
+>>>>>>> main
 
 
 def source_of_method(
@@ -107,7 +118,7 @@ def source_of_method(
         return source_of_posterior(X, posterior), found
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
-    _require_columns(X, spec)
+    _require_columns(spec)
     data = finite_matrix(X)
     embedder = MethodEmbedder(data, method, quick_spec(method, spec))
     wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))
@@ -154,13 +165,32 @@ def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 
 
+def dense_rows(X: ArrayLike) -> ArrayLike:
+    """Return sparse data as dense rows, whose columns an audit permutes, and other data as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows would need more than 2 GiB.
+
+    """
+    if not is_sparse(X):
+        return X
+    rows: Any = finite_data(X)
+    if (needed := 8 * math.prod(rows.shape)) > MAX_DENSE_BYTES:
+        raise InvalidParameterError(
+            f"An audit permutes the columns of the data, and sparse data of shape {rows.shape} have "
+            f"{needed / 2**30:,.1f} GiB as dense ones; the most is {MAX_DENSE_BYTES / 2**30:g} GiB.",
+            remedy="Audit a random part of the rows, or 50 components by sklearn.decomposition.TruncatedSVD.",
+        )
+    return np.ascontiguousarray(rows.toarray())
+
+
 def quick_spec(method: Method[Any], spec: S) -> S:
     """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, where they are the defaults."""
-    if method.name not in QUICK_METHODS:
-        return spec
-    default = method.spec()
-    names = [name for name in QUICK if hasattr(spec, name) and getattr(spec, name) == getattr(default, name)]
-    return replace(spec, **{name: QUICK[name] for name in names})
+    default, few = method.spec(), QUICK.get(method.name, {})
+    changes: Any = {name: value for name, value in few.items() if getattr(spec, name) == getattr(default, name)}
+    return replace(spec, **changes)
 
 
 def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
@@ -201,10 +231,10 @@ def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
     return Space.of(data, spec).points(data)
 
 
-def _require_columns(X: ArrayLike, spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for data without columns to permute: sparse data and distances."""
-    if is_sparse(X) or "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
+def _require_columns(spec: SpaceSpec) -> None:
+    """Raise `InvalidParameterError` for data without columns to permute: distances."""
+    if "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
         raise InvalidParameterError(
-            "An audit permutes the columns of the data, which sparse data and distances do not have.",
-            remedy="Give dense coordinates, such as the first components of the data.",
+            "An audit permutes the columns of the data, which distances do not have.",
+            remedy="Give coordinates, such as by classical scaling of the distances.",
         )
