@@ -46,13 +46,7 @@ S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
 
-<<<<<<< HEAD
-QUICK_METHODS = ("t-sne", "umap")
-QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; those of UMAP do not
-THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets others run
-=======
 MAX_DENSE_BYTES = 2**31  # of sparse data
->>>>>>> main
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +68,6 @@ class Source:
         also for methods whose number of coordinates is fixed, or whose coordinates start at random and have no order.
     is_threaded : bool
         Whether threads may embed at the same time: libraries with threads inside do not allow it.
-    is_linear : bool
-        Whether embeddings are affine functions of the points.
     notes : tuple of Note
         Of the embedding.
 
@@ -88,7 +80,6 @@ class Source:
     embedder: Embedder | None = None
     wider: Embedder | None = None
     is_threaded: bool = False
-    is_linear: bool = False
     notes: tuple[Note, ...] = ()
 
 
@@ -99,38 +90,25 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
-<<<<<<< HEAD
-    place = partial(_points, spec=spec)
-    return Source("GLLE", finite_matrix(X), place, again, embedder, wider, is_threaded=True, notes=notes)
-=======
     data = finite_matrix(dense_rows(X))
     return Source("GLLE", data, partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
->>>>>>> main
 
 
-def source_of_method(
-    X: ArrayLike, name: str, parameters: dict[str, Any], Y: ArrayLike | None = None
-) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a method of the registry, and its embedding of the data unless coordinates are given."""
+def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tuple[Source, NDArray[np.float64]]:
+    """Return the source of a method of the registry, and its embedding of the data."""
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
-        found = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
-        return source_of_posterior(X, posterior), found
+        return source_of_posterior(X, posterior), posterior.embedding
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
     _require_columns(spec)
     data = finite_matrix(X)
     embedder = MethodEmbedder(data, method, quick_spec(method, spec))
     wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))
-    of_null = quick_spec(method, spec) if method.name in QUICK_NULLS else spec
-    again = partial(_method_again, method=method, spec=of_null, n=len(data))
-    made = method.embed(data, spec) if Y is None else None
-    notes = _scale_notes(data, spec) if made is None else made.notes
-    source = Source(
-        method.title, data, partial(_points, spec=spec), again, embedder, wider,
-        is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear, notes=notes,
-    )  # fmt: skip
-    return source, checked_coordinates(Y, len(data)) if made is None else made.Y
+    again = partial(_method_again, method=method, spec=spec, n=len(data))
+    found = method.embed(data, spec)
+    place, is_threaded = partial(_points, spec=spec), not method.libraries
+    return Source(method.title, data, place, again, embedder, wider, is_threaded, found.notes), found.Y
 
 
 def source_of_function(

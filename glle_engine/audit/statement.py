@@ -76,8 +76,6 @@ class Facts:
         coordinates are no map of the method.
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
-    half : int or None
-        Points of a half, if the halves are not those of all points.
     hidden : int or None
         Dimensions that the data fill, if more than the picture's `p`.
     groups : str
@@ -92,9 +90,8 @@ class Facts:
     by_chance: float
     least_kept: float
     islands: Islands
-    disturbed: Disturbed | None = None
+    disturbed: Disturbed
     p: int = 2
-    half: int | None = None
     remains: float | None = None
     arrangement: Answer | None = None
     neighborhoods: Answer | None = None
@@ -216,8 +213,7 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append(f"{change} not separate in other samples{_named(islands, changing)}")
     reasons += _disturbances(facts)
     if facts.remains is not None:
-        size = "half this size" if facts.half is None else f"of {facts.half:,} points"
-        reasons.append(f"we expect a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)")
+        reasons.append(f"we expect a new sample half this size to reproduce {facts.remains:.0%} of this map (R²)")
     if facts.hidden is not None:
         reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
     if facts.groups:
@@ -234,17 +230,6 @@ def _fidelity(facts: Facts) -> list[str]:
     return [*parts, *_disturbances(facts)][:MAX_REASONS]
 
 
-<<<<<<< HEAD
-def _disturbances(disturbed: Disturbed | None) -> list[str]:
-    """Return which points are torn off or glued, if some are, and not most of them."""
-    parts: list[str] = []
-    if disturbed is None:
-        return parts
-    for flags, text in (
-        (disturbed.is_torn, "points lie far from their neighbors, where the map tears (`stretch`)"),
-        (disturbed.is_glued, "points lie beside points that are not their neighbors, where the map folds (`squeeze`)"),
-    ):
-=======
 def _disturbances(facts: Facts) -> list[str]:
     """Return which points are torn off or glued, if some are, and not most of them; with two sides, which regions."""
     disturbed, parts = facts.disturbed, []
@@ -253,7 +238,6 @@ def _disturbances(facts: Facts) -> list[str]:
         "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
->>>>>>> main
         if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
             parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else f"{count} points {texts[kind]}")
