@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from glle.inputs import set_blocks_apart
 from glle.reading import DataPoints, TableOptions, read_features, read_points, table_options
 from glle.table import score_table
 from glle_engine import GlleError
@@ -17,7 +18,7 @@ from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.result import Audit
 from glle_engine.audit.sources import checked_coordinates
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
@@ -93,7 +94,9 @@ class TableResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableEmbedding(TableResult, Embedding):
-    """Embedding of `glle.embed`."""
+    """Embedding of `glle.embed`, with its `scores` by name."""
+
+    scores: dict[str, float] = field(default_factory=dict)
 
     def transform(self, points: Any, on_progress: OnProgress = silent) -> NDArray[np.float64]:
         """Return the places (m, p) of new points (m, d): an array, or a table with the columns of the data."""
@@ -140,7 +143,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     def draws(
         self,
-        count: int,
+        n_draws: int,
         *,
         first: int = 0,
         seed: int = 0,
@@ -148,15 +151,15 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + count - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
+        """Return draws first, ..., first + n_draws - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
         number = self._scale_of(scale, source)
-        return super().draws(count, first=first, seed=seed, scale=number, source=source, align=align)
+        return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
     def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
         self,
-        count: int = DRAWS,
+        n_draws: int = DRAWS,
         *,
-        resamples: int = RESAMPLES,
+        n_resamples: int = RESAMPLES,
         first: int = 0,
         seed: int = 0,
         scale: float | Literal["auto"] | None = None,
@@ -166,9 +169,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
         Parameters
         ----------
-        count
+        n_draws
             Draws.
-        resamples
+        n_resamples
             Embeddings of parts of the data, of each of three kinds; for the ensemble only.
         first, seed
             Of the draws; `seed` also of the resamples.
@@ -187,10 +190,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         if scale is None:
             scale = "auto" if self._obstacle(source) is None else 1.0
         if scale != "auto":
-            return super().summary(count, first=first, seed=seed, scale=scale, source=source)
+            return super().summary(n_draws, first=first, seed=seed, scale=scale, source=source)
         if obstacle := self._obstacle(source):
             raise obstacle
-        return ensemble(self, self._data(), n_draws=count, n_resamples=resamples, first=first, seed=seed)
+        return ensemble(self, self._data(), n_draws=n_draws, n_resamples=n_resamples, first=first, seed=seed)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -312,6 +315,7 @@ def audit(
     method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
     parameters: dict[str, Any] | None = None,
     labels: ArrayLike | None = None,
+    blocks: ArrayLike | str | None = None,
     **options: Any,
 ) -> TableAudit:
     """Audit an embedding: whether to believe it, and which parts of it.
@@ -327,9 +331,12 @@ def audit(
         coordinates (m, p). Coordinates alone show fidelity, tears and islands.
     labels
         Groups of the points (n,); a missing one is the empty text.
+    blocks
+        Subject, series or replicate of each point (n,), or the name of its column, which is no feature then. Halves are
+        halves of the blocks.
     options
-        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `blocks`, `n_neighbors`,
-        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
+        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
+        `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
     ------
@@ -338,10 +345,16 @@ def audit(
 
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
+    blocks, of_table = set_blocks_apart(X, blocks, of_table)
     points = read_points(X, of_table)
-    rest = {"names": points.names, **rest, "blocks": points.rows(rest.get("blocks"))}
     found = engine_audit(
-        points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
+        points.X,
+        points.rows(Y),
+        method=method,
+        parameters=parameters,
+        labels=points.classes(labels),
+        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
+        **{"names": points.names, **rest},
     )
     return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
 
@@ -352,6 +365,9 @@ def embed(
     /,
     *,
     labels: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
+    scores: Sequence[str] | None = (),
+    score_neighbors: int | Literal["auto"] | None = "auto",
     init: ArrayLike | str | None = None,
     on_progress: OnProgress | None = None,
     **parameters: Any,
@@ -365,7 +381,13 @@ def embed(
     method
         Name of the method, such as "isomap" or "t-sne".
     labels
-        Class of each point, integers or words, for a supervised method.
+        Class of each point, integers or words: for a supervised method, for scores and for pictures.
+    truth
+        True coordinates (n, q) of the points, for scores.
+    scores
+        Names of scores; None for the fast ones whose inputs are given, by default none.
+    score_neighbors
+        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     init
         Name of a start, or initial coordinates (n, p), for the methods that have one.
     on_progress
@@ -382,17 +404,51 @@ def embed(
     chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
     options, parameters = table_options(parameters, chosen.spec.parameters())
     points = read_points(X, options)
-    labels = points.classes(labels) if chosen.labels else points.rows(labels)
+    classes = points.classes(labels)
     if isinstance(init, str):
         parameters["init"], init = init, None
     found = chosen.embed(
         points.X,
         chosen.spec.from_dict(parameters),
         on_progress,
-        labels=_classes(labels),
+        labels=_classes(classes) if chosen.labels else None,
         init=points.rows(init),
     )
-    return TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), points)
+    if np.shape(classes) not in {(), (len(found.Y),)}:
+        raise InvalidShapeError(
+            f"The labels have shape {np.shape(classes)}.", remedy=f"Give one for each of the {len(found.Y)} points."
+        )
+    given = _Scored(points.X, classes, points.rows(truth), score_neighbors)
+    names = given.names(scores)
+    result = TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), replace(points, labels=classes))
+    return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """What scores of embeddings of X (n, d) need."""
+
+    X: Any
+    labels: Any
+    truth: Any
+    neighbors: int | Literal["auto"] | None
+
+    def names(self, scores: Sequence[str] | None) -> list[str]:
+        """Return the names of scores; None stands for the fast ones whose inputs are given."""
+        if isinstance(scores, str) or not isinstance(scores, Iterable | None):
+            raise InvalidParameterError(
+                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+            )
+        if scores is not None:
+            return [*scores]
+        given = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
+        return [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `score`."""
+        n = np.shape(self.X)[0] if np.ndim(self.X) else 0
+        k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
+        return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}
 
 
 def advise(X: Any, **options: Any) -> Advice:
@@ -441,7 +497,7 @@ def compare(
     labels: ArrayLike | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = None,
-    n_neighbors: int | None = None,
+    score_neighbors: int | Literal["auto"] | None = "auto",
     **options: Unpack[TableOptions],
 ) -> Comparison:
     """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
@@ -457,8 +513,8 @@ def compare(
         Class (n,) and true coordinates (n, q) of the points, for the scores and methods that use them.
     scores
         Names of scores; None for the fast ones whose inputs are given.
-    n_neighbors
-        Of the scores; None for 10, or fewer for less than 21 points.
+    score_neighbors
+        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     options
         Of a table, as for `fit`; its labels are those of the scores.
 
@@ -470,19 +526,8 @@ def compare(
     """
     found = read_points(X, table_options(options, _keywords(compare))[0])
     X, truth, labels = found.X, found.rows(truth), found.classes(labels)
-    points = np.shape(X)[0] if np.ndim(X) else 0
-    given = {"nothing", *(name for name, value in (("labels", labels), ("truth", truth)) if value is not None)}
-    if isinstance(scores, str) or not isinstance(scores, Iterable | None):
-        raise InvalidParameterError(
-            f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
-        )
-    if scores is None:
-        scores = [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
-    of_scores: Any = {
-        "n_neighbors": max(1, min(10, (points - 1) // 2)) if n_neighbors is None else n_neighbors,
-        "labels": labels,
-        "truth": truth,
-    }
+    given = _Scored(X, labels, truth, score_neighbors)
+    names, of_scores = given.names(scores), given.options()
     compared = Comparison()
     scales: dict[str, Note] = {}
     for label, item in _label_methods(methods).items():
@@ -494,7 +539,7 @@ def compare(
         compared.embeddings[label] = Y
         compared.scores[label] = {}
         scales |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
-        for name in scores:
+        for name in names:
             try:
                 compared.scores[label] |= score(X, Y, [name], **of_scores)
             except GlleError as error:

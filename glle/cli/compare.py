@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, report_all, select_options
-from glle.cli.resources import DATA, dataset_of
+from glle.cli.connection import add_command, argument, report, report_all, report_made, select_options
+from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
     truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
     add_command(commands, _methods, options=[MethodsOptions])
 
-    method = argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
+    method = argument("--method", metavar="METHOD", required=True, help="name of the method: see `glle methods`")
     parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
     text = "scores: all fast ones by default, or `none`"
@@ -45,7 +45,14 @@ def add(commands: Commands) -> None:
     audited = (of, places, method, parameters, labels, out)
     add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
-    methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
+    methods = argument(
+        "--methods",
+        metavar="METHOD",
+        nargs="+",
+        required=True,
+        type=_method,
+        help="NAME or NAME:PARAMETER=VALUE,...",
+    )
     shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
     add_command(commands, _compare, *shared, options=[UploadOptions, CompareOptions], timeout=True)
 
@@ -100,9 +107,9 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     elif args.out is not None:
         columns = output.embedding_columns(result.embedding)
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
-    lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
+    lines = [f"{result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"{name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
-    return report(args, result.metadata, *lines, notes=result.notes)
+    return report_made(args, result.metadata, result.id, *lines, notes=result.notes)
 
 
 def _spread(args: argparse.Namespace, client: Client) -> int:
@@ -116,7 +123,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     share = found.get("share") or 0.5
     samples = "half-samples" if share == 0.5 else f"samples of {share:.0%} of the points"  # of a half
     lines = [
-        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} {samples}",
+        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['n_resamples']} {samples}",
         *([f"How far to rely on it: {stated['level']}. {stated['reason']}"] if stated else []),
         f"{found['pairs_kept']:.0%} of the neighbor pairs stay neighbors ({found['pairs_by_chance']:.0%} by chance).",
         f"The median point moves by {found['relative_movement']:.2g} of the picture's radius; this is no interval.",
@@ -124,15 +131,20 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     ]
     if found["separated"] is not None:
         lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
-    if found["refits"]:
+    if found["n_refits"]:
         lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
     return report(args, result.metadata, *lines, notes=result.notes)
 
 
 def _audit(args: argparse.Namespace, client: Client) -> int:
     """Audit a map: whether it is more than chance, how much of it remains, which points are stable."""
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
+
     is_map = args.data.startswith(("post_", "emb_"))
     labels = args.labels and dataset_of(client, args.labels)
+    if not is_map and file_or_id(args.data) != args.data:
+        options = select_options(args, UploadOptions)
+        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), options)[1])
     result = client.audit(
         args.data if is_map else dataset_of(client, args.data, args),
         args.coordinates and dataset_of(client, args.coordinates),
@@ -146,7 +158,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
         vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
         columns = {**output.embedding_columns(result.embedding), **vectors}
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
-    lines = [result.verdict]
+    lines = [f"{result.level}: {result.verdict}"]
     if (groups := result.groups) is not None:
         share = [
             f"{a} and {b} {groups['apart'][i][j]:.0%}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from glle.inputs import AuditDataOptions, CompareDataOptions, data_options
-from glle.resources.datasets import dataset_id, dataset_of, labels_id, new_points, optional_id
+from glle.inputs import AuditDataOptions, CompareDataOptions, data_options, set_blocks_apart
+from glle.resources.datasets import dataset_id, dataset_of, is_stored, labels_id, new_points, optional_id
 from glle.resources.results import Result, result_of, run_job, run_on
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
@@ -59,8 +59,8 @@ class BaseEmbedding(Result):
         timeout
             Seconds; None for no limit.
         options
-            `half_samples` (40), `refits` with other seeds (8), `seed` of the halves, `share` of the points in each (0.5
-            or 0.632), and `n_neighbors` that may be kept (10).
+            `n_resamples` (40), `n_refits` with other seeds (8), `seed` of the halves, `share` of the points in each
+            (0.5 or 0.632), and `n_neighbors` that may be kept (10).
 
         Returns
         -------
@@ -118,7 +118,7 @@ class MethodOperations(Generic[EmbeddingT]):
         *,
         truth: Any = None,
         scores: Sequence[str] | None = None,
-        score_neighbors: int | None = None,
+        score_neighbors: int | Literal["auto"] | None = "auto",
         timeout: float | None = None,
         **parameters: Any,
     ) -> EmbeddingT:
@@ -135,7 +135,7 @@ class MethodOperations(Generic[EmbeddingT]):
         scores
             Names of scores; None for all fast ones, () for none.
         score_neighbors
-            Neighbors that the scores use.
+            Neighbors that the scores use; "auto", which None means, too, takes 10, or fewer for few points.
         timeout
             Seconds; None for no limit.
         parameters
@@ -158,7 +158,7 @@ class MethodOperations(Generic[EmbeddingT]):
             "parameters": spec,
             "truth": await optional_id(self._session, truth),
             "scores": None if scores is None else list(scores),
-            "n_neighbors": score_neighbors,
+            "score_neighbors": score_neighbors,
         }
         return self._embedding(await run_on(self._session, "/v1/embeddings", dataset, body, timeout))
 
@@ -194,8 +194,8 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `n_neighbors` of the scores,
-            `align`, with which the result has the embeddings, and `spread`, a number of half-samples, with which each
+            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `score_neighbors`,
+            `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
             row has the figures of its movement.
 
         Returns
@@ -235,37 +235,44 @@ class MethodOperations(Generic[EmbeddingT]):
             A posterior or an embedding of the service, or its id; else a data set, its id, or any argument of
             `dataset`, with coordinates or a method.
         coordinates
-            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands.
+            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands;
+            beside a method they are compared with its maps.
         method, parameters
             Name of a method, and its parameters.
         timeout
             Seconds; None for no limit.
         options
             Options of `dataset` for data to upload; `labels`, the group of each point, or a data set with labels, by
-            default those of the data; `n_neighbors` that are compared, and the `seed`.
+            default those of the data; `blocks`, the subject, series or replicate of each point, or the name of its
+            column; `standardize` of the features and `metric` of the distances; `n_neighbors` that are compared, and
+            the `seed`.
 
         Returns
         -------
         Result
             With the names of `glle.audit`: `verdict`, `level`, `remains`, `islands`, `arrangement`, `neighborhoods`,
             `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; a row for each point of `embedding`,
-            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`,
             `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
         given, body = data_options(options, AuditDataOptions)
-        roles: Any = {name: value for name, value in given.items() if name != "labels"}
+        blocks = body.pop("blocks", None)
         id_ = str(getattr(data, "id", data)) if coordinates is None else ""
         kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
         if kind is not None:
             body[kind] = id_
         else:
+            roles: Any = {name: value for name, value in given.items() if name != "labels"}
+            if not is_stored(data, roles):
+                blocks, roles = set_blocks_apart(data, blocks, roles)
             data = await dataset_of(self._session, data, roles)
             body |= {"dataset": data if isinstance(data, str) else data.id}
             body |= {"method": method, "parameters": parameters or {}}
             if coordinates is not None:
                 body["coordinates"] = await dataset_id(self._session, coordinates)
         body["labels"] = await labels_id(self._session, given.get("labels"))
+        body["blocks"] = blocks if isinstance(blocks, str) else await labels_id(self._session, blocks)
         result = await run_job(self._session, "/v1/audits", body, timeout)
         return result_of(data, result)
 

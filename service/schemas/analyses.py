@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.base.results import Note
@@ -16,7 +16,17 @@ from glle_engine.reliability.calibration import DRAWS
 from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
 from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
 from service.schemas.derived import fields_of
-from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn, First, Page, Scale, Seed
+from service.schemas.resources import (
+    LINKS,
+    MAX_COUNTER,
+    CommandIn,
+    DatasetCommandIn,
+    First,
+    Page,
+    Scale,
+    Seed,
+    auto_of_none,
+)
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.records.cache_entry import Entry
 
@@ -36,6 +46,7 @@ Parameters = Annotated[
 
 
 MethodName = Annotated[str, AfterValidator(canonical)]
+AutoCount = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(auto_of_none)]
 
 
 class MethodIn(CommandIn):
@@ -67,8 +78,8 @@ class ScoredIn(DatasetCommandIn):
         description="Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` "
         "up to a tenth of it; [] for none.",
     )
-    n_neighbors: int | None = Field(
-        default=None, ge=1, description="Neighbors that the scores use; by default 10, or fewer for few points."
+    score_neighbors: AutoCount = Field(
+        default="auto", description="Neighbors that the scores use; auto: 10, or fewer for few points."
     )
 
 
@@ -94,12 +105,12 @@ class ComparisonIn(ScoredIn):
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
     )
-    spread: int | None = Field(
+    n_resamples: int | None = Field(
         default=None,
         ge=FEWEST,
         le=MAX_REFITS,
-        description="Refit each method to so many random halves of the data, forty for a start, and return how much of "
-        "its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
+        description="Refit each method to this number of random halves of the data, forty for a start, and return how "
+        "much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
     )
 
     @model_validator(mode="after")
@@ -128,13 +139,13 @@ class ComparisonIn(ScoredIn):
 class SpreadIn(CommandIn):
     """Refits that show how far an embedding moves."""
 
-    half_samples: int = Field(
+    n_resamples: int = Field(
         default=HALF_SAMPLES,
         ge=FEWEST,
         le=MAX_REFITS,
         description="Random halves of the data to which the method is refitted; forty or more rank points.",
     )
-    refits: int = Field(
+    n_refits: int = Field(
         default=REFITS,
         ge=0,
         le=MAX_REFITS,
@@ -266,31 +277,31 @@ class PointsIn(CommandIn):
 class TransformIn(PointsIn, SampleIn):
     """New points to embed, as a data set or inline, and the draws to embed them in."""
 
-    draws: int = Field(
+    n_draws: int = Field(
         default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.draws == 1:
-            raise ValueError("one draw has no covariance: give draws=0, or at least 2")
+        if self.n_draws == 1:
+            raise ValueError("one draw has no covariance: give n_draws=0, or at least 2")
         unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
-        if self.draws == 0 and unused:
-            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give draws, or leave it out")
+        if self.n_draws == 0 and unused:
+            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give n_draws, or leave it out")
         return self
 
 
 class ReconstructionsIn(SampleIn):
     """Data sets to generate from drawn weights."""
 
-    count: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
+    n_draws: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
 
 
 class CalibrationIn(CommandIn):
     """Effort of the calibration of the scale."""
 
-    half_samples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
-    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
+    n_resamples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
+    n_draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
 
 
@@ -311,7 +322,7 @@ class AdviceIn(DatasetCommandIn):
 
 
 class AuditIn(CommandIn):
-    """Map to audit: coordinates beside a data set, an embedding, a posterior, or a method."""
+    """Map to audit: an embedding, a posterior, or coordinates of a data set, their method, or both."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the data of coordinates, or of a method.")
     coordinates: str | Rows | None = Field(
@@ -321,12 +332,26 @@ class AuditIn(CommandIn):
     )
     embedding: str | None = Field(default=None, description="Id of an embedding.")
     posterior: str | None = Field(default=None, description="Id of a posterior.")
-    method: MethodName | None = Field(default=None, description="Name of an embedding method: GET /v1/methods.")
+    method: MethodName | None = Field(
+        default=None,
+        description="Name of an embedding method: GET /v1/methods. Beside coordinates it is the one that made them.",
+    )
     parameters: Parameters
+    standardize: Standardize | None = Field(
+        default=None,
+        description="Of the features of a data set; of a method that has this parameter, that parameter. An embedding "
+        "and a posterior have their own.",
+    )
+    metric: Metric | None = Field(default=None, description="Of the distances of a data set, as standardize.")
     labels: str | None = Field(
         default=None,
         description="Id of a data set with the group of each point: its labels, else its only column. By default the "
         "labels of the data, if they have some.",
+    )
+    blocks: str | None = Field(
+        default=None,
+        description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
+        "data have beside their features (label, color, id), or the id of a data set, as of labels.",
     )
     n_neighbors: int = Field(default=NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0
@@ -334,8 +359,8 @@ class AuditIn(CommandIn):
     @model_validator(mode="after")
     def _one_map(self) -> Self:
         maps = [name for name in ("coordinates", "embedding", "posterior", "method") if getattr(self, name) is not None]
-        if len(maps) != 1:
-            raise ValueError("give one of coordinates, embedding, posterior and method")
+        if len(maps) != 1 and maps != ["coordinates", "method"]:
+            raise ValueError("give one of coordinates, embedding, posterior and method, or coordinates and method")
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
         if self.parameters and self.method is None:

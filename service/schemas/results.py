@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.audit.answers import Answer
 from glle_engine.audit.result import Audit, Groups
-from glle_engine.base.spec import Align, Source
+from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
 from glle_engine.reliability.alignment import Regions
@@ -64,7 +64,7 @@ class DrawAddressOut(BaseModel):
 
 
 class DrawsOut(BaseModel):
-    """Draws (count, n, p), or (scales, count, n, p)."""
+    """Draws (n_draws, n, p), or (scales, n_draws, n, p)."""
 
     shape: list[int] = Field(description="Lengths of the axes.")
     dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
@@ -140,9 +140,9 @@ class ReliabilityOut(BaseModel):
 class SummaryOut(SampleOut):
     """Spread of points over draws and resamples, or over draws alone."""
 
-    count: int = Field(description="Number of draws.")
+    n_draws: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
-    resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
+    n_resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
     regions: RegionsOut | None = absent("Around the centers, calibrated on held-out resamples.")
     reliability: ReliabilityOut | None = absent("Read it before regions and ranks.")
     quantiles: QuantilesOut
@@ -165,20 +165,20 @@ class TransformOut(SampleOut):
     """New points in an embedding."""
 
     dataset: str = Field(description="Id of the new points.")
-    draws: int = Field(description="Number of draws; 0 for none.")
+    n_draws: int = Field(description="Number of draws; 0 for none.")
     arrays: TransformArraysOut
 
 
 class GeneratedArraysOut(BaseModel):
     """Arrays of generated data."""
 
-    data: CubeOut = Field(description="(count, n, d), a data set for each draw.")
+    data: CubeOut = Field(description="(n_draws, n, d), a data set for each draw.")
 
 
 class ReconstructionsOut(SampleOut):
     """Data generated from drawn weights."""
 
-    count: int = Field(description="Number of data sets.")
+    n_draws: int = Field(description="Number of data sets.")
     arrays: GeneratedArraysOut
 
 
@@ -206,8 +206,8 @@ class CalibrationOut(CalibrationFactsOut):
     """Calibration of the scale."""
 
     engine: str = Field(description="Version of the engine's numbers.")
-    half_samples: int = Field(description="Number of random halves of the data.")
-    draws: int = Field(description="Draws at each trial scale.")
+    n_resamples: int = Field(description="Number of random halves of the data.")
+    n_draws: int = Field(description="Draws at each trial scale.")
     seed: Index = Field(description=_OF_DRAWS)
     arrays: CalibrationArraysOut
 
@@ -297,7 +297,7 @@ class CoordinatesOut(EmbeddingOut):
     links: dict[str, str] | None = absent(LINKS)  # type: ignore[assignment] # absent in results
     scores: dict[str, float] | None = absent("By name; absent if none were asked for.")
     truth: str | None = Field(default=None, description="Data set with the true coordinates.")
-    n_neighbors: int | None = absent("Neighbors that the scores used.")
+    score_neighbors: int | None = absent("Neighbors that the scores used.")
     arrays: EmbeddingArraysOut
 
 
@@ -373,6 +373,15 @@ class GroupsOut(BaseModel):
     apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
 
 
+class SeamOut(BaseModel):
+    """Two regions that a map tears apart, or lays onto each other."""
+
+    kind: Literal["tear", "fold"]
+    sizes: list[int] = Field(description="Points on both sides.")
+    islands: list[int] = Field(description="Index of the island of most points of each side.")
+    score: float = Field(description="Mean stretch of the points of a tear, or squeeze of those of a fold.")
+
+
 class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has those of the sparse matrix of neighbors."""
 
@@ -383,6 +392,7 @@ class AuditArraysOut(BaseModel):
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
     is_torn: FlagsOut = Field(description="(n,), points that the map tears off their neighbors.")
     is_glued: FlagsOut = Field(description="(n,), points beside others that are not their neighbors.")
+    seam: VectorOut = Field(description="(n,), j and -j on both sides of seam j, from 1 on; 0 for most points.")
     p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
     is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
     spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
@@ -399,9 +409,14 @@ class AuditOut(BaseModel):
 
     engine: str = Field(description="Version of the engine's numbers.")
     dataset: str = Field(description="Id of the data.")
-    subject: str = Field(description="Id of the embedding, the posterior, or the data set of the coordinates.")
+    subject: str = Field(
+        description="Id of the embedding, the posterior, or the data set of the coordinates; else of the data."
+    )
     method: str | None = Field(description="Method of the map; null for coordinates alone.")
+    standardize: Standardize | None = Field(description="Of the features; null if a parameter of the map says it.")
+    metric: Metric | None = Field(description="Of the distances; null as standardize.")
     labels: str | None = Field(description="Data set with the groups; null for none.")
+    blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
@@ -409,6 +424,7 @@ class AuditOut(BaseModel):
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
     shape: AnswerOut | None = Field(description="Form of the islands; null for coordinates alone.")
     tears: list[list[int]] = Field(description="Pairs of points that are neighbors and lie far apart in the map.")
+    seams: list[SeamOut] = Field(description="Tears and folds with two sides, the largest first.")
     groups: GroupsOut | None = Field(description="Null without labels.")
     regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
     notes: list[NoteOut]
@@ -428,7 +444,7 @@ class ComparedOut(BaseModel):
     scores: dict[str, float] | None
     spread: SpreadFiguresOut | None = Field(
         default=None,
-        description="With spread: how much of its picture remains over half-samples; null if it could not be refitted.",
+        description="With n_resamples: how much of its picture remains over halves; null if it could not be refitted.",
     )
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
@@ -441,13 +457,13 @@ class ComparisonOut(BaseModel):
     dataset: str
     labels: str | None
     truth: str | None
-    n_neighbors: int
+    score_neighbors: int = Field(description="Neighbors that the scores used.")
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")
-    spread: int | None = absent("Half-samples of each method, if any.")
+    n_resamples: int | None = absent("Half-samples of each method, if any.")
     spread_labels: str | None = Field(
-        default=None, description="With spread: data set of the classes; null for the clusters of each embedding."
+        default=None, description="With n_resamples: data set of the classes; null for the clusters of each embedding."
     )
     rows: list[ComparedOut]
     arrays: dict[str, MatrixOut] | None = absent("With align: the embeddings by label.")

@@ -201,7 +201,7 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     posterior = glle.fit(table, label="cluster", missing="drop", n_neighbors=6)
     kept = [at for at in range(N) if at not in {3, 5}]
     assert [note.code for note in posterior.notes][:2] == ["column-role", "missing-values"]
-    assert posterior.calibrate(table, n_half_samples=4, n_draws=4).scale > 0
+    assert posterior.calibrate(table, n_resamples=4, n_draws=4).scale > 0
     same = glle.fit(POINTS.to_numpy()[kept], n_neighbors=6)
     np.testing.assert_array_equal(posterior.embedding, same.embedding)
     legend = posterior.plot(ax=Figure().gca()).get_legend()
@@ -383,6 +383,27 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
     named = repr(results[2])
     assert named.startswith("TableEmbedding(Y=float64(38, 2)")
     assert "labels" not in named
+
+
+def test_blocks_are_a_column_or_an_array() -> None:
+    """A column with the blocks of an audit is no feature, whether it has a role or not; its name alone is refused."""
+    subjects = np.arange(N) // 4
+    texts = np.array([f"s{subject:02}" for subject in subjects])
+    direct = glle.audit(X, method="pca", blocks=subjects)
+    for column in (subjects, texts):
+        frame = pd.DataFrame(X).rename(columns=str).assign(who=column)
+        for options in ({"blocks": "who"}, {"blocks": "who", "id": "who"}, {"blocks": column, "ignore": "who"}):
+            found = glle.audit(frame, method="pca", **options)
+            assert (found.remains, found.pairs) == (direct.remains, direct.pairs), options
+    gaps = frame.assign(who=texts)
+    gaps.iloc[5, 0] = np.nan
+    kept = gaps["who"].notna() & gaps["0"].notna()
+    dropped = glle.audit(gaps, method="pca", blocks="who", missing="drop")
+    assert dropped.remains == glle.audit(X[kept], method="pca", blocks=subjects[kept]).remains
+    with pytest.raises(GlleError, match="blocks='who' names a column, and the data have no named columns"):
+        glle.audit(X, method="pca", blocks="who")
+    with pytest.raises(GlleError, match=r"no column 'nobody'\. Use one of"):
+        glle.audit(frame, method="pca", blocks="nobody")
 
 
 def test_labels_are_those_of_their_rows() -> None:

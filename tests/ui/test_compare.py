@@ -60,7 +60,7 @@ def test_a_comparison_with_spread_shows_how_much_remains(explorer: Explorer) -> 
     """The table has the shares of neighbors and of points that stay, of a comparison that has them."""
     with Client(explorer.url, progress=False) as glle:
         sheet = glle.synthetic("s_curve", 120, seed=4)
-        table = glle.compare(sheet, ["pca", "isomap"], scores=["trustworthiness"], spread=8, align="first")
+        table = glle.compare(sheet, ["pca", "isomap"], scores=["trustworthiness"], n_resamples=8, align="first")
     explorer.open(f"/#dataset={sheet.id}&comparison={table.job}&view=compare")
     rows = explorer.at("scores").locator("tbody tr")
     expect(rows).to_have_count(3, timeout=60_000)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SIZES = (1000, 500, 250, 120)  # a method takes the largest that it does
 STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
 NEIGHBORS = 10  # of the methods and of the scores
-SETS = ("swiss_roll", "swiss_roll_hole", "digits")
+SETS = ("swiss_roll", "digits")
 
 
 @dataclass(frozen=True, eq=False)

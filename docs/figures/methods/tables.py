@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 SHEET = ("trustworthiness", "procrustes", "affine_r2")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "swiss_roll": ("Swiss roll", SHEET),
-    "swiss_roll_hole": ("with a hole", SHEET),
     "digits": ("digits", ("neighborhood_hit",)),
 }
 SHORT = {"trustworthiness": "trust", "procrustes": "disparity", "affine_r2": "affine R^2", "neighborhood_hit": "hit"}

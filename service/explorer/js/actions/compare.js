@@ -84,14 +84,14 @@ export const measureRemainsNow = () => runWork(measureRemains);
 async function measureRemains() {
   const { request } = state.comparison;
   const methods = request.methods.map(({ method, parameters }) => ({ method, parameters }));
-  const body = { ...request, methods, spread: HALVES };
+  const body = { ...request, methods, n_resamples: HALVES };
   await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
 }
 
 /** Follow the job of a comparison, and show its result; meanwhile the address has the job. */
 export async function showComparison(started) {
   const { request } = started;
-  const isMore = request.spread && state.comparison; // the same with refits
+  const isMore = request.n_resamples && state.comparison; // the same with refits
   if (!isMore) {
     set({ comparison: null, comparisonJob: started.id });
     writeLink({ isRunning: true });

@@ -11,13 +11,13 @@ export function Movement() {
   const { figures, notes } = movement;
   const classes = figures.classes === 'labels' ? 'label' : 'cluster';
   return html`<section class="panel" data-testid="movement-panel"><h2>Movement on half of the data</h2>
-    <p class="help">How far points move when the method sees a random half of the data, ${number(figures.half_samples)} times. It ranks points. It is
+    <p class="help">How far points move when the method sees a random half of the data, ${number(figures.n_resamples)} times. It ranks points. It is
       no interval: no share of new samples is promised to stay within it.</p>
     <dl class="facts">
       <dt>Median movement</dt><dd data-testid="median-movement">${percent(figures.relative_movement)} of the picture's radius</dd>
       <dt>Neighbors kept</dt><dd data-testid="pairs-kept">${percent(figures.pairs_kept)} <span class="quiet">(${percent(figures.pairs_by_chance)} by chance)</span></dd>
       ${figures.separated !== null && html`<dt>Apart</dt><dd>${percent(figures.separated)} of the points from the next ${classes}</dd>`}
-      ${figures.refits > 0 && html`<dt>By the seed</dt><dd>${percent(figures.seed_share)} of the variance</dd>`}
+      ${figures.n_refits > 0 && html`<dt>By the seed</dt><dd>${percent(figures.seed_share)} of the variance</dd>`}
       <dt>Baseline</dt><dd data-testid="baseline">The mean distance to the 10 nearest points in the data ${ranksAs(figures.baseline_correlation)}
         <span class="quiet"> (rank correlation ${number(figures.baseline_correlation, 2)})</span></dd>
     </dl>

@@ -98,10 +98,10 @@ def test_scores_do_not_embed_twice(
     replace_method("counted", run=run)
     first = embed(client, sheet, "counted", scores=["trustworthiness"])
     result_of(stores, first)
-    second = embed(client, sheet, "counted", scores=["trustworthiness"], n_neighbors=5)
+    second = embed(client, sheet, "counted", scores=["trustworthiness"], score_neighbors=5)
     assert second.json()["links"]["embedding"] == first.json()["links"]["embedding"]
     judged = client.get(result_of(stores, second)).json()
-    assert judged["n_neighbors"] == 5
+    assert judged["score_neighbors"] == 5
     result = result_of(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}, scores=[]))
     assert client.get(result).json()["rows"][0]["embedding"] == judged["id"]
     assert len(runs) == 1
@@ -158,7 +158,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
         ({"scores": ["procrustes"]}, "invalid-parameter", "truth"),
         ({"scores": [], "labels": sheet}, "invalid-shape", "column of integers"),
         ({"scores": [], "truth": sheet}, "invalid-parameter", "uses truth"),
-        ({"scores": ["trustworthiness"], "n_neighbors": 40}, "invalid-parameter", "n_neighbors <= 39"),
+        ({"scores": ["trustworthiness"], "score_neighbors": 40}, "invalid-parameter", "score_neighbors <= 39"),
     ]
     for body, code, detail in cases:
         problem = check_problem(embed(client, sheet, **body), 422, code)
@@ -169,14 +169,12 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
 def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """The embedding and the other scores exist; two components have no residual variance."""
     apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
-    result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
+    result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], score_neighbors=5))
     payload = client.get(result).json()
     assert set(payload["scores"]) == {"trustworthiness"}
     (note,) = [note for note in payload["notes"] if note["code"] == "no-score"]
     assert "residual_variance" in note["message"]
     assert "components" in note["message"]
-    neighbors = client.get(result_of(stores, embed(client, sheet, "isomap", n_neighbors=5))).json()["notes"][-1]
-    assert "n_neighbors=5 is that of the scores" in neighbors["message"]
 
 
 def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:
@@ -234,7 +232,7 @@ def test_what_cannot_end_in_time_begins_as_a_batch(
         answer = embed(client, sheet, name, scores=[])
         assert answer.json()["priority"] == priority
         result_of(stores, answer)
-        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"refits": 0}).json()
+        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"n_refits": 0}).json()
         is_batch = name == "compiled"  # half of the points need a quarter of the memory
         assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
         audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
@@ -358,20 +356,6 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     again = client.post("/v1/embeddings", json=body)
     result_of(stores, again)
     assert client.get(path + "/coordinates", headers=NPY).content == before
-
-
-def test_init_means_initialization(client: httpx.Client, sheet: str) -> None:
-    """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
-
-    def request(**parameters: str) -> httpx.Response:
-        return embed(client, sheet, "sne", parameters={"perplexity": 10, **parameters})
-
-    first, again = request(init="random").json(), request(initialization="random").json()
-    assert first["id"] == again["id"]
-    parameters = first["request"]["parameters"]
-    assert (parameters["initialization"], "init" in parameters) == ("random", False)
-    both = check_problem(request(init="random", initialization="random"), 422, "invalid-parameter")
-    assert both["remedy"] == "Give one of them."
 
 
 def test_embeddings_are_listed_with_their_names(client: httpx.Client, stores: Stores, sheet: str) -> None:
