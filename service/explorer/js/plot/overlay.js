@@ -33,7 +33,7 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-/** Draw the marks of the overlay by a context of a canvas or of SVG. */
+/** Draw the marks of the overlay. */
 export function drawMarks(context, { width, height }, xy, screen, box, look, colors, isMoving = false) {
   const p = dimension();
   const view = { screen, box, look, colors, p, directions: directionsOf(p, state.axes, state.turn) };
