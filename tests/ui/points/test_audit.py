@@ -79,7 +79,6 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     expect(explorer.at("headline-box")).to_have_class("headline unknown")
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     expect(explorer.at("frame-name")).to_contain_text("Your map")
-    expect(explorer.at("movement")).to_have_count(0)
     assert explorer.state("dataset")["n_features"] == 3
     explorer.open(explorer.page.url.removeprefix(explorer.url))
     explorer.page.reload()

@@ -1,16 +1,13 @@
-/** Audits of the shown map, or of coordinates from anywhere, and how far it moves on halves of the data. */
+/** Audits of the shown map, or of coordinates from anywhere. */
 
-import { askArrays, askJson, JSON_TYPE } from '../api.js';
+import { askJson } from '../api.js';
 import { askArray, askMade, follow } from '../jobs.js';
-import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the statements of a running audit
-const REFITTING = 'Refitting to halves of the data';
-const ARRAYS = ['movement', 'baseline', 'neighbor_stability', 'consensus', 'covariance'];
 
 /** Audit the shown embedding or posterior. */
 export const auditShown = () => runWork(audit);
@@ -61,20 +58,4 @@ async function read(job) {
   }
   take(await (await askMade(path, 'application/json', LABEL)).json());
   set({ announcement: state.audit.verdict });
-}
-
-/** Measure the movement of the shown embedding: a job of all workers, whose refits the service keeps. */
-export async function measureMovement() {
-  const { single } = state;
-  await runWork(async () => {
-    const path = single.path.replace(/coordinates$/, 'spread');
-    const job = await follow(await askJson(path, { method: 'POST', body: {} }), REFITTING);
-    const place = `/v1/jobs/${job.id}/result`;
-    const { figures, reliability, notes } = await (await askMade(`${place}?points=0:1`, JSON_TYPE, REFITTING)).json();
-    const found = await askArrays(`${place}?dtype=float32`);
-    if (state.single !== single) return;
-    const arrays = Object.fromEntries(ARRAYS.map((name) => [name, asFloats(found[name].data)]));
-    const stated = reliability ?? { level: 'unknown', reason: 'An earlier version measured it.' };
-    set({ movement: { ...stated, figures, notes, arrays, p: single.p }, announcement: `The movement is known. ${stated.level}. ${stated.reason}` });
-  });
 }

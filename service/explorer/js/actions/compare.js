@@ -61,7 +61,7 @@ export async function showEmbedding(started) {
     askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', title).then((answer) => answer.json()),
   ]);
   const single = { title, path, body, data: embedding.data, p: embedding.shape[1], result };
-  set({ single, movement: null, audit: null, isAudited: false, announcement: `${title} is done.` });
+  set({ single, audit: null, isAudited: false, announcement: `${title} is done.` });
   fold();
   writeLink({ isSame: true });
 }
@@ -112,7 +112,7 @@ export function openRow(row) {
   const { data, p } = state.comparison.places[row.label];
   const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
   const single = { title: titleOfMethod(row.method), label: row.label, path: row.links.coordinates, data, p, result: row, body };
-  set({ single, job: null, movement: null, audit: null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
+  set({ single, job: null, audit: null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
   writeLink();
 }
 

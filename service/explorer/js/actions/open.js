@@ -133,7 +133,7 @@ async function openComparison(job) {
 async function openPosterior(id, link) {
   const { draws } = state;
   if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.count) {
-    return set({ ...(state.single && { single: null, movement: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
+    return set({ ...(state.single && { single: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);

@@ -6,7 +6,7 @@ import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
 import { densitiesOf } from './density.js';
-import { contourOf, momentsOf, movedMomentsOf } from './spread.js';
+import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
 export const LEAST = 20; // rows whose regions are shown without a selection: those with the least certain places
@@ -41,8 +41,8 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = state.single ? state.movement : hasSpread && state.reliability; // whose reliability the headline says
-  if (hasSpread && hasRegions && state.shape === 'density') drawDensities(context, view);
+  const hasRegions = hasSpread && state.reliability; // which reliability the headline says
+  if (hasRegions && state.shape === 'density') drawDensities(context, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
   if (hasRegions) drawContours(context, at, hover, view);
@@ -55,11 +55,9 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   if (state.turn) drawAxes(context, width, height, view);
 }
 
-/** The ellipse of a row's spread or movement on the screen, which shares the frame of the picture; traced as the current path. */
+/** The ellipse of a row's spread on the screen, which shares the frame of the picture; traced as the current path. */
 function traceContour(context, row, { screen, box, directions }) {
-  const { x, y, long, short, angle } = state.single
-    ? contourOf(movedMomentsOf(row, state.movement, directions, box), 1)
-    : contourOf(momentsOf(row, state.draws, directions, box));
+  const { x, y, long, short, angle } = contourOf(momentsOf(row, state.draws, directions, box));
   const unit = Math.abs(screen.sx);
   context.beginPath();
   context.ellipse(screen.x + screen.sx * x, screen.y + screen.sy * y, long * unit, short * unit, -angle, 0, TAU);

@@ -188,7 +188,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'selection', 'summary', 'reliability', 'movement')) soon();
+    if (has('hover', 'shape', 'selection', 'summary', 'reliability')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());
