@@ -237,7 +237,7 @@ class MethodOperations(Generic[EmbeddingT]):
         coordinates
             Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands.
         method, parameters
-            Name of a method, and its parameters.
+            Name of a method, and its parameters; with coordinates, the method that made them.
         timeout
             Seconds; None for no limit.
         options

@@ -191,7 +191,8 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
     again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
-    its islands, and where it tears or folds the data. The result has the `verdict` in at most two sentences and as a
+    its islands, and where it tears or folds the data; with the method that made them they are compared with its maps
+    of halves. The result has the `verdict` in at most two sentences and as a
     `level`, `remains` (R^2 over samples), four answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`,
     `dimension`, `groups` of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point:
     `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
@@ -257,14 +258,14 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
         source = record.dataset
-    elif body.coordinates is not None:
+    if body.coordinates is not None:
         assert body.dataset is not None
         source, n = body.dataset, stores.datasets.fetch(body.dataset).n
         map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, n)
-    else:
+    if body.embedding is not None or body.method is not None:
         recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
-        map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
+        map_ |= {"embedding": None if body.coordinates else recipe.id, "recipe": asdict(recipe)}
         if plan.method.labels:
             raise InvalidParameterError(
                 f"{plan.method.title} uses labels, which an audit does not have for other samples.",

@@ -311,7 +311,7 @@ class AdviceIn(DatasetCommandIn):
 
 
 class AuditIn(CommandIn):
-    """Map to audit: coordinates beside a data set, an embedding, a posterior, or a method."""
+    """Map to audit: coordinates beside a data set, also with their method, or an embedding, a posterior or a method."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the data of coordinates, or of a method.")
     coordinates: str | Rows | None = Field(
@@ -321,7 +321,10 @@ class AuditIn(CommandIn):
     )
     embedding: str | None = Field(default=None, description="Id of an embedding.")
     posterior: str | None = Field(default=None, description="Id of a posterior.")
-    method: MethodName | None = Field(default=None, description="Name of an embedding method: GET /v1/methods.")
+    method: MethodName | None = Field(
+        default=None,
+        description="Name of an embedding method: GET /v1/methods. With coordinates, the method that made them.",
+    )
     parameters: Parameters
     labels: str | None = Field(
         default=None,
@@ -334,8 +337,10 @@ class AuditIn(CommandIn):
     @model_validator(mode="after")
     def _one_map(self) -> Self:
         maps = [name for name in ("coordinates", "embedding", "posterior", "method") if getattr(self, name) is not None]
-        if len(maps) != 1:
-            raise ValueError("give one of coordinates, embedding, posterior and method")
+        if len(maps) != 1 and maps != ["coordinates", "method"]:
+            raise ValueError(
+                "give one of coordinates, embedding, posterior and method, or coordinates with their method"
+            )
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
         if self.parameters and self.method is None:

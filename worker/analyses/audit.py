@@ -30,14 +30,14 @@ class AuditSpec(AnalysisSpec):
     dataset: str
     coordinates: str | None = None  # the data set of the coordinates
     embedding: str | None = None  # its id
-    recipe: dict[str, Any] | None = None  # its inputs
+    recipe: dict[str, Any] | None = None  # the inputs of the embedding, or of the method of the coordinates
     labels: str | None = None  # the data set of the groups
     n_neighbors: int = 15
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
         """Return the ids of the records with which the result is deleted."""
-        return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
+        return super().owners(subject) if self.embedding is None else Recipe(**self.recipe or {}).owners
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the last statement; publish each one before as the partial result."""
@@ -62,17 +62,19 @@ class AuditSpec(AnalysisSpec):
         if self.recipe is None and self.coordinates is None:
             return {"X": context.training(), "Y": context.posterior()}
         data = {"X": np.asarray(context.values(self.dataset), np.float64)}
+        if self.coordinates is not None:
+            data["Y"] = np.asarray(context.values(self.coordinates), np.float64)
         if self.recipe is None:
-            assert self.coordinates is not None
-            return {**data, "Y": np.asarray(context.values(self.coordinates), np.float64)}
+            return data
         recipe = Recipe(**self.recipe)
         parameters = recipe.parameters
         if recipe.method == "glle":  # a draw, or the mean; resamples have the posterior's mean
             parameters = {
                 name: parameters[name] for name in parameters.keys() & {item.name for item in fields(FitSpec)}
             }
-        Y = recipe.load_or_compute(context, context.on_progress).arrays["embedding"]
-        return {**data, "Y": np.asarray(Y), "method": recipe.method, "parameters": parameters}
+        if self.coordinates is None:
+            data["Y"] = np.asarray(recipe.load_or_compute(context, context.on_progress).arrays["embedding"])
+        return {**data, "method": recipe.method, "parameters": parameters}
 
     def _entry(self, audit: Audit, posterior: str) -> Entry:
         """Return the statements, and the arrays: with a row for each point, and those of the sparse neighbors."""
@@ -82,7 +84,7 @@ class AuditSpec(AnalysisSpec):
             arrays |= {NEIGHBORS + name: getattr(audit.neighbors, name) for name in parts}
         subject = self.coordinates or self.embedding or posterior
         request = {name: getattr(self, name) for name in ("engine", "dataset", "labels", "n_neighbors", "seed")}
-        method = None if self.coordinates else "glle" if self.recipe is None else self.recipe["method"]
+        method = self.recipe["method"] if self.recipe else None if self.coordinates else "glle"
         return Entry({**request, "subject": subject, "method": method, **audit.to_dict()}, arrays)
 
 

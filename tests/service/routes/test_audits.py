@@ -102,6 +102,18 @@ def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 
 
+def test_coordinates_with_their_method(client: httpx.Client, stores: Stores, dataset: str) -> None:
+    """They are compared with the method's maps of halves, as by the engine."""
+    X = np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
+    map_ = X[:, :2] - X[:, :2].mean(axis=0)
+    coordinates = upload(client, map_)
+    _, found = run_audit(client, stores, dataset=dataset, coordinates=coordinates, method="pca")
+    direct = audit(X, map_, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"))
+    assert (found["verdict"], found["level"]) == (direct.verdict, direct.level)
+    assert (found["method"], found["subject"]) == ("pca", coordinates)
+    np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], map_)
+
+
 def test_the_latest_statement_is_a_partial_result(
     client: httpx.Client, stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +142,7 @@ def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.Monkey
     """What cannot be audited, or not in time, is refused before it is queued, with the remedy."""
     cases: list[tuple[dict[str, Any], int, str]] = [
         ({}, 422, "invalid-request"),
-        ({"dataset": dataset, "coordinates": dataset, "method": "pca"}, 422, "invalid-request"),
+        ({"dataset": dataset, "embedding": "emb_none", "method": "pca"}, 422, "invalid-request"),
         ({"method": "pca"}, 422, "invalid-request"),
         ({"dataset": dataset, "coordinates": [[1, 2]], "parameters": {"n": 1}}, 422, "invalid-request"),
         ({"dataset": dataset, "coordinates": [[1.0, 2.0]]}, 422, "invalid-shape"),
