@@ -13,8 +13,6 @@ export const state = {
   contract: null,
   methods: [],
   recent: [], // data sets
-  posteriors: [],
-  jobs: [],
   isSetUp: true, // whether the steps are shown; they fold away once there is a picture
   pending: null, // a chosen file, before its upload
   dataset: null,

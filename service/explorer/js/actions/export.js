@@ -1,7 +1,7 @@
 /** Files of the shown picture and of its arrays. */
 
 import { askMade } from '../jobs.js';
-import { embeddingOf, titleOf } from '../lib/frames.js';
+import { dimension, embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
 import { escapeHtml, percent } from '../lib/html.js';
 import { paint } from '../lib/paint.js';
@@ -113,7 +113,7 @@ export function saveCsv(list = null) {
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
 export async function saveNpy() {
-  if (isAverage()) return save(new Blob([npyOf(embeddingOf(-1), state.draws.p)]), `${fileName()}.npy`);
+  if (isAverage() || state.single?.isExample) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 

@@ -47,7 +47,7 @@ export function certaintyOf({ audit, single, summary }) {
   const { stability, p_value: p } = audit?.arrays ?? {};
   if (stability) return { shares: stability, where: 'in another sample' };
   if (p) return { shares: p.map((value) => 1 - value), isByChance: true };
-  return !single && summary && { shares: summary.stability, where: 'from draw to draw' };
+  return !single && summary ? { shares: summary.stability, where: 'from draw to draw' } : null;
 }
 
 let ranked = { by: null, rows: [] };

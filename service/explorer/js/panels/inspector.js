@@ -53,7 +53,7 @@ function Appearance() {
       <select id="color" data-testid="color" value=${resolveColor(state)} onChange=${(event) => pick(event.target.value)}>
         ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
-    <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt"
+    <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt,.npy"
       onChange=${(event) => {
         const [file] = event.target.files;
         event.target.value = '';

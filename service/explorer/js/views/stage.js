@@ -52,7 +52,7 @@ function Tools() {
     <div class="tools">
       ${tool('zoom-in', 'Zoom in (+)', '+', undefined, () => onStage.plot?.zoom(1.3))}
       ${tool('zoom-out', 'Zoom out (−)', '−', undefined, () => onStage.plot?.zoom(1 / 1.3))}
-      ${tool('zoom-reset', 'Whole picture (0)', '⤢', undefined, () => onStage.plot?.reset())}
+      ${tool('zoom-reset', 'Whole map (0)', '⤢', undefined, () => onStage.plot?.reset())}
       ${tool('lasso', 'Select by drawing around points (L, or Shift and drag)', '◌', Boolean(lassoing), () => {
         set({ lassoing: !lassoing });
       })}
