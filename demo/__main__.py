@@ -144,7 +144,7 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
 
 def _compare_methods(client: Client, case: Case, path: Path) -> None:
     """Have the service compare methods on a data set and plot them side by side."""
-    landmarks = {"method": "isomap", "parameters": {"n_landmarks": 200}}
+    landmarks = {"method": "isomap", "parameters": {"landmarks": 200}}
     scores = ["trustworthiness", "procrustes"]
     compared = client.compare(case.dataset, [*COMPARED, landmarks], truth=case.dataset, scores=scores)
     client.picture(f"/v1/jobs/{compared.job}/result.png", out=path)

@@ -140,7 +140,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     def draws(
         self,
-        count: int,
+        n_draws: int,
         *,
         first: int = 0,
         seed: int = 0,
@@ -148,15 +148,15 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + count - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
+        """Return draws first, ..., first + n_draws - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
         number = self._scale_of(scale, source)
-        return super().draws(count, first=first, seed=seed, scale=number, source=source, align=align)
+        return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
     def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
         self,
-        count: int = DRAWS,
+        n_draws: int = DRAWS,
         *,
-        resamples: int = RESAMPLES,
+        n_resamples: int = RESAMPLES,
         first: int = 0,
         seed: int = 0,
         scale: float | Literal["auto"] | None = None,
@@ -166,9 +166,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
         Parameters
         ----------
-        count
+        n_draws
             Draws.
-        resamples
+        n_resamples
             Embeddings of parts of the data, of each of three kinds; for the ensemble only.
         first, seed
             Of the draws; `seed` also of the resamples.
@@ -187,10 +187,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         if scale is None:
             scale = "auto" if self._obstacle(source) is None else 1.0
         if scale != "auto":
-            return super().summary(count, first=first, seed=seed, scale=scale, source=source)
+            return super().summary(n_draws, first=first, seed=seed, scale=scale, source=source)
         if obstacle := self._obstacle(source):
             raise obstacle
-        return ensemble(self, self._data(), n_draws=count, n_resamples=resamples, first=first, seed=seed)
+        return ensemble(self, self._data(), n_draws=n_draws, n_resamples=n_resamples, first=first, seed=seed)
 
     @cached_property
     def calibration(self) -> Calibration:

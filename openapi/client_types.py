@@ -26,9 +26,9 @@ _PRIMITIVES = {"string": "str", "integer": "int", "number": "float", "boolean": 
 BODIES = {
     "SyntheticOptions": ("SyntheticIn", {"name", "n"}),
     "FitOptions": ("PosteriorIn", {"dataset", "neighbors"}),
-    "DrawsOptions": ("DrawsIn", {"count"}),
+    "DrawsOptions": ("DrawsIn", {"n_draws"}),
     "TransformOptions": ("TransformIn", {"dataset", "data"}),
-    "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),
+    "ReconstructionsOptions": ("ReconstructionsIn", {"n_draws"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
     "AdviceOptions": ("AdviceIn", {"dataset"}),
     "AuditOptions": ("AuditIn", {"dataset", "coordinates", "embedding", "posterior", "method", "parameters", "labels"}),
@@ -44,7 +44,7 @@ QUERIES = {
     "MethodsOptions": ("/v1/methods", set[str]()),
     "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),
     "WeightsOptions": ("/v1/posteriors/{id}/draws/{index}/weights", {"points", "wait"}),
-    "SummaryOptions": ("/v1/posteriors/{id}/summary", {"count", "wait"}),
+    "SummaryOptions": ("/v1/posteriors/{id}/summary", {"n_draws", "wait"}),
 }
 
 

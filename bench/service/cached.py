@@ -101,7 +101,7 @@ def _work(what: str) -> str:
 
 def _warm(service: Service, path: str) -> bytes:
     """Cache all draws and return one body."""
-    service.http.post(f"{path}/draws?wait=60", {"count": DIFFERENT})
+    service.http.post(f"{path}/draws?wait=60", {"n_draws": DIFFERENT})
     bodies = [service.http.npy(f"{path}/draws/{index}") for index in range(DIFFERENT)]
     return bodies[0]
 

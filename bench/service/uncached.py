@@ -45,7 +45,7 @@ def job_rows(service: Service, largest: int) -> Iterator[Row]:
 
 def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
     """Draw over HTTP, from the request to the array."""
-    job = http.post(f"{posterior}/draws?wait=60", {"count": count, "seed": seed})
+    job = http.post(f"{posterior}/draws?wait=60", {"n_draws": count, "seed": seed})
     while job["status"] in {"queued", "running"}:
         job = http.get(f"/jobs/{job['id']}?wait=60")
     drawn = from_npy(http.npy(f"/jobs/{job['id']}/result"))

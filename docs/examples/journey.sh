@@ -47,7 +47,7 @@ echo "posterior  $POSTERIOR"
 ask --header 'Accept: application/x-npy' "$URL/v1/posteriors/$POSTERIOR/draws/7?wait=30" > draw.npy
 
 # 4. Eight draws at each of three scales: a job, then its result with shape (3, 8, n, 2).
-JOB=$(ask --json '{"count": 8, "scales": [0.1, 1, 10]}' "$URL/v1/posteriors/$POSTERIOR/draws" | member id)
+JOB=$(ask --json '{"n_draws": 8, "scales": [0.1, 1, 10]}' "$URL/v1/posteriors/$POSTERIOR/draws" | member id)
 follow "$JOB"
 ask --header 'Accept: application/x-npy' "$URL/v1/jobs/$JOB/result" > draws.npy
 echo "draws      draw.npy draws.npy"

@@ -1,4 +1,4 @@
-"""Movement over half-samples against that over new data: the table of docs/reference/methods.md, on one core.
+"""Movement over half-samples against movement over new data: the table of docs/reference/methods.md, on one core.
 
 Some of the n points, the probes, stay, and the m others are drawn again: from the sheet, or without replacement from
 the digits and the wines that are not in the probes. Both movements are those of the probes, aligned by these alone.
@@ -11,15 +11,17 @@ are therefore multiplied by sqrt(n / m) / sqrt(1 - f), an approximation for embe
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_digits, load_wine
 
+from docs.figures.methods.tables import table
 from glle_engine import GlleError, manifolds
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
@@ -35,10 +37,14 @@ if TYPE_CHECKING:
 
 METHODS = ("pca", "isomap", "lle", "glle", "t-sne", "umap")
 N, NOISE = 400, 0.01  # of the sheets
-HEAD = (
-    "| data | method | stated | rho | ratio | rho of baseline | neighbors kept: halves, new | apart: halves, new |\n"
-    "|---|---|---|---|---|---|---|---|"
-)
+HEAD = [
+    "method",
+    "rho, mean",
+    "ratio, range",
+    "rho of baseline, mean",
+    "neighbors kept: halves, new",
+    "apart: halves, new",
+]
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,20 @@ def sets() -> Iterator[Data]:
         yield sheet(name)
 
 
-def row(data: Data, name: str, halves: int, replicates: int) -> str:
+class Row(NamedTuple):
+    """Movement of a method on data, over halves against over new data."""
+
+    data: str
+    method: str
+    level: str
+    rho: float
+    ratio: float
+    baseline: float
+    kept: tuple[float, float]
+    apart: tuple[float, float]  # nan without labels
+
+
+def measure(data: Data, name: str, halves: int, replicates: int) -> Row:
     """Return the row of a method on data."""
     embedder, m = method(name), data.probes
     X = data.sample(0)
@@ -125,34 +144,50 @@ def row(data: Data, name: str, halves: int, replicates: int) -> str:
     )
     baseline = kneighbors(X, 10)[1].mean(axis=1)[:m]
     apart = [float((each.radius * factor < each.margin).mean()) for each, factor in ((found, 1), (truth, data.factor))]
-    return " | ".join(
-        [
-            f"| {data.name}",
-            name,
-            f"{found.reliability.level} ({found.reliability.reproducibility:.2f})",
-            f"{rank_correlation(found.movement, truth.movement):.2f}",
-            f"{np.median(found.movement) / (data.factor * np.median(truth.movement)):.2f}",
-            f"{rank_correlation(baseline, truth.movement):.2f}",
-            f"{found.figures['pairs_kept']:.2f}, {truth.figures['pairs_kept']:.2f}",
-            f"{apart[0]:.2f}, {apart[1]:.2f} |" if data.labels is not None else "|",
+    return Row(
+        data.name, name, f"{found.reliability.level} ({found.reliability.reproducibility:.2f})",
+        rank_correlation(found.movement, truth.movement),
+        float(np.median(found.movement) / (data.factor * np.median(truth.movement))),
+        rank_correlation(baseline, truth.movement),
+        (found.figures["pairs_kept"], truth.figures["pairs_kept"]),
+        (apart[0], apart[1]) if data.labels is not None else (np.nan, np.nan),
+    )  # fmt: skip
+
+
+def summarize(rows: list[Row]) -> str:
+    """Return a table with a line for each method: means, and ranges of the ratio, over the data."""
+    lines = []
+    for name in dict.fromkeys(row.method for row in rows):
+        of = [row for row in rows if row.method == name]
+        ratios = [row.ratio for row in of]
+        kept, apart = (np.nanmean([getattr(row, each) for row in of], axis=0) for each in ("kept", "apart"))
+        cells = [
+            f"{np.mean([row.rho for row in of]):.2f}",
+            f"{min(ratios):.2f}-{max(ratios):.2f}",
+            f"{np.mean([row.baseline for row in of]):.2f}",
+            f"{kept[0]:.2f}, {kept[1]:.2f}",
+            f"{apart[0]:.2f}, {apart[1]:.2f}",
         ]
-    )
+        lines.append([name, *(re.sub(r"\b0\.", ".", cell) for cell in cells)])
+    return table(HEAD, lines)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a row for each method and data set, and the table of methods."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--halves", type=int, default=40)
     parser.add_argument("--replicates", type=int, default=16)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--sets", nargs="+", help="names of the data; default: all")
     options = parser.parse_args()
-    print(HEAD)
+    rows = []
     started = time.process_time()
     for data in (each for each in sets() if options.sets is None or each.name in options.sets):
         for name in options.methods:
             if all(find_spec(library) for library in method(name).libraries):
-                print(row(data, name, options.halves, options.replicates), flush=True)
+                rows.append(measure(data, name, options.halves, options.replicates))
+                print(rows[-1], flush=True)
+    print(summarize(rows))
     print(f"{time.process_time() - started:.0f} s of processor time", file=sys.stderr)
 
 

@@ -81,11 +81,13 @@ def _chaos_table(report: dict[str, Any]) -> str:
 
 
 def _kills(report: dict[str, Any]) -> str:
-    rows = []
-    for kind, times in report["kills"].items():
-        took = report["recovery"].get(kind, {})
-        rows.append([kind, str(times), *(f"{took[p]:.1f}" if p in took else "" for p in ("p50", "p95", "p100"))])
-    return table(["killed -9", "times", "seconds to the next success: median", "p95", "most"], rows)
+    took = report["recovery"].values()
+    medians = [each["p50"] for each in took]
+    return (
+        f"{sum(report['kills'].values())} processes of {len(report['kills'])} kinds were killed. The next success came "
+        f"after {min(medians):.1f} to {max(medians):.1f} s (the median of a kind), and after "
+        f"{max(each['p100'] for each in took):.1f} s at most."
+    )
 
 
 def _degraded_table(rows: list[dict[str, Any]]) -> str:
@@ -95,6 +97,9 @@ def _degraded_table(rows: list[dict[str, Any]]) -> str:
 
 def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, ...]) -> list[str]:
     return [*(str(row[name]) for name in counts), *(f"{row[name]:.1f}" for name in seconds)]
+
+
+SHOWN = 2  # percent of change from which a flat series has a row
 
 
 def _soak_text(report: dict[str, Any]) -> str:
@@ -109,11 +114,13 @@ def _soak_text(report: dict[str, Any]) -> str:
         for verdict in report["verdicts"]
         if verdict["unit"] and (verdict["unit"] != "ms" or verdict["what"].startswith("all:"))
     ]
-    series = table(["series", "first half", "second half", "change", ""], rows)
+    shown = [row for row in rows if row[-1] != "flat" or abs(float(row[3].split()[0])) >= SHOWN]
+    series = table(["series", "first half", "second half", "change", ""], shown)
     counts = [abs(verdict["second"] - verdict["first"]) for verdict in report["verdicts"] if not verdict["unit"]]
     return (
         f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, errors: "
-        f"{report['errors']}. Descriptors, threads and waiting tasks changed by at most {max(counts):g}.\n\n{series}"
+        f"{report['errors']}. Descriptors, threads and waiting tasks changed by at most {max(counts):g}, and "
+        f"{len(rows) - len(shown)} other series by less than {SHOWN} %.\n\n{series}"
     )
 
 

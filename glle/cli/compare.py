@@ -116,7 +116,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     share = found.get("share") or 0.5
     samples = "half-samples" if share == 0.5 else f"samples of {share:.0%} of the points"  # of a half
     lines = [
-        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['half_samples']} {samples}",
+        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['n_resamples']} {samples}",
         *([f"How far to rely on it: {stated['level']}. {stated['reason']}"] if stated else []),
         f"{found['pairs_kept']:.0%} of the neighbor pairs stay neighbors ({found['pairs_by_chance']:.0%} by chance).",
         f"The median point moves by {found['relative_movement']:.2g} of the picture's radius; this is no interval.",
@@ -124,7 +124,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     ]
     if found["separated"] is not None:
         lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
-    if found["refits"]:
+    if found["n_refits"]:
         lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
     return report(args, result.metadata, *lines, notes=result.notes)
 

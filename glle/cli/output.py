@@ -74,7 +74,7 @@ def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
 
 
 def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[str, Array]:
-    """Return draws (count, n, p), or (scales, count, n, p), as columns: scale, draw, point, y1, ..., yp."""
+    """Return draws (n_draws, n, p), or (scales, n_draws, n, p), as columns: scale, draw, point, y1, ..., yp."""
     import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
     names = {"scale": scales} if draws.ndim == 4 and scales is not None else {}

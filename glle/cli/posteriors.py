@@ -30,13 +30,15 @@ def add(commands: Commands) -> None:
     posterior = argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES, required=True)
     dtype = argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
-    count = _count("draws at each scale", 8)
-    add_command(commands, _draw, posterior, count, out, dtype, options=[DrawsOptions], timeout=True)
+    n_draws = _number_of_draws("draws at each scale", 8)
+    add_command(commands, _draw, posterior, n_draws, out, dtype, options=[DrawsOptions], timeout=True)
     out = output.out_argument(*output.ARRAY, *output.TABLES, required=True)
     index = argument("--index", type=int, default=0, metavar="I", help="index of the draw (%(default)s)")
     add_command(commands, _weights, posterior, index, out, options=[WeightsOptions], timeout=True)
     out = output.out_argument(*output.TABLES, *output.PICTURES)
-    add_command(commands, _summary, posterior, _count("draws", 100), out, options=[SummaryOptions], timeout=True)
+    add_command(
+        commands, _summary, posterior, _number_of_draws("draws", 100), out, options=[SummaryOptions], timeout=True
+    )
     out = output.out_argument(*output.ARCHIVE, required=True)
     add_command(commands, _export, posterior, out, timeout=True)
 
@@ -47,8 +49,8 @@ def add(commands: Commands) -> None:
     add_command(commands, _transform, either, new, out, options=[UploadOptions, TransformOptions], timeout=True)
 
 
-def _count(text: str, default: int) -> Argument:
-    return argument("--count", type=int, default=default, metavar="N", help=f"{text} (%(default)s)")
+def _number_of_draws(text: str, default: int) -> Argument:
+    return argument("--n-draws", type=int, default=default, metavar="N", help=f"{text} (%(default)s)")
 
 
 def _estimate(args: argparse.Namespace, client: Client) -> int:
@@ -92,12 +94,12 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     """Draw embeddings of a posterior into a file."""
     posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
     if image := output.picture_format(args.out):
-        posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
-        return report(args, {"file": str(args.out)}, f"{args.out}  {args.count:,} draws")
+        posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, n_draws=args.n_draws, **options)
+        return report(args, {"file": str(args.out)}, f"{args.out}  {args.n_draws:,} draws")
     array = args.out if args.out.suffix.lower() in output.ARRAY else None
     with warnings.catch_warnings():  # the notes of the scale are printed below
         warnings.simplefilter("ignore", UserWarning)
-        draws = posterior.draws(args.count, out=array, dtype=args.dtype, timeout=args.timeout, **options)
+        draws = posterior.draws(args.n_draws, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:
         columns = output.draws_columns(draws, options.get("first", 0), options.get("scales"))
         repeats = math.prod(draws.shape[:-2])
@@ -133,18 +135,18 @@ def _export(args: argparse.Namespace, client: Client) -> int:
 def _summary(args: argparse.Namespace, client: Client) -> int:
     """Measure how far points move, and how sure that is."""
     posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
-    result = posterior.summary(args.count, timeout=args.timeout, **options)
+    result = posterior.summary(args.n_draws, timeout=args.timeout, **options)
     if image := output.picture_format(args.out):
-        posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, count=args.count, **options)
+        posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, n_draws=args.n_draws, **options)
     elif args.out is not None:
         columns = output.point_columns(result)
         output.save_rows(client, posterior.metadata["dataset"], args.out, columns, result.consensus)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
-    head = f"{posterior.id}  {posterior.n:,} points, {result.count:,} draws at scale {result.scale:.3g}"
+    head = f"{posterior.id}  {posterior.n:,} points, {result.n_draws:,} draws at scale {result.scale:.3g}"
     stated, notes = result.metadata.get("reliability"), result.notes
     if stated is not None:
-        head += f", 3 x {result.resamples:,} resamples"
+        head += f", 3 x {result.n_resamples:,} resamples"
         notes = [note for note in notes if note["message"] != stated["reason"]]
     lines = [
         head,

@@ -59,8 +59,8 @@ class BaseEmbedding(Result):
         timeout
             Seconds; None for no limit.
         options
-            `half_samples` (40), `refits` with other seeds (8), `seed` of the halves, `share` of the points in each (0.5
-            or 0.632), and `n_neighbors` that may be kept (10).
+            `n_resamples` (40), `n_refits` with other seeds (8), `seed` of the halves, `share` of the points in each
+            (0.5 or 0.632), and `n_neighbors` that may be kept (10).
 
         Returns
         -------
@@ -195,7 +195,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
             Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `n_neighbors` of the scores,
-            `align`, with which the result has the embeddings, and `spread`, a number of half-samples, with which each
+            `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
             row has the figures of its movement.
 
         Returns

@@ -63,7 +63,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return f"{type(self).__name__}({self.id!r}, n={self.n}, {spec})"
 
     def frame(self, array: Any, *, first: int = 0, index: Any = None) -> pd.DataFrame:
-        """Return embeddings (n, p) or (count, n, p) as a frame with columns y1, ..., yp and the index of the data.
+        """Return embeddings (n, p) or (n_draws, n, p) as a frame with columns y1, ..., yp and the index of the data.
 
         `first` is the number of the first draw in the index level `draw`. `index` replaces the index of the uploaded
         frame, such as the ids of a file: ``posterior.frame(draw, index=dataset.ids())``.
@@ -74,7 +74,7 @@ class BasePosterior(Resource, Generic[JobT]):
             raise ImportError("Frames need pandas: pip install pandas.") from error
         values = np.asarray(array)
         if values.ndim not in {2, 3}:
-            raise ValueError(f"A frame needs values (n, p) or (count, n, p), not of shape {values.shape}.")
+            raise ValueError(f"A frame needs values (n, p) or (n_draws, n, p), not of shape {values.shape}.")
         columns = [f"y{i + 1}" for i in range(values.shape[-1])]
         given = self.index if index is None else index
         points = pd.RangeIndex(values.shape[-2], name="point") if given is None else pd.Index(given)
@@ -117,39 +117,39 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     async def draws(
         self,
-        count: int,
+        n_draws: int,
         *,
         timeout: float | None = None,
         dtype: Dtype | None = None,
         out: str | Path | None = None,
         **options: Unpack[DrawsOptions],
     ) -> Array:
-        """Return embeddings first, ..., first + count - 1: (count, n, p), or (scales, count, n, p).
+        """Return embeddings first, ..., first + n_draws - 1: (n_draws, n, p), or (scales, n_draws, n, p).
 
         With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
         or "auto"), `source`, `align`. A doubtful scale of "auto" is a warning.
         """
-        body = {"count": count, **options}
+        body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
 
     @operation
-    async def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> JobT:
+    async def start_draws(self, n_draws: int, **options: Unpack[DrawsOptions]) -> JobT:
         """Start a job of draws and return it at once; `result()` of the job returns the draws."""
-        reply = await self._session.send(Call.post(self._path("draws"), {"count": count, **options}))
+        reply = await self._session.send(Call.post(self._path("draws"), {"n_draws": n_draws, **options}))
         return self._session.build("job", reply.json())
 
     @operation
     async def summary(
-        self, count: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
+        self, n_draws: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Result:
         """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
 
         `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default it is
-        that of the ensemble of `count` calibrated draws and of `resamples` embeddings of parts of the data, of each of
-        three kinds. With a number as `scale` it is that of the draws alone. Options: `resamples`, `scale`, `seed`,
+        that of the ensemble of `n_draws` calibrated draws and of `n_resamples` embeddings of parts of the data, of each
+        of three kinds. With a number as `scale` it is that of the draws alone. Options: `n_resamples`, `scale`, `seed`,
         `first`, `source`, `points`.
         """
-        call = Call("GET", self._path("summary"), {**options, "count": count})
+        call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
 
     @operation
@@ -166,7 +166,7 @@ class BasePosterior(Resource, Generic[JobT]):
         """Return a picture of one draw (its index), of a sheet of draws, or of the summary.
 
         With `out`, also written to that file. Options: `color`, `theme`, `width`, `seed`, `scale`; for a sheet also
-        `count` and `scales`, one row each.
+        `n_draws` and `scales`, one row each.
         """
         path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
         if of == "draws" and "scale" in options:
@@ -181,9 +181,9 @@ class BasePosterior(Resource, Generic[JobT]):
     async def transform(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformDataOptions]
     ) -> Result:
-        """Embed new points: `embedding` (m, p), `distances` (m,); with `draws=` also `mean` and `covariance`.
+        """Embed new points: `embedding` (m, p), `distances` (m,); with `n_draws=` also `mean` and `covariance`.
 
-        Options: those of `dataset` for data to upload; `draws`, `first`, `seed` and `scale` of the draws.
+        Options: those of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the draws.
         """
         of_data, spec = data_options(options)
         dataset = await new_points(self._session, data, of_data, self.metadata["dataset"])
@@ -192,14 +192,14 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     async def reconstructions(
         self,
-        count: int,
+        n_draws: int,
         *,
         timeout: float | None = None,
         out: str | Path | None = None,
         **options: Unpack[ReconstructionsOptions],
     ) -> Array:
-        """Return data generated from drawn weights (count, n, d)."""
-        body = {"count": count, **options}
+        """Return data generated from drawn weights (n_draws, n, d)."""
+        body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("reconstructions"), body, timeout, out=out)
 
     @operation

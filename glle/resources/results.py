@@ -195,7 +195,7 @@ class BaseJob(Resource, Generic[JobT]):
     ) -> Any:
         """Wait until the job has succeeded, and return its result.
 
-        Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d), weights
+        Draws are an array (n_draws, n, p), or (scales, n_draws, n, p); reconstructions are (n_draws, n, d), weights
         (n, k). With `out`, the
         array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
         """

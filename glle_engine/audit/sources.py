@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
 
 S = TypeVar("S", bound="MethodSpec")
-QUICK = {"early_iter": 80, "n_iter": 170, "n_epochs": 100}
+QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
-
-QUICK_METHODS = ("t-sne", "umap")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +140,9 @@ def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
 
 def quick_spec(method: Method[Any], spec: S) -> S:
     """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, where they are the defaults."""
-    if method.name not in QUICK_METHODS:
-        return spec
-    default = method.spec()
-    names = [name for name in QUICK if hasattr(spec, name) and getattr(spec, name) == getattr(default, name)]
-    return replace(spec, **{name: QUICK[name] for name in names})
+    default, few = method.spec(), QUICK.get(method.name, {})
+    changes: Any = {name: value for name, value in few.items() if getattr(spec, name) == getattr(default, name)}
+    return replace(spec, **changes)
 
 
 def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:

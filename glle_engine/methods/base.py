@@ -264,7 +264,7 @@ class Method(Generic[S]):
         labels : (n,) array-like of integers, optional
             The class of each point, if `Method.labels`.
         init : (n, p) array-like, optional
-            Initial coordinates in place of the parameter `initialization`, of the methods that have it. They are
+            Initial coordinates in place of the name of a start, of the methods with the parameter `init`. They are
             centered, and scaled as the method's other starts are; a little noise separates equal points.
 
         Raises
@@ -279,7 +279,7 @@ class Method(Generic[S]):
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
         # the data need not have as many components as given coordinates have columns
-        possible = replace(spec, initialization="random") if start else spec  # type: ignore[call-arg] # it has it
+        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.of(data, "euclidean"))
         clock = StageClock(on_progress or silent)
@@ -319,7 +319,7 @@ class Method(Generic[S]):
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
         """Return initial coordinates (n, p), centered, the widest column of standard deviation one."""
-        parameter = "initialization"
+        parameter = "init"
         if parameter not in spec.parameters():
             raise InvalidParameterError(
                 f"{self.title} has no start: init would change nothing.",
@@ -327,7 +327,7 @@ class Method(Generic[S]):
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
-                f"Both initialization={word!r} and initial coordinates are given.", remedy="Give one of them."
+                f"Both init={word!r} and initial coordinates are given.", remedy="Give one of them."
             )
         require_unmasked(init, "init")
         raw = array_of(init)

@@ -239,7 +239,7 @@ class Posterior(PointResult):
 
     def draws(
         self,
-        count: int,
+        n_draws: int,
         *,
         first: int = 0,
         seed: int = 0,
@@ -247,12 +247,12 @@ class Posterior(PointResult):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
+        """Return draws first, ..., first + n_draws - 1, bit for bit as `draw` returns them, but faster.
 
         Threads may compute parts of a range at once, each by a separate call.
         """
-        count, first = check_integer("count", count, 0), check_integer("first", first, 0)
-        keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
+        n_draws, first = check_integer("n_draws", n_draws, 0), check_integer("first", first, 0)
+        keys = (DrawKey(index, seed, scale) for index in range(first, first + n_draws))
         return self.sampler.draws(keys, source, align)
 
     def draws_of(
@@ -267,15 +267,15 @@ class Posterior(PointResult):
 
     def summary(
         self,
-        count: int = 100,
+        n_draws: int = 100,
         *,
         first: int = 0,
         seed: int = 0,
         scale: float = 1.0,
         source: Source = "posterior",
     ) -> Summary:
-        """Summarize `count` draws: see `glle_engine.posterior.summary.Summary`."""
-        draws = self.draws(count, first=first, seed=seed, scale=scale, source=source)
+        """Summarize `n_draws` draws: see `glle_engine.posterior.summary.Summary`."""
+        draws = self.draws(n_draws, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:

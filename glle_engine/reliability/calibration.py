@@ -124,7 +124,7 @@ def calibrate(
     posterior: Posterior,
     X: ArrayLike,
     *,
-    n_half_samples: int = HALF_SAMPLES,
+    n_resamples: int = HALF_SAMPLES,
     n_draws: int = DRAWS,
     seed: int = 0,
     halves: NDArray[np.float64] | None = None,
@@ -138,13 +138,13 @@ def calibrate(
         Of the constrained variant.
     X : (n, d)
         The training data.
-    n_half_samples, n_draws : int
+    n_resamples, n_draws : int
         At least 4 of each.
     seed : int
         Of the half-samples and of the draws.
     halves : (m, n, p) float64, optional
         Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if they are computed already; the
-        first `n_half_samples` are used.
+        first `n_resamples` are used.
     on_progress
         Called with (done, total, stage).
 
@@ -157,12 +157,12 @@ def calibrate(
         For other data than those of the fit.
 
     """
-    n_half_samples = check_integer("n_half_samples", n_half_samples, FEWEST)
+    n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
     n_draws = check_integer("n_draws", n_draws, FEWEST)
     embed = PosteriorEmbedder.of(posterior, X)
     if halves is None:
-        halves = resample(embed, n_half_samples, seed=seed, strict=True, on_progress=on_progress).places
-    wanted = _spread("half-samples", halves[:n_half_samples], posterior.embedding)
+        halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places
+    wanted = _spread("half-samples", halves[:n_resamples], posterior.embedding)
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None

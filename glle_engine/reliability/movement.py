@@ -63,11 +63,11 @@ class MovementFigures(TypedDict):
 
     Attributes
     ----------
-    half_samples : int
+    n_resamples : int
         Half-samples that were embedded.
     share : float
         Of the points in each sample.
-    refits : int
+    n_refits : int
         Refits with other seeds.
     failed : int
         Half-samples that could not be embedded, and are left out.
@@ -96,9 +96,9 @@ class MovementFigures(TypedDict):
 
     """
 
-    half_samples: int
+    n_resamples: int
     share: float
-    refits: int
+    n_refits: int
     failed: int
     n_neighbors: int
     median_movement: float
@@ -233,9 +233,9 @@ def movement(
     path, baseline = np.sqrt(total), _baseline(embed)
     seed_share = float(min(by_seed.sum() / total.sum(), 1.0)) if total.sum() > 0 else 0.0
     figures: MovementFigures = {
-        "half_samples": len(places),
+        "n_resamples": len(places),
         "share": samples.stream.share,
-        "refits": again,
+        "n_refits": again,
         "failed": len(problems),
         "n_neighbors": k,
         "median_movement": float(size * np.median(path)),
@@ -369,5 +369,5 @@ def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str |
         yield Note(
             "movement-by-seed",
             f"{figures['seed_share']:.0%} of the variance is that of the seed, not of the data: the method does not "
-            "settle. Give more iterations, or another initialization.",
+            "settle. Give more iterations, or another init.",
         )

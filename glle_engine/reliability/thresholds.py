@@ -24,4 +24,5 @@ FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbor
 FOREIGN_GAP = 0.1  # and at least this share fewer
 
 # Rank correlations of the spread of draws and of movements.
-HIGH_CORRELATION, MODERATE_CORRELATION = 0.8, 0.65
+HIGH_CORRELATION = 0.8
+MODERATE_CORRELATION = 0.65

@@ -172,7 +172,7 @@ async def _post(url: str, dataset: str, posterior: str, posts: int, clients: int
 def _request(dataset: str, posterior: str, number: int, posts: int) -> tuple[str, dict[str, Any]]:
     """Return path and body of a post: a fit or a draw that no other post asks for."""
     if number % 2:
-        return f"{posterior}/draws", {"count": 1, "seed": number}
+        return f"{posterior}/draws", {"n_draws": 1, "seed": number}
     return "/v1/posteriors", {"dataset": dataset, "reg": 1e-3 * (2 + number / posts)}
 
 

@@ -177,7 +177,7 @@ class Flood:
         return await client.post("/v1/posteriors?wait=30", json={"dataset": self._tenant.dataset, "reg": reg})
 
     async def _job(self, client: httpx.AsyncClient) -> httpx.Response:
-        return await client.post(f"{self._tenant.posterior}/draws", json={"count": 64, "seed": next(self._numbers)})
+        return await client.post(f"{self._tenant.posterior}/draws", json={"n_draws": 64, "seed": next(self._numbers)})
 
     async def _upload(self, client: httpx.AsyncClient) -> httpx.Response:
         return await client.post("/v1/datasets/preview", content=self._large, headers=CSV)

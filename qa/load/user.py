@@ -306,7 +306,7 @@ class User(Follower):
             return
         first, count = self.rng.randrange(0, 32, 8), self.rng.randint(1, 24)
         artifact = Draws(fit, first, count, self.rng.randrange(2), self.rng.choice(SCALES))
-        body = {"first": artifact.first, "count": artifact.count, "seed": artifact.seed, "scale": artifact.scale}
+        body = {"first": artifact.first, "n_draws": artifact.count, "seed": artifact.seed, "scale": artifact.scale}
         answer = self._ask("POST draws", f"/v1/posteriors/{self._id(fit)}/draws", artifact, 200, 202, json=body)
         if answer is not None:
             self._follow_later(answer, artifact)
@@ -316,7 +316,7 @@ class User(Follower):
         if (fit := self._some_fit()) is None:
             return
         artifact = Summary(fit, 10, self.rng.randrange(2))
-        path = f"/v1/posteriors/{self._id(fit)}/summary?scale=1&count={artifact.count}&seed={artifact.seed}&wait=2"
+        path = f"/v1/posteriors/{self._id(fit)}/summary?scale=1&n_draws={artifact.count}&seed={artifact.seed}&wait=2"
         answer = self._ask("GET summary", path, artifact, 200, 202, headers={"Accept": NPZ})
         if answer is not None:
             self._receive_or_follow(answer, artifact, artifact, fit)

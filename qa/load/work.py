@@ -122,7 +122,7 @@ class Work:
         """Start a draws job."""
         seed = next(self._seeds)
         path = f"/v1/posteriors/{self.posterior}/draws"
-        result = self.request_json("POST", path, json={"count": draws, "seed": seed})
+        result = self.request_json("POST", path, json={"n_draws": draws, "seed": seed})
         return Job(result["id"], seed, draws, time.monotonic())
 
     def probes(self) -> list[str]:

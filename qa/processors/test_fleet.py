@@ -88,7 +88,7 @@ def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str])
 
 def batch(client: httpx.Client, path: str) -> str:
     """Run a draws job and return its id."""
-    job = client.post(f"{path}/draws", json={"count": BATCH, "align": "none"}).raise_for_status().json()
+    job = client.post(f"{path}/draws", json={"n_draws": BATCH, "align": "none"}).raise_for_status().json()
     assert wait_for_end(client, job["id"])["status"] == "succeeded"
     return str(job["id"])
 

@@ -221,7 +221,7 @@ def _replay(client: redis.Redis) -> Check:
         answers = [client.acl_dryrun("default", "SET", f"{prefix}doctor", "") for prefix in permissions.QUEUE.keys]
     except redis.ResponseError as error:
         detail = f"The server does not tell the permissions of the user default ({str(error).rstrip('.')})."
-        remedy = "Check that a restart of the server keeps the records (docs/how-to/redis.md)."
+        remedy = "Check that a restart of the server keeps the records (docs/how-to/storage.md)."
         return Check(name, "warning", detail, remedy)
     is_allowed = all(text(answer) == "OK" for answer in answers)
     return _check(
@@ -231,7 +231,7 @@ def _replay(client: redis.Redis) -> Check:
         if is_allowed
         else "The user default has too few permissions: a restart of the server loses all records and jobs.",
         "Write `user default off ~* &* +@all` into the server's ACL: the user has these permissions and cannot log in. "
-        "Then send it ACL LOAD or restart it, before the file is rewritten (docs/how-to/redis.md).",
+        "Then send it ACL LOAD or restart it, before the file is rewritten (docs/how-to/storage.md).",
     )
 
 
@@ -270,13 +270,13 @@ def _connection(
     try:
         if missing := needed.missing(client):
             detail = f"The user of {variable} may not use {', '.join(missing)}."
-            remedy = "Add these rules to the user's line of the server's ACL (docs/how-to/redis.md)."
+            remedy = "Add these rules to the user's line of the server's ACL (docs/how-to/storage.md)."
             yield Check(f"{name} permissions", "problem", detail, remedy)
             return None
         yield Check(f"{name} permissions", "ok", "The user may use all commands.")
         info = dict(client.info())
         if info.get("cluster_enabled"):
-            remedy = "Use one server, with replicas if you like (docs/how-to/redis.md)."
+            remedy = "Use one server, with replicas if you like (docs/how-to/storage.md)."
             yield Check(f"{name} connection", "problem", f"{variable} names one server of a Redis Cluster.", remedy)
             return None
         key = f"glle:doctor:{secrets.token_hex(8)}"
@@ -346,7 +346,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
         "engine versions",
         "ok" if len(versions) == 1 else "warning",
         f"Workers and this command: {', '.join(sorted(versions))}.",
-        "Run one version everywhere (docs/how-to/upgrades.md): another one may refuse the records of this one.",
+        "Run one version everywhere (docs/how-to/storage.md): another one may refuse the records of this one.",
     )
     need = worker_need(stores.settings)
     yield _check_each(

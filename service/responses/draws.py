@@ -81,8 +81,8 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     """
     media = negotiate(query.request, MEDIA)
     points = Selection.of(query.points, spec.n, "points")
-    draws = Selection.of(query.draws, spec.count, "draws")
-    positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
+    draws = Selection.of(query.draws, spec.n_draws, "draws")
+    positions = [scale * spec.n_draws + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     result = _DrawReader(results, posterior, spec, positions, points)
     sha256 = result.sha256()
     scales = [float(scale) for scale in spec.scales]

@@ -83,8 +83,8 @@ async def summary(
 ) -> Response:
     """Return how far each point moves over new samples of the data: immutable, with a strong ETag.
 
-    By default, and with `scale=auto`, it is the ensemble of the calibrated draws first, ..., first + count - 1 and of
-    `resamples` embeddings of parts of the data, of each of three kinds. `arrays`: `covariance` (n, p, p) of each
+    By default, and with `scale=auto`, it is the ensemble of the calibrated draws first, ..., first + n_draws - 1 and of
+    `n_resamples` embeddings of parts of the data, of each of three kinds. `arrays`: `covariance` (n, p, p) of each
     point's position, the mean over the four; `spread` (n,), the root of its trace; `consensus` (n, p), the mean place;
     `draw_spread`, `half_sample_spread`, `random_k_spread` and `larger_sample_spread` (n,) of the parts. `regions` has
     `levels` and `radii`: the region of a point is the ellipse around its `center` whose half-axes are a radius times
@@ -105,7 +105,7 @@ async def summary(
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
-    await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, count=query.count)
+    await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, n_draws=query.n_draws)
     spec = summary_spec(record, query)
     entry = await load_or_compute(stores, spec, id_, partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
@@ -125,7 +125,7 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
 
     The result of a point does not depend on the other points. The result has `embedding` (m, p), positions in the
     reference embedding, and `distances` (m,) to the nearest training point: far from all of them the embedding
-    extrapolates. With `draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
+    extrapolates. With `n_draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
     """
     return await job_response(stores, partial(_transform, stores, id_, body, command), command.wait)
 
@@ -138,7 +138,7 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
 async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, command: Command) -> Response:
     """Generate data from drawn weights, each point from its neighbors: x_i = X_i w_i.
 
-    The result has `data` (count, n, d); data set i is of the weights of draw first + i.
+    The result has `data` (n_draws, n, d); data set i is of the weights of draw first + i.
     """
     return await job_response(stores, partial(_reconstructions, stores, id_, body, command), command.wait)
 
@@ -206,25 +206,25 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
     parts = require_affordable_summary(stores, record, spec, shared=True)
-    is_quick = not spec.resamples and _is_quick(record, spec.count)
+    is_quick = not spec.n_resamples and _is_quick(record, spec.n_draws)
     terms = Terms(priority="interactive" if is_quick else "batch")
     return analysis_job(stores, spec, posterior=record.id, terms=terms, parts=parts)
 
 
-def _is_quick(record: PosteriorRecord, count: int) -> bool:
+def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
     """Return whether a summary is quick: few draws of a posterior that is quick to fit."""
-    seconds = count * record.draw_seconds
+    seconds = n_draws * record.draw_seconds
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
 
 def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
-    if body.draws:
-        require_sample(stores, record, body.source, first=body.first, count=body.draws)
+    if body.n_draws:
+        require_sample(stores, record, body.source, first=body.first, n_draws=body.n_draws)
     dataset, shape, points = new_points(stores, body, stores.datasets.fetch(record.dataset))
     n, p = shape[0], record.spec["n_components"]
     require_storage(stores, file_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
-    require_storage(stores, file_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
+    require_storage(stores, file_bytes((body.n_draws, n, p)), f"Embedding {n:,} points in {body.n_draws:,} draws")
     fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
     spec = TransformSpec(**fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
@@ -235,8 +235,8 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
 def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
-    require_drawable(record, body.source, total=body.count, last=body.first + body.count - 1)
-    require_storage(stores, file_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+    require_drawable(record, body.source, total=body.n_draws, last=body.first + body.n_draws - 1)
+    require_storage(stores, file_bytes((body.n_draws, record.n, record.d)), f"The result of {body.n_draws:,} data sets")
     spec = ReconstructionsSpec(**body.model_dump())
     terms = Terms.within(command.deadline)
     return analysis_job(stores, spec, posterior=id_, terms=terms, short=_is_quick(record, spec.total))

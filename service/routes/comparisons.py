@@ -39,8 +39,8 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
     The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
     and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
     embed the data, has no room, or failed. The other methods continue. An existing embedding is not computed
-    again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `spread` each row has
-    the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
+    again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `n_resamples` each
+    row has the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
     """
     return await job_response(stores, partial(_compare, stores, body, command), command.wait)
 
@@ -56,7 +56,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
         require_storage(stores, file_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
-    spread_labels = None if body.spread is None else classes_for_spread(stores, dataset, body.labels)
+    spread_labels = None if body.n_resamples is None else classes_for_spread(stores, dataset, body.labels)
     require_not_all_equal(stores, dataset)
     spec = _comparison(stores, dataset, body, plans, judged, spread_labels)
     parts = shards_of(spec, "refits")
@@ -105,7 +105,7 @@ def _comparison(
         dataset=dataset.id,
         methods=tuple(rows),
         align=body.align,
-        spread=body.spread,
+        n_resamples=body.n_resamples,
         spread_labels=spread_labels,
         **asdict(judged),
     )

@@ -68,9 +68,9 @@ MAX_RECENT = 4096
     **params.creates_job(**params.ON_POSTERIOR, _422="Out of range."),
 )
 async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, command: params.Command) -> Response:
-    """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
+    """Draw embeddings first, ..., first + n_draws - 1 on the workers, at one scale or at each of several.
 
-    The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw has the same bits
+    The result, at the job's `/result`, has shape (n_draws, n, p), or (scales, n_draws, n, p). A draw has the same bits
     alone and in any batch.
 
     `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
@@ -219,7 +219,7 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
     Raises as `finish`.
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
-    spec = _spec(record, [key.scale], count=1, grid=False, **address)
+    spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
     find = partial(_single_result, stores, record.id, spec)
     submit = partial(_enqueue, stores, record, spec, Terms(priority="interactive"))
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
@@ -285,11 +285,11 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandO
     terms = Terms.within(command.deadline, body.priority)
     record = require_posterior(stores, id_)
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
-    draws = body.model_dump(include={"count", "first", "seed", "source", "align"})
+    draws = body.model_dump(include={"n_draws", "first", "seed", "source", "align"})
     spec = _spec(record, scales, grid=body.scales is not None, **draws)
     if spec.is_auto:
         require_calibratable(record, body.source)
-    require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(spec.scales))
+    require_sample(stores, record, body.source, first=body.first, n_draws=body.n_draws, scales=len(spec.scales))
     if terms.priority == "interactive":
         require_quick(spec, sharding.SHARD_SECONDS)
     return _enqueue(stores, record, spec, terms)

@@ -255,7 +255,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     require_neighbors(body.n_neighbors, n)
     require_storage(stores, file_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
     fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
-    fields |= {} if embedder.random else {"refits": 0}
+    fields |= {} if embedder.random else {"n_refits": 0}
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
     priority = plan.priority(int(body.share * n))
     parts = None if priority == "interactive" else shards_of(spec, "refits")

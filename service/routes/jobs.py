@@ -139,7 +139,7 @@ async def get_result(
 ) -> Response:
     """Return the result of a job; 202 while it is in progress.
 
-    Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`, `eigenvalues`,
+    Draws: npy has the embeddings, (n_draws, n, p) or (scales, n_draws, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
     draw, and `notes` if a calibrated scale is doubtful; the header Glle-Scale has the scales, Glle-Notes the codes of
     the notes. Analyses: JSON has all members, with `arrays` by name; npz the arrays (except for advice, which has

@@ -87,7 +87,7 @@ async def see_draws(
     request: Request,
     stores: TenantStores,
     options: Options,
-    count: Annotated[int, Query(ge=1, le=MAX_PANELS, description="Draws at each scale.")] = 8,
+    n_draws: Annotated[int, Query(ge=1, le=MAX_PANELS, description="Draws at each scale.")] = 8,
     first: First = 0,
     seed: Seed = 0,
     scales: Annotated[
@@ -97,7 +97,7 @@ async def see_draws(
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
     """Return a sheet of draws, one row for each of several `scales` (GLLE figure 4): immutable, with a strong ETag."""
-    grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
+    grid = DrawGrid(n_draws=n_draws, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
     return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
 
 
@@ -119,7 +119,7 @@ async def see_summary(
     The spread is that of the summary with the same parameters. That of an ensemble has its reliability in the title.
     """
     record = await run_in_threadpool(require_posterior, stores, id_)
-    grid = DrawGrid(count=query.count, first=query.first, seed=query.seed, source=query.source)
+    grid = DrawGrid(n_draws=query.n_draws, first=query.first, seed=query.seed, source=query.source)
     await run_in_threadpool(_require_panels, stores, id_, grid, "summary")
     summary = summary_spec(record, query)
     if not await run_in_threadpool(stores.has_result, summary, id_):
@@ -168,7 +168,7 @@ async def see_comparison(
 
 def _spec(of: Subject, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None) -> PictureSpec:
     require_matplotlib()
-    width = options.width or (PANEL_PIXELS if of == "embedding" or asked.get("count") == 1 else SHEET_PIXELS)
+    width = options.width or (PANEL_PIXELS if of == "embedding" or asked.get("n_draws") == 1 else SHEET_PIXELS)
     fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset}
     return PictureSpec.from_dict(fields)
 
@@ -179,7 +179,7 @@ async def _posterior_picture(
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
     record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
     await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
-    total = grid.count * len(grid.scales)
+    total = grid.n_draws * len(grid.scales)
     seconds = total * record.draw_seconds
     is_quick = spec.of == "draws" and (total == 1 or seconds <= sharding.SHARD_SECONDS)
     terms = Terms(priority="interactive" if is_quick else "batch")
@@ -200,9 +200,9 @@ def _require_color(stores: Stores, id_: str, color: str) -> None:
 
 
 def _require_panels(stores: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:
-    total = grid.count * len(grid.scales)
+    total = grid.n_draws * len(grid.scales)
     record = require_posterior(stores, posterior)
-    require_sample(stores, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
+    require_sample(stores, record, grid.source, first=grid.first, n_draws=grid.n_draws, scales=len(grid.scales))
     if of == "draws" and total > MAX_PANELS:
         detail = f"{total} draws on one sheet; {MAX_PANELS} are allowed."
         remedy = "Request several sheets with different `first`."

@@ -94,12 +94,12 @@ class ComparisonIn(ScoredIn):
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
     )
-    spread: int | None = Field(
+    n_resamples: int | None = Field(
         default=None,
         ge=FEWEST,
         le=MAX_REFITS,
-        description="Refit each method to so many random halves of the data, forty for a start, and return how much of "
-        "its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
+        description="Refit each method to this number of random halves of the data, forty for a start, and return how "
+        "much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
     )
 
     @model_validator(mode="after")
@@ -128,13 +128,13 @@ class ComparisonIn(ScoredIn):
 class SpreadIn(CommandIn):
     """Refits that show how far an embedding moves."""
 
-    half_samples: int = Field(
+    n_resamples: int = Field(
         default=HALF_SAMPLES,
         ge=FEWEST,
         le=MAX_REFITS,
         description="Random halves of the data to which the method is refitted; forty or more rank points.",
     )
-    refits: int = Field(
+    n_refits: int = Field(
         default=REFITS,
         ge=0,
         le=MAX_REFITS,
@@ -266,31 +266,31 @@ class PointsIn(CommandIn):
 class TransformIn(PointsIn, SampleIn):
     """New points to embed, as a data set or inline, and the draws to embed them in."""
 
-    draws: int = Field(
+    n_draws: int = Field(
         default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.draws == 1:
-            raise ValueError("one draw has no covariance: give draws=0, or at least 2")
+        if self.n_draws == 1:
+            raise ValueError("one draw has no covariance: give n_draws=0, or at least 2")
         unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
-        if self.draws == 0 and unused:
-            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give draws, or leave it out")
+        if self.n_draws == 0 and unused:
+            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give n_draws, or leave it out")
         return self
 
 
 class ReconstructionsIn(SampleIn):
     """Data sets to generate from drawn weights."""
 
-    count: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
+    n_draws: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
 
 
 class CalibrationIn(CommandIn):
     """Effort of the calibration of the scale."""
 
-    half_samples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
-    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
+    n_resamples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
+    n_draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
 
 

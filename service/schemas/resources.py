@@ -97,7 +97,7 @@ First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the fir
 class DrawsIn(CommandIn):
     """Draws to make."""
 
-    count: int = Field(ge=1, description="Draws at each scale.", examples=[8])
+    n_draws: int = Field(ge=1, description="Draws at each scale.", examples=[8])
     seed: Seed = 0
     first: First = 0
     scale: ScaleOrAuto | None = Field(

@@ -64,7 +64,7 @@ class DrawAddressOut(BaseModel):
 
 
 class DrawsOut(BaseModel):
-    """Draws (count, n, p), or (scales, count, n, p)."""
+    """Draws (n_draws, n, p), or (scales, n_draws, n, p)."""
 
     shape: list[int] = Field(description="Lengths of the axes.")
     dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
@@ -140,9 +140,9 @@ class ReliabilityOut(BaseModel):
 class SummaryOut(SampleOut):
     """Spread of points over draws and resamples, or over draws alone."""
 
-    count: int = Field(description="Number of draws.")
+    n_draws: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
-    resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
+    n_resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
     regions: RegionsOut | None = absent("Around the centers, calibrated on held-out resamples.")
     reliability: ReliabilityOut | None = absent("Read it before regions and ranks.")
     quantiles: QuantilesOut
@@ -165,20 +165,20 @@ class TransformOut(SampleOut):
     """New points in an embedding."""
 
     dataset: str = Field(description="Id of the new points.")
-    draws: int = Field(description="Number of draws; 0 for none.")
+    n_draws: int = Field(description="Number of draws; 0 for none.")
     arrays: TransformArraysOut
 
 
 class GeneratedArraysOut(BaseModel):
     """Arrays of generated data."""
 
-    data: CubeOut = Field(description="(count, n, d), a data set for each draw.")
+    data: CubeOut = Field(description="(n_draws, n, d), a data set for each draw.")
 
 
 class ReconstructionsOut(SampleOut):
     """Data generated from drawn weights."""
 
-    count: int = Field(description="Number of data sets.")
+    n_draws: int = Field(description="Number of data sets.")
     arrays: GeneratedArraysOut
 
 
@@ -206,8 +206,8 @@ class CalibrationOut(CalibrationFactsOut):
     """Calibration of the scale."""
 
     engine: str = Field(description="Version of the engine's numbers.")
-    half_samples: int = Field(description="Number of random halves of the data.")
-    draws: int = Field(description="Draws at each trial scale.")
+    n_resamples: int = Field(description="Number of random halves of the data.")
+    n_draws: int = Field(description="Draws at each trial scale.")
     seed: Index = Field(description=_OF_DRAWS)
     arrays: CalibrationArraysOut
 
@@ -428,7 +428,7 @@ class ComparedOut(BaseModel):
     scores: dict[str, float] | None
     spread: SpreadFiguresOut | None = Field(
         default=None,
-        description="With spread: how much of its picture remains over half-samples; null if it could not be refitted.",
+        description="With n_resamples: how much of its picture remains over halves; null if it could not be refitted.",
     )
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
@@ -445,9 +445,9 @@ class ComparisonOut(BaseModel):
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")
-    spread: int | None = absent("Half-samples of each method, if any.")
+    n_resamples: int | None = absent("Half-samples of each method, if any.")
     spread_labels: str | None = Field(
-        default=None, description="With spread: data set of the classes; null for the clusters of each embedding."
+        default=None, description="With n_resamples: data set of the classes; null for the clusters of each embedding."
     )
     rows: list[ComparedOut]
     arrays: dict[str, MatrixOut] | None = absent("With align: the embeddings by label.")

@@ -92,7 +92,7 @@ class Allowance:
 class SummaryQuery:
     """Query of a summary: its draws, and its resamples."""
 
-    count: Annotated[
+    n_draws: Annotated[
         int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
     ] = 100
     first: First = 0
@@ -104,7 +104,7 @@ class SummaryQuery:
             "and resamples. A number, else 1: the spread of the draws alone, at this factor on the covariance."
         ),
     ] = None
-    resamples: Annotated[
+    n_resamples: Annotated[
         int | None,
         Query(
             ge=FEWEST,
@@ -187,26 +187,26 @@ def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
         of draws does not use.
 
     """
-    scale, resamples = query.scale, query.resamples
+    scale, resamples = query.scale, query.n_resamples
     obstacle = obstacle_to_resampling(record, query.source)
-    sample = SummarySpec(count=query.count, first=query.first, seed=query.seed, scale=1.0, source=query.source)
+    sample = SummarySpec(n_draws=query.n_draws, first=query.first, seed=query.seed, scale=1.0, source=query.source)
     if scale is None and (obstacle is None or resamples is not None):
         scale = "auto"
     if scale != "auto":
         if resamples is not None:
             raise InvalidParameterError(
-                f"resamples={resamples} has a meaning with scale=auto only.",
-                remedy="Leave `scale` or `resamples` out.",
+                f"n_resamples={resamples} has a meaning with scale=auto only.",
+                remedy="Leave `scale` or `n_resamples` out.",
             )
         return replace(sample, scale=1.0 if scale is None else float(scale))
     if obstacle is not None:
         raise obstacle
-    if query.count < FEWEST:
+    if query.n_draws < FEWEST:
         raise InvalidParameterError(
-            f"count={query.count} draws are too few for the ensemble with resamples.",
-            remedy=f"Use count >= {FEWEST}, or give the scale as a number for the spread of the draws alone.",
+            f"n_draws={query.n_draws} draws are too few for the ensemble with resamples.",
+            remedy=f"Use n_draws >= {FEWEST}, or give the scale as a number for the spread of the draws alone.",
         )
-    return replace(sample, calibrated=True, resamples=resamples or RESAMPLES)
+    return replace(sample, calibrated=True, n_resamples=resamples or RESAMPLES)
 
 
 def require_affordable_summary(
@@ -226,16 +226,16 @@ def require_affordable_summary(
     The shards of the resamples; None if one task makes them.
 
     """
-    if not spec.resamples:
+    if not spec.n_resamples:
         return None
     n, p = record.n, record.spec["n_components"]
     streams = len(STREAMS)
-    embeddings = resamples_bytes(n, p, spec.resamples) * streams
-    require_storage(stores, embeddings, f"The {streams * spec.resamples:,} resamples")
+    embeddings = resamples_bytes(n, p, spec.n_resamples) * streams
+    require_storage(stores, embeddings, f"The {streams * spec.n_resamples:,} resamples")
     resamples, contains = spec.resamples_of(record.id), stores.results.contains
-    missing = [indices.start for found in resamples for indices in found.missing(contains, spec.resamples)]
+    missing = [indices.start for found in resamples for indices in found.missing(contains, spec.n_resamples)]
     part_seconds = RESAMPLE_SHARE * record.seconds * PART
-    drawing = spec.count * record.draw_seconds
+    drawing = spec.n_draws * record.draw_seconds
     if stores.posteriors.calibration(record.id) is None:
         drawing += STEPS * DRAWS * record.draw_seconds
 
@@ -245,21 +245,21 @@ def require_affordable_summary(
         made = sum(first < resamples for first in missing)
         return drawing + part_seconds * math.ceil(made / workers)
 
-    seconds, allowed = seconds_of(spec.resamples), Allowance.of(stores.settings)
+    seconds, allowed = seconds_of(spec.n_resamples), Allowance.of(stores.settings)
     if shared and seconds > allowed.seconds:
         workers = max(1, stores.queue.live_workers())
-        seconds = seconds_of(spec.resamples)
+        seconds = seconds_of(spec.n_resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if seconds <= allowed.seconds and nbytes <= allowed.bytes:
         return shards_of(spec, "resamples", part_seconds * len(missing))
-    affordable = [r for r in range(FEWEST, spec.resamples, PART) if seconds_of(r) <= allowed.seconds]
+    affordable = [r for r in range(FEWEST, spec.n_resamples, PART) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
     raise allowed.refusal(
-        f"A summary of {streams * spec.resamples:,} resamples and {spec.count:,} draws by {workers} workers",
+        f"A summary of {streams * spec.n_resamples:,} resamples and {spec.n_draws:,} draws by {workers} workers",
         Cost(seconds, nbytes),
         [
             *(
-                [f"use resamples={most} or fewer, which are kept, so that more then cost the rest alone"]
+                [f"use n_resamples={most} or fewer, which are kept, so that more then cost the rest alone"]
                 if most
                 else []
             ),

@@ -127,7 +127,7 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
         detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
         raise refuse("over-the-limit", 422, detail, "Create several jobs with different `first`.", allowed=MAX_DRAWS)
     if last > MAX_COUNTER:
-        remedy = "Lower `first` or `count`."
+        remedy = "Lower `first` or `n_draws`."
         raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
@@ -137,20 +137,20 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
 
 
 def require_sample(
-    stores: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
+    stores: Stores, record: PosteriorRecord, source: str, *, first: int, n_draws: int, scales: int = 1
 ) -> None:
-    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or cannot be stored.
+    """Raise a problem if the draws `first`, ..., `first + n_draws - 1` are impossible, or cannot be stored.
 
     Every job that makes draws uses this check.
 
     Parameters
     ----------
     scales
-        Number of scales, each with `count` draws.
+        Number of scales, each with `n_draws` draws.
 
     """
-    total = count * scales
-    require_drawable(record, source, total=total, last=first + count - 1)
+    total = n_draws * scales
+    require_drawable(record, source, total=total, last=first + n_draws - 1)
     require_storage(stores, draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 

@@ -143,7 +143,7 @@ def test_every_post_is_repeated(clock: Clock, failure: Any) -> None:
     assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"
     assert posterior(client).start_draws(4).id == "job_1"
     bodies = [json.loads(request.content) for request in service.requests]
-    assert bodies == [{"dataset": "ds_1", "n_neighbors": 5}] * 2 + [{"count": 4}] * 2
+    assert bodies == [{"dataset": "ds_1", "n_neighbors": 5}] * 2 + [{"n_draws": 4}] * 2
 
 
 def test_repeated_delete_accepts_404(clock: Clock) -> None:
@@ -296,8 +296,8 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
 def test_a_sheet_of_draws_has_its_scale() -> None:
     """The route of a sheet takes several scales; the client's `scale` is one of them, "auto" the calibrated one."""
     service = Service(httpx.Response(200, content=b"\x89PNG"))
-    posterior(service.client()).picture("draws", count=2, scale=0.1)
-    assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?count=2&scales=0.1"
+    posterior(service.client()).picture("draws", n_draws=2, scale=0.1)
+    assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?n_draws=2&scales=0.1"
     for of, found in (("draws", "draws.png?scales=0.25"), (7, "draws/7.png?scale=0.25")):
         done = job("succeeded", kind="calibration")
         service = Service(done, httpx.Response(200, json={"scale": 0.25}), httpx.Response(200, content=b"\x89PNG"))

@@ -73,7 +73,7 @@ def test_fit_has_the_bits_of_the_engine(posterior: Any, tmp_path: Path) -> None:
 
 def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
     """They are those of the engine, and refuse other data."""
-    few: Any = {"n_draws": 8, "n_half_samples": 8}
+    few: Any = {"n_draws": 8, "n_resamples": 8}
     assert posterior.calibrate(X, **few).scale == calibrate(posterior, X, **few).scale
     assert posterior.ensemble(X, n_draws=8, n_resamples=4).spread.shape == (N,)
     with pytest.raises(glle_engine.GlleError):
@@ -169,7 +169,7 @@ def test_auto_is_the_calibrated_scale_and_the_ensemble(posterior: Any, tmp_path:
     many = [draw.embedding for draw in posterior.draws(2, first=2, scale="auto")]
     np.testing.assert_array_equal(many[1], posterior.draw(3, scale=number).embedding)
     expected = posterior.ensemble(X, n_draws=8, n_resamples=4, first=2)
-    summarize = partial(posterior.summary, 8, resamples=4, first=2)
+    summarize = partial(posterior.summary, 8, n_resamples=4, first=2)
     for summary in (summarize(), summarize(scale="auto")):
         np.testing.assert_array_equal(summary.spread, expected.spread)
         assert summary.reliability == expected.reliability

@@ -102,10 +102,7 @@ FIRST, LAST = 7, 43  # LLE's constraint, and the last equation of the paper
 PAGE = (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8")
 EQUATIONS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "reference" / "equations.md")
-    .read_text(encoding="utf-8")
-    .split("## Runs")[0]
-    .splitlines()
+    for line in (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and not line.startswith(("| paper", "| method"))
 ]
 
@@ -125,7 +122,7 @@ def names_in(path: str) -> set[str]:
 def test_file_function_and_test_exist() -> None:
     """The file defines the function, and the test file the test."""
     for row in EQUATIONS:
-        path, function, test_path, test = (cell.strip("`") for cell in row[2:])
+        (path, function), (test_path, test) = (cell.strip("`").split("::") for cell in row[2:])
         assert function in names_in(path), row
         assert re.match("tests/.* test_", f"{test_path} {test}"), row
         assert test in names_in(test_path), row

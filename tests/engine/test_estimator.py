@@ -46,12 +46,12 @@ def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch
 
     def calibrate_and_record(*arguments: Any) -> Any:
         made.append(arguments)
-        return calibrate(*arguments, n_half_samples=4, n_draws=6)
+        return calibrate(*arguments, n_resamples=4, n_draws=6)
 
     monkeypatch.setattr("glle_engine.estimator.calibrate", calibrate_and_record)
     model = GLLE().fit(sheet)
     drawn = model.sample(2, seed=5, scale="auto")
-    expected = calibrate(model.posterior_, sheet, n_half_samples=4, n_draws=6).scale
+    expected = calibrate(model.posterior_, sheet, n_resamples=4, n_draws=6).scale
     assert model.calibration_.scale == expected
     assert drawn.tobytes() == model.sample(2, seed=5, scale=expected).tobytes()
     model.sample(1, X=sheet[:3], scale="auto")

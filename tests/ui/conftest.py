@@ -79,9 +79,9 @@ def link(up: Up) -> str:
     """Return a link to six cached draws of a fit of 150 points."""
     with httpx.Client(base_url=up.url, timeout=60) as client:
         posterior = fit_posterior(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
-        assert client.get(f"{posterior}/summary?count=6&scale=1&wait=60").status_code == 200
-        assert client.get(f"{posterior}/summary?count=40&resamples=20&wait=60").status_code == 200
-    return f"/#posterior={posterior.rsplit('/', 1)[1]}&count=6"
+        assert client.get(f"{posterior}/summary?n_draws=6&scale=1&wait=60").status_code == 200
+        assert client.get(f"{posterior}/summary?n_draws=40&n_resamples=20&wait=60").status_code == 200
+    return f"/#posterior={posterior.rsplit('/', 1)[1]}&n_draws=6"
 
 
 @pytest.fixture

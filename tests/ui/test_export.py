@@ -52,7 +52,7 @@ def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> No
     np.testing.assert_array_equal(table[:, 0], np.arange(150))
     np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-6)
     summary = (
-        f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?count=6&scale=1"
+        f"{tab_at_third_draw.url}/v1/posteriors/{tab_at_third_draw.state('posterior')['id']}/summary?n_draws=6&scale=1"
     )
     arrays = np.load(io.BytesIO(httpx.get(summary, headers={"Accept": "application/zip"}).content))
     np.testing.assert_allclose(table[:, 6], arrays["spread"], rtol=1e-6)

@@ -27,7 +27,7 @@ WATCH = """() => {
 def test_a_fit_reports_progress_and_ends_with_draws(explorer: Explorer) -> None:
     """The bar names each step and can be cancelled; then draws, spread and notes appear."""
     explorer.open_sheet("swiss_roll", 40_000)
-    explorer.at("draws-count").fill("12")
+    explorer.at("draws-n_draws").fill("12")
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
     expect(explorer.at("cancel")).to_be_enabled()
@@ -68,7 +68,7 @@ def test_disconnected_data_are_fitted_with_the_suggested_k(explorer: Explorer) -
     explorer.open()
     explorer.upload("apart.csv", csv(two_sheets(24)))
     expect(explorer.at("chosen")).to_be_visible()
-    explorer.at("draws-count").fill("3")
+    explorer.at("draws-n_draws").fill("3")
     explorer.at("form-em").locator("summary").click()
     explorer.at("form-em-disconnected").select_option("error")
     explorer.at("fit").click()
@@ -85,7 +85,7 @@ def test_disconnected_data_are_fitted_with_bridges(explorer: Explorer) -> None:
     explorer.open()
     explorer.upload("apart.csv", csv(two_sheets(25)))
     expect(explorer.at("chosen")).to_be_visible()
-    explorer.at("draws-count").fill("3")
+    explorer.at("draws-n_draws").fill("3")
     explorer.at("fit").click()
     explorer.wait_drawn()
     expect(explorer.at("note-bridged")).to_contain_text("joined by bridges")
@@ -113,7 +113,7 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
     """The address has its job; a refresh follows it to the draws, and the same fit in another tab joins it."""
     explorer.page.route("**/summary?*", lambda _: None)  # nothing here needs the long work of the spread
     explorer.open_sheet("swiss_roll", 60_000)
-    explorer.at("draws-count").fill("2")
+    explorer.at("draws-n_draws").fill("2")
     explorer.at("fit").click()
     expect(explorer.page).to_have_url(re.compile("job=job_"))
     with tab(explorer.url) as other:

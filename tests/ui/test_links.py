@@ -124,7 +124,7 @@ def test_a_job_outlasts_a_restart(tab: Tab, tmp_path: Path) -> None:
         explorer.expected += ["ERR_", "Failed to load resource"]
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             explorer.open_sheet("swiss_roll", 3000)
-            explorer.at("draws-count").fill("3")
+            explorer.at("draws-n_draws").fill("3")
             explorer.at("fit").click()
             expect(explorer.at("cancel")).to_be_visible()
         expect(explorer.at("service-down")).to_be_visible(timeout=30_000)

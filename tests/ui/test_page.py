@@ -162,7 +162,7 @@ def test_all_controls_are_reached_by_keyboard(explorer: Explorer, link: str) -> 
         assert ring, f"{name} does not show that it has the focus"
         reached.append(name)
     expected = ["tab-draws", "stage", "play", "scrub", "show-consensus", "export-png", "change-data", "method"]
-    expected += ["form-em-n_neighbors", "draws-count", "fit", "color"]
+    expected += ["form-em-n_neighbors", "draws-n_draws", "fit", "color"]
     assert [name for name in dict.fromkeys(reached) if name in expected] == expected
     explorer.at("stage").focus()
     keys.press("Space")
@@ -285,7 +285,7 @@ def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
     expect(explorer.at("chosen")).to_contain_text("120 rows")
     narrow = explorer.box("stage")
     assert wide["width"] > narrow["width"] + 250
-    expect(explorer.at("draws-count")).to_have_value("3")
+    expect(explorer.at("draws-n_draws")).to_have_value("3")
     explorer.at("stage").focus()
     explorer.page.keyboard.press("s")
     expect(explorer.at("setup")).to_be_hidden()

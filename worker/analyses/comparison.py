@@ -42,7 +42,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     dataset: str
     methods: tuple[dict[str, Any], ...]  # label, method, all parameters; problem: why it cannot run, or None
     align: Target | None = None  # of the returned embeddings; None returns none
-    spread: int | None = None  # half-samples to which each method is refitted; None for none
+    n_resamples: int | None = None  # half-samples to which each method is refitted; None for none
     spread_labels: str | None = None  # the data set of their classes; None for the clusters of each embedding
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters, without those of a spread if there is none."""
         values = super().to_dict()
-        absent = {"spread", "spread_labels"} if self.spread is None else set()
+        absent = {"n_resamples", "spread_labels"} if self.n_resamples is None else set()
         return {name: value for name, value in values.items() if name not in absent}
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
@@ -68,11 +68,11 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     def parts(self) -> list[Part]:
         """Return the embeddings and the refits of a comparison with a spread; a failure is left to its row."""
-        if self.spread is None:
+        if self.n_resamples is None:
             return []
         recipes = [self.embedding(method).recipe for method in self.methods if method["problem"] is None]
         embeddings = [Part(1, partial(_make_embedding, recipe=recipe)) for recipe in recipes]
-        refits = [part for recipe in recipes for part in spread_of(recipe, half_samples=self.spread).parts()]
+        refits = [part for recipe in recipes for part in spread_of(recipe, n_resamples=self.n_resamples).parts()]
         return [Part(part.size, partial(_attempt, part=part)) for part in (*embeddings, *refits)]
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -111,7 +111,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
             "notes": [],
         }
-        if self.spread is not None:
+        if self.n_resamples is not None:
             row["spread"] = None
         if method["problem"] is not None:
             return {**row, "problem": method["problem"]}, None
@@ -127,7 +127,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             Y = entry.arrays["embedding"]
             row["scores"], notes = self.evaluate(context, self.dataset, Y, on_progress)
             row["notes"] = [*row["notes"], *notes]
-            if self.spread is not None:
+            if self.n_resamples is not None:
                 row["spread"], notes = self._spread(context, spec.recipe, on_progress)
                 row["notes"] = [*row["notes"], *notes]
         except _FATAL:
@@ -142,8 +142,8 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         self, context: AnalysisContext, recipe: Recipe, on_progress: OnProgress
     ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
         """Return the figures of the movement of a row's embedding, and notes; a refusal is a note."""
-        assert self.spread is not None
-        spec = spread_of(recipe, half_samples=self.spread, labels=self.spread_labels)
+        assert self.n_resamples is not None
+        spec = spread_of(recipe, n_resamples=self.n_resamples, labels=self.spread_labels)
         try:
             found = spec.movement(context, on_progress).to_dict()
         except GlleError as error:

@@ -41,7 +41,7 @@ MEDIA: dict[Format, str] = {"png": "image/png", "svg": "image/svg+xml"}
 class DrawGrid:
     """Draws first, first + 1, ... in columns, with one row per scale."""
 
-    count: int = 1
+    n_draws: int = 1
     first: int = 0
     seed: int = 0
     scales: tuple[float, ...] = (1.0,)
@@ -53,7 +53,7 @@ class DrawGrid:
         return [
             DrawAddress(self.seed, self.first + i, float(scale), self.source, self.align)
             for scale in self.scales
-            for i in range(self.count)
+            for i in range(self.n_draws)
         ]
 
 
@@ -69,7 +69,7 @@ def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Lay
     ]
     if len(panels) == 1:
         return panels, 1, ""
-    columns = grid.count if len(grid.scales) > 1 else min(MAX_COLUMNS, max(2, round(len(panels) ** 0.5 * 1.4)))
+    columns = grid.n_draws if len(grid.scales) > 1 else min(MAX_COLUMNS, max(2, round(len(panels) ** 0.5 * 1.4)))
     return panels, columns, f"{len(panels)} draws, colored by {colors.title}"
 
 
@@ -92,8 +92,8 @@ def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> L
         scale("local trust", "how true its neighborhood is to the data", arrays["local_trust"]),
     ]
     if stated is None:
-        return panels, 2, f"{spec.count} draws together"
-    together = f"{spec.count} draws and 3 x {spec.resamples} resamples"
+        return panels, 2, f"{spec.n_draws} draws together"
+    together = f"{spec.n_draws} draws and 3 x {spec.n_resamples} resamples"
     return panels, 2, f"{together}; reliability of the spread: {stated['level']}"
 
 

@@ -47,40 +47,40 @@ class SampleSpec(AnalysisSpec):
     scale: float
     source: Source
 
-    def keys(self, count: int) -> list[DrawAddress]:
-        """Return its first `count` draws."""
-        return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
+    def keys(self, n_draws: int) -> list[DrawAddress]:
+        """Return its first `n_draws` draws."""
+        return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(n_draws)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """A summary of `count` draws, or of their ensemble with resamples; with the local trust of each point."""
+    """A summary of `n_draws` draws, or of their ensemble with resamples; with the local trust of each point."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
-    count: int
+    n_draws: int
     calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
-    resamples: int = 0  # of each stream, for an ensemble with calibrated draws; 0: the spread of draws alone
+    n_resamples: int = 0  # of each stream, for an ensemble with calibrated draws; 0: the spread of draws alone
 
     @property
     def total(self) -> int:
         """The number of draws and resamples."""
-        return self.count + len(STREAMS) * self.resamples
+        return self.n_draws + len(STREAMS) * self.n_resamples
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without `resamples` of a summary of draws."""
+        """Return the parameters, without `n_resamples` of a summary of draws."""
         values = super().to_dict()
-        return values if self.resamples else {name: value for name, value in values.items() if name != "resamples"}
+        return values if self.n_resamples else {name: value for name, value in values.items() if name != "n_resamples"}
 
     def resamples_of(self, posterior: str) -> list[StoredResamples]:
         """Return the resamples of each stream of a posterior."""
-        return [posterior_resamples(posterior, stream, self.seed) for stream in STREAMS] if self.resamples else []
+        return [posterior_resamples(posterior, stream, self.seed) for stream in STREAMS] if self.n_resamples else []
 
     def parts(self) -> list[Part]:
         """Return the parts of its resamples; the draws need the calibration of the first stream."""
         streams = [partial(_resamples, stream=stream, seed=self.seed) for stream in STREAMS]
-        return [part for resamples_of in streams for part in resample_parts(resamples_of, self.resamples)]
+        return [part for resamples_of in streams for part in resample_parts(resamples_of, self.n_resamples)]
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
@@ -91,7 +91,7 @@ class SummarySpec(SampleSpec):
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         stacks = [
-            resamples.load_or_compute(context, self.resamples, context.on_progress).embeddings
+            resamples.load_or_compute(context, self.n_resamples, context.on_progress).embeddings
             for resamples in self.resamples_of(context.subject)
         ]
         if self.calibrated:
@@ -100,7 +100,7 @@ class SummarySpec(SampleSpec):
             request |= {"scale": sample.scale, "calibration": calibration_facts(calibration.meta)}
             extra_arrays["half_sample_spread"] = calibration.arrays["half_sample_spread"]
             warnings = calibration.meta["notes"]
-        draws = list(context.draws(posterior, sample.keys(self.count)))
+        draws = list(context.draws(posterior, sample.keys(self.n_draws)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(posterior.locate(data), posterior, context.on_progress)
         places = {"consensus": summary.consensus, "covariance": summary.covariance, "spread": summary.spread}
@@ -152,12 +152,12 @@ class TransformSpec(SampleSpec):
     main = "embedding"
 
     dataset: str
-    draws: int
+    n_draws: int
 
     @property
     def total(self) -> int:
         """The number of draws, at least one."""
-        return max(1, self.draws)
+        return max(1, self.n_draws)
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return embedding and distances; over draws, mean and covariance of each point."""
@@ -165,8 +165,8 @@ class TransformSpec(SampleSpec):
         new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
-        if self.draws:
-            draws = context.draws(posterior, self.keys(self.draws))
+        if self.n_draws:
+            draws = context.draws(posterior, self.keys(self.n_draws))
             arrays["mean"], arrays["covariance"] = extension.spread(draws, posterior.embedding, context.on_progress)
         return Entry(self.to_dict(), arrays)
 
@@ -178,21 +178,21 @@ class ReconstructionsSpec(SampleSpec):
     kind = "reconstructions"
     main = "data"
 
-    count: int
+    n_draws: int
 
     @property
     def total(self) -> int:
         """The number of generated data sets."""
-        return self.count
+        return self.n_draws
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the data (count, n, d)."""
+        """Return the data (n_draws, n, d)."""
         posterior, training = context.posterior(), context.training()
-        data = np.empty((self.count, *training.shape))
-        for done, key in enumerate(self.keys(self.count)):
+        data = np.empty((self.n_draws, *training.shape))
+        for done, key in enumerate(self.keys(self.n_draws)):
             weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
             data[done] = posterior.reconstruct(training, weights)
-            context.on_progress(done + 1, self.count, "drawing")
+            context.on_progress(done + 1, self.n_draws, "drawing")
         return Entry(self.to_dict(), {"data": data})
 
 
@@ -220,14 +220,14 @@ class CalibrationSpec(AnalysisSpec):
 
     kind = "calibration"
 
-    half_samples: int = HALF_SAMPLES
-    draws: int = DRAWS
+    n_resamples: int = HALF_SAMPLES
+    n_draws: int = DRAWS
     seed: int = 0
 
     @property
     def total(self) -> int:
         """The number of half-samples; that of the draws after them is not known in advance."""
-        return self.half_samples
+        return self.n_resamples
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibration, and the two compared spreads of each point."""
@@ -236,10 +236,10 @@ class CalibrationSpec(AnalysisSpec):
         result = calibrate(
             posterior,
             data,
-            n_half_samples=self.half_samples,
-            n_draws=self.draws,
+            n_resamples=self.n_resamples,
+            n_draws=self.n_draws,
             seed=self.seed,
-            halves=halves.load_or_compute(context, self.half_samples, context.on_progress).embeddings,
+            halves=halves.load_or_compute(context, self.n_resamples, context.on_progress).embeddings,
             on_progress=context.on_progress,
         )
         return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))

@@ -130,8 +130,8 @@ class SpreadSpec(AnalysisSpec):
     dataset: str  # of the embedding
     embedding: str  # its id
     recipe: dict[str, Any]  # its inputs
-    half_samples: int = 40
-    refits: int = 8  # with other seeds, of a method that has a seed
+    n_resamples: int = 40
+    n_refits: int = 8  # with other seeds, of a method that has a seed
     seed: int = 0  # of the half-samples
     labels: str | None = None  # the data set of the classes; None for the clusters of the embedding
     n_neighbors: int = 10  # that may be kept
@@ -140,7 +140,7 @@ class SpreadSpec(AnalysisSpec):
     @property
     def total(self) -> int:
         """The number of half-samples; that of the refits depends on the method."""
-        return self.half_samples
+        return self.n_resamples
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set
         """Return the ids of the records with which the result is deleted."""
@@ -155,10 +155,10 @@ class SpreadSpec(AnalysisSpec):
         recipe = Recipe(**self.recipe)
         of = partial(StoredResamples, recipe.owners, embedder=partial(_embedder, recipe))
         halves, seeds = of(stream_of(self.share), self.seed), of(SEEDS, 0)
-        return [("half_samples", halves, self.half_samples), ("refits", seeds, self.refits)]
+        return [("n_resamples", halves, self.n_resamples), ("n_refits", seeds, self.n_refits)]
 
     def missing(self, contains: Callable[[list[str]], list[bool]]) -> dict[str, int]:
-        """Return the numbers of `half_samples` and of `refits` that are not stored; `contains` looks up keys."""
+        """Return the numbers of `n_resamples` and of `n_refits` that are not stored; `contains` looks up keys."""
         return {name: sum(map(len, found.missing(contains, count))) for name, found, count in self._refits()}
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -167,7 +167,7 @@ class SpreadSpec(AnalysisSpec):
         arrays = arrays_of(found)
         if found.figures["separated"] is None:  # one class
             del arrays["margin"]
-        counted = {"half_samples", "refits", "share"}  # among the figures
+        counted = {"n_resamples", "n_refits", "share"}  # among the figures
         request = {name: value for name, value in self.to_dict().items() if name not in counted}
         recipe = request.pop("recipe")
         return Entry({**request, "method": recipe["method"], **found.to_dict()}, arrays)
@@ -202,14 +202,14 @@ def _embedder(recipe: Recipe, context: AnalysisContext) -> MethodEmbedder[Any]:
     return MethodEmbedder(values, embedder, embedder.spec.from_dict(recipe.parameters), labels)
 
 
-def spread_of(recipe: Recipe, *, half_samples: int, labels: str | None = None) -> SpreadSpec:
+def spread_of(recipe: Recipe, *, n_resamples: int, labels: str | None = None) -> SpreadSpec:
     """Return the spread of an embedding within a comparison: without refits by other seeds."""
     return SpreadSpec(
         dataset=recipe.dataset,
         embedding=recipe.id,
         recipe=asdict(recipe),
-        half_samples=half_samples,
-        refits=0,
+        n_resamples=n_resamples,
+        n_refits=0,
         labels=labels,
         engine=recipe.engine,
     )

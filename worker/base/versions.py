@@ -121,7 +121,7 @@ def _other_schema(name: str, schema: int) -> ProblemError:
         503,
         f"{name} has schema {schema}; this version, glle {__version__}, reads schema {SCHEMA}. It was not changed.",
         "Run the version that wrote it, drain the deployment, and upgrade it with the conversion of the release "
-        "(docs/how-to/upgrades.md).",
+        "(docs/how-to/storage.md).",
         format=schema,
         own=SCHEMA,
     )

@@ -4,7 +4,7 @@
 
 The `?replicas=1` in the queue's URL is the number of replicas that must have a job before it is accepted. The other
 parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. A master that changes has one
-address: a name in DNS, or a proxy that follows it (docs/how-to/redis.md).
+address: a name in DNS, or a proxy that follows it (docs/how-to/storage.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Permissions of the users of Redis: commands, keys and channels, as in docs/how-to/redis.md."""
+"""Permissions of the users of Redis: commands, keys and channels, as in docs/how-to/storage.md."""
 
 from __future__ import annotations
 

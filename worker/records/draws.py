@@ -38,16 +38,16 @@ class DrawAddress:
         return f"{_GROUPS}{posterior}:{self.seed}:{group}"
 
 
-def draws_bytes(n: int, p: int, count: int) -> int:
-    """Return the bytes of `count` draws of n points in p dimensions."""
-    return file_bytes((count, n, p), (count, p))
+def draws_bytes(n: int, p: int, n_draws: int) -> int:
+    """Return the bytes of `n_draws` draws of n points in p dimensions."""
+    return file_bytes((n_draws, n, p), (n_draws, p))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawsSpec:
     """Specification of the draws of a posterior with `n` points in `p` dimensions.
 
-    Draws are numbered scale by scale: position ``s * count + i`` is draw ``first + i`` at ``scales[s]``.
+    Draws are numbered scale by scale: position ``s * n_draws + i`` is draw ``first + i`` at ``scales[s]``.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DrawsSpec:
 
     n: int
     p: int
-    count: int
+    n_draws: int
     first: int
     seed: int
     scales: tuple[float | Literal["auto"], ...]
@@ -86,13 +86,13 @@ class DrawsSpec:
     @property
     def total(self) -> int:
         """Number of draws."""
-        return self.count * len(self.scales)
+        return self.n_draws * len(self.scales)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the embeddings: (count, n, p), or (scales, count, n, p) for a grid."""
+        """Shape of the embeddings: (n_draws, n, p), or (scales, n_draws, n, p) for a grid."""
         grid = (len(self.scales),) if self.grid else ()
-        return (*grid, self.count, self.n, self.p)
+        return (*grid, self.n_draws, self.n, self.p)
 
     @property
     def nbytes(self) -> int:
@@ -139,7 +139,7 @@ class DrawsSpec:
 
     def key(self, position: int) -> DrawAddress:
         """Return the draw at a position of the result."""
-        number, index = divmod(position, self.count)
+        number, index = divmod(position, self.n_draws)
         scale = self.scales[number]
         assert scale != AUTO
         return DrawAddress(self.seed, self.first + index, scale, self.source, self.align)

@@ -13,7 +13,7 @@ returned to an earlier state. If Redis has records of a marked service and the s
 A comparison takes one round trip to Redis, and the mark is read every `READ_SECONDS` at most. Nothing is listed.
 
 API processes write the mark. Its number of changes is older than `SETTLED_SECONDS`, at first 1, because a failover of
-Redis may lose the last moments, which docs/how-to/redis.md describes. All kinds of records are compared; messages
+Redis may lose the last moments, which docs/how-to/storage.md describes. All kinds of records are compared; messages
 count the kinds of `KINDS`.
 """
 
@@ -230,7 +230,7 @@ def _compare(mark: Mark | None, state: _RedisState) -> ProblemError | None:
         "It is another server, was emptied, or has lost what it had written.",
         "Bring back the server of these files: set GLLE_REDIS_URL to it, or for `glle up` put back the folder queue of "
         "the data folder. If the server is the right one, check its line `user default` and restart it from its "
-        f"append-only file (docs/how-to/redis.md), or restore a backup (docs/how-to/backup.md). {_ACCEPT}",
+        f"append-only file, or restore a backup (docs/how-to/storage.md). {_ACCEPT}",
         marked=mark.records,
         marked_changes=mark.changes,
         at=mark.at,

@@ -1,4 +1,4 @@
-"""Tables of docs/explanation/honesty.md: settings, candidates, goals and stated reliability."""
+"""Tables of docs/explanation/honesty.md: settings, goals and stated reliability; the candidates are printed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def render(rows: list[Row]) -> dict[str, str]:
     """Return all tables as Markdown, by the name of their markers in the page."""
     return {
         "settings": by_setting(rows),
-        "candidates": by_candidate(rows),
         "goals": against_goals(rows),
         "words": by_word(rows),
     }

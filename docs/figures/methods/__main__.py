@@ -9,34 +9,32 @@ from docs.figures.methods import picture, rows, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
-BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository
 KEPT = DOCS.parent / "out" / "methods"
 
 
-def compare(data: Path, methods: list[str]) -> None:
+def compare(methods: list[str]) -> None:
     """Measure some methods on all sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
-    names = rows.names_of_sets(data)
-    results = [row for row in rows.read_rows(path) if row.method not in methods or row.data not in names]
-    for name in methods:
-        rows.warm(METHODS[name])
-        for data_name in names:
-            row = rows.judge(data_name, METHODS[name], data)
+    results = [row for row in rows.read_rows(path) if row.method not in methods or row.data not in rows.SETS]
+    for method in methods:
+        rows.warm(METHODS[method])
+        for name in rows.SETS:
+            row = rows.judge(name, METHODS[method])
             results.append(row)
             outcome = row.refused or " ".join(f"{score}={value:.4g}" for score, value in row.scores.items())
             print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {outcome}", flush=True)
         rows.keep(results, path)
 
 
-def write(data: Path) -> None:
+def write() -> None:
     """Write the tables between the markers of the page, and the pictures, from the kept rows."""
     page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
     if measured := rows.read_rows(KEPT / "compare.jsonl"):
         tables.put(page, "overview", tables.overview(measured))
-        for name in ("swiss_roll", "swiss_roll_hole", "digits"):
-            picture.multiples(measured, name, data, images / f"methods-{name.replace('_', '-')}.png")
+        for name in rows.SETS:
+            picture.multiples(measured, name, images / f"methods-{name.replace('_', '-')}.png")
 
 
 def main() -> None:
@@ -44,11 +42,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write-only", action="store_true", help="measure nothing")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
-    parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
     options = parser.parse_args()
     if not options.write_only:
-        compare(options.data, options.methods)
-    write(options.data)
+        compare(options.methods)
+    write()
 
 
 if __name__ == "__main__":

@@ -34,23 +34,23 @@ def save(figure: Figure, path: Path) -> None:
     Image.open(whole).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
+def multiples(rows: list[Row], name: str, path: Path) -> None:
     """Plot every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
     matching = {row.method: row for row in rows if row.data == name and not row.refused}
     panels = [(method, matching[method]) for method in METHODS if method in matching]
-    posterior = fit(make(name, SIZES[0], data).X, n_neighbors=10, disconnected="bridge")
+    posterior = fit(make(name, SIZES[0]).X, n_neighbors=10, disconnected="bridge")
     count = len(panels) + DRAWS
     down = -(-count // ACROSS)
     figure, axes = plt.subplots(down, ACROSS, figsize=(ACROSS * 1.55, down * 1.75), layout="constrained", squeeze=False)
     looks = {"cmap": "tab10" if name == "digits" else "Spectral", "s": 2.2, "linewidths": 0}
     flat = axes.ravel()
     for ax, (method, row) in zip(flat, panels, strict=False):
-        ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n, data).color, **looks)
+        ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n).color, **looks)
         chosen = COLUMNS[name][1]
         fewer = f", n = {row.n}" if row.n < SIZES[0] else ""
         _title(ax, method, f"{format_scores(row, chosen)}{fewer}")
     for i, ax in enumerate(flat[len(panels) : count], 1):  # the panel of the method is draw 0
-        ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0], data).color, **looks)
+        ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0]).color, **looks)
         _title(ax, f"GLLE, draw {i}", "its mean is LLE")
     for ax in flat[count:]:
         ax.set_axis_off()

@@ -1,7 +1,4 @@
-"""Rows of the comparison: embedding, time and scores of a method on a data set, or its refusal.
-
-The data are four sheets, the digits, and two real sets if present.
-"""
+"""Rows of the comparison: embedding, time and scores of a method on a sheet or on the digits, or its refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +23,8 @@ if TYPE_CHECKING:
 
 SIZES = (1000, 500, 250, 120)  # a method takes the largest that it does
 STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
-REAL = {"mocap_run1": 6, "robot_wifi": 7}  # neighbors
+NEIGHBORS = 10  # of the methods and of the scores
+SETS = ("swiss_roll", "digits")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +35,8 @@ class DataSet:
     ----------
     name : str
     X : (n, d) float64
-    k : int
-        Neighbors, of the methods and of the scores.
     color : (n,) float64
-        The true arc, the digit, or the time.
+        The true arc, or the digit.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional
         For the methods that need them, and for the score of the digits.
@@ -49,39 +45,22 @@ class DataSet:
 
     name: str
     X: NDArray[np.float64]
-    k: int
     color: NDArray[np.float64]
     truth: NDArray[np.float64] | None = None
     labels: NDArray[np.int64] | None = None
 
 
-def names_of_sets(data: Path) -> list[str]:
-    """Return the names of the present sets; print those of the missing ones."""
-    present = [*manifolds.NAMES, "digits"]
-    for name in REAL:
-        if (data / f"{name}.npy").exists():
-            present.append(name)
-        else:
-            print(f"{name}.npy is not in {data}: nothing is measured on it.")
-    return present
-
-
-def make(name: str, n: int, data: Path) -> DataSet:
-    """Return n points of a set, or all of a real one."""
-    if name in manifolds.NAMES:
-        sheet = manifolds.make(name, n, seed=0)
-        truth = sheet.coordinates
-        arc = truth[:, 0]
-        strips = np.digitize(arc, np.quantile(arc, np.linspace(0, 1, STRIPS + 1)[1:-1])).astype(np.int64)
-        return DataSet(name, sheet.X, 10, arc, truth, strips)
+def make(name: str, n: int) -> DataSet:
+    """Return n points of a sheet or of the digits."""
     if name == "digits":
         digits = load_digits()
         target = digits.target[:n].astype(np.int64)
-        return DataSet(name, digits.data[:n], 10, target.astype(float), labels=target)
-    X = np.load(data / f"{name}.npy", allow_pickle=False)
-    track = data / f"{name}_xy.npy"
-    positions = np.load(track, allow_pickle=False) if track.exists() else None
-    return DataSet(name, X, REAL[name], np.arange(len(X), dtype=float), positions)
+        return DataSet(name, digits.data[:n], target.astype(float), labels=target)
+    sheet = manifolds.make(name, n, seed=0)
+    truth = sheet.coordinates
+    arc = truth[:, 0]
+    strips = np.digitize(arc, np.quantile(arc, np.linspace(0, 1, STRIPS + 1)[1:-1])).astype(np.int64)
+    return DataSet(name, sheet.X, arc, truth, strips)
 
 
 FEWER = {"drill": 250, "mvu": 120}  # most points of the slow methods
@@ -118,12 +97,12 @@ class Row:
     Y: list[list[float]] = field(default_factory=list)
 
 
-def spec_of(method: Method[Any], k: int, n: int) -> MethodSpec:
-    """Return the defaults of a method, with k neighbors and a perplexity possible for n points."""
+def spec_of(method: Method[Any], n: int) -> MethodSpec:
+    """Return the defaults of a method, with ten neighbors and a perplexity possible for n points."""
     parameters = method.spec.parameters()
     options: dict[str, object] = {}
     if "n_neighbors" in parameters and method.name != "drill":  # whose candidates are more than its edges
-        options["n_neighbors"] = k
+        options["n_neighbors"] = NEIGHBORS
     if "perplexity" in parameters:
         options["perplexity"] = min(30, n // 5)
     spec: MethodSpec = method.spec(**options)
@@ -135,19 +114,19 @@ def warm(method: Method[Any]) -> None:
     sheet = manifolds.make("s_curve", 60, seed=0)
     labels = (np.arange(60) % 2) if method.labels else None
     try:
-        method.embed(sheet.X, spec_of(method, 10, 60), labels=labels)
+        method.embed(sheet.X, spec_of(method, 60), labels=labels)
     except GlleError as error:
         print(f"{method.name} refuses 60 points: {error.message}")
 
 
-def judge(name: str, method: Method[Any], data: Path) -> Row:
+def judge(name: str, method: Method[Any]) -> Row:
     """Embed and score as many points as the method does."""
     refusal: GlleError | None = None
     for n in (size for size in SIZES if size <= FEWER.get(method.name, size)):
-        points = make(name, n, data)
+        points = make(name, n)
         size = len(points.X)
         try:
-            spec = spec_of(method, points.k, size)
+            spec = spec_of(method, size)
             labels = points.labels if method.labels else None
             d = points.X.shape[1]
             method.require_possible(size, d, spec, labels=labels is not None)
@@ -156,7 +135,7 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             seconds = time.perf_counter() - since
         except GlleError as error:
             refusal = error
-            if "most" in error.details and name not in REAL:
+            if "most" in error.details:
                 continue
             break
         notes, Y = [note.code for note in embedding.notes], round_coordinates(embedding.Y)
@@ -168,16 +147,14 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
 
 def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
-    sheet = points.name not in REAL
     names = {"trustworthiness", "continuity", "residual_variance"}
-    names |= {"neighborhood_hit"} if points.name == "digits" else {"gplvm"} if points.name in REAL else set()
-    names |= {"procrustes", "affine_r2"} if points.truth is not None else set()
+    names |= {"neighborhood_hit"} if points.truth is None else {"procrustes", "affine_r2"}
     scores: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):
-        near = sheet and name in {"trustworthiness", "continuity"}
+        near = name in {"trustworthiness", "continuity"}
         X = points.truth if near and points.truth is not None else points.X
         try:
-            scores |= score(X, Y, [name], n_neighbors=points.k, labels=points.labels, truth=points.truth)
+            scores |= score(X, Y, [name], n_neighbors=NEIGHBORS, labels=points.labels, truth=points.truth)
         except GlleError as error:
             print(f"{points.name}, {name}: {error.message}")
     return scores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import SCORES
@@ -13,28 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from docs.figures.methods.rows import Row
-    from glle_engine.methods import Method
-    from glle_engine.metrics.registry import Score
 
 SHEET = ("trustworthiness", "procrustes", "affine_r2")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "s_curve": ("S-curve", SHEET),
     "swiss_roll": ("Swiss roll", SHEET),
-    "swiss_roll_hole": ("with a hole", SHEET),
-    "severed_bowl": ("severed bowl", SHEET),
     "digits": ("digits", ("neighborhood_hit",)),
-    "mocap_run1": ("motion capture", ("gplvm",)),
-    "robot_wifi": ("robot", ("gplvm",)),
 }
-SHORT = {
-    "trustworthiness": "trust",
-    "procrustes": "disparity",
-    "affine_r2": "affine R^2",
-    "neighborhood_hit": "hit",
-    "gplvm": "GP-LVM",
-}
+SHORT = {"trustworthiness": "trust", "procrustes": "disparity", "affine_r2": "affine R^2", "neighborhood_hit": "hit"}
 TIMED = "swiss_roll"  # set of the times in the table
-ABSENT = "not here"  # a missing real set
 FULL = 1000  # points of the sheets and the digits; a cell names a smaller number
 
 
@@ -52,40 +38,28 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def listing() -> str:
-    """Return the table of all methods."""
-    rows = []
+    """Return a table of the methods of each family, and the methods with the same bits on all processors."""
+    families: dict[str, list[list[str]]] = {}
     for method in METHODS.values():
         defaults = method.spec().to_dict()
         options = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
         takes = [options or "none", *(["labels"] if method.labels else [])]
         extra = f" (extra `{method.extra}`)" if method.extra else ""
-        name, title = f"`{method.name}`", f"{method.title}{extra}"
-        rows.append([method.family, name, title, method.source, method.growth, _bits(method), "; ".join(takes)])
-    head = ["family", "name", "method", "source", "time grows with", "same bits on", "parameters and defaults"]
-    return table(head, rows)
+        row = [f"`{method.name}`", f"{method.title}{extra}", method.growth, "; ".join(takes)]
+        families.setdefault(method.family, []).append(row)
+    head = ["name", "method", "time grows with", "parameters and defaults"]
+    tables = [f"**{family}**\n\n{table(head, rows)}" for family, rows in families.items()]
+    same = ", ".join(f"`{name}`" for name, method in METHODS.items() if method.reproducible)
+    return "\n\n".join([*tables, f"The same bits on all processors: {same}. The others: on one."])
 
 
 def score_listing() -> str:
     """Return the table of all scores."""
-    rows = [
-        [
-            f"`{each.name}`",
-            each.about,
-            each.needs,
-            each.better,
-            each.growth,
-            f"{each.most_points:,}" if each.most_points else "",
-            _bits(each),
-        ]
-        for each in SCORES.values()
-    ]
-    head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
-    return table(head, rows)
-
-
-def _bits(item: Method[Any] | Score) -> str:
-    """Return the processors on which a request has the same bits."""
-    return "all" if item.reproducible else "one"
+    rows = []
+    for each in SCORES.values():
+        most = f"; at most {each.most_points:,} points" if each.most_points else ""
+        rows.append([f"`{each.name}`", each.about, each.needs, each.better, f"{each.growth}{most}"])
+    return table(["score", "what it measures", "needs", "better", "time grows with"], rows)
 
 
 def overview(rows: list[Row]) -> str:
@@ -95,10 +69,10 @@ def overview(rows: list[Row]) -> str:
     lines = []
     for name in METHODS:
         timed = by_place.get((name, TIMED))
-        cells = [f"`{name}`", _time(timed.seconds) if timed and not timed.refused else ABSENT]
+        cells = [f"`{name}`", _time(timed.seconds) if timed and not timed.refused else ""]
         for data, (_, chosen) in COLUMNS.items():
             row = by_place.get((name, data))
-            cells.append(ABSENT if row is None else _cell(row, chosen, reasons))
+            cells.append("" if row is None else _cell(row, chosen, reasons))
         lines.append(cells)
     head = [
         "method",
@@ -120,7 +94,7 @@ def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
         if row.refused not in reasons:
             reasons.append(row.refused)
         return f"refused ({reasons.index(row.refused) + 1})"
-    fewer = f", n = {row.n}" if "gplvm" not in chosen and row.n != FULL else ""
+    fewer = f", n = {row.n}" if row.n != FULL else ""
     return f"{format_scores(row, chosen)}{fewer}"
 
 
@@ -132,7 +106,7 @@ def format_scores(row: Row, chosen: tuple[str, ...]) -> str:
 def _score(scores: dict[str, float], name: str) -> str:
     if name not in scores:
         return ""
-    return f"{scores[name]:,.0f}" if name == "gplvm" else f"{scores[name]:.3f}"
+    return f"{scores[name]:.3f}"
 
 
 def _time(seconds: float) -> str:

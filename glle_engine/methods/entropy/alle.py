@@ -50,7 +50,7 @@ _CLOSE = 1e-14  # variance relative to the data's at which a point is a copy of 
 class AlleSpec(NeighborSpec):
     """Parameters of acyclic LLE."""
 
-    ordering: str = choice(
+    order: str = choice(
         "given",
         "The order in which each point is reconstructed from points after it: that of the data (given), by decreasing "
         "distance from the mean (inward), or by chance (random).",
@@ -61,7 +61,7 @@ class AlleSpec(NeighborSpec):
     reg: float = number(
         1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix; 0 for d >= k only.", least=0
     )
-    seed: int = integer(0, "Of the random ordering.", least=0)
+    seed: int = integer(0, "Of the random order.", least=0)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and weights without a unique solution."""
@@ -77,9 +77,9 @@ class AlleSpec(NeighborSpec):
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
     """Return the indices of the points in their order (n,)."""
-    if spec.ordering == "inward":
+    if spec.order == "inward":
         return np.argsort(-ranks_of(((X - X.mean(axis=0)) ** 2).sum(axis=1)), kind="stable")
-    if spec.ordering == "random":
+    if spec.order == "random":
         return np.random.default_rng(spec.seed).permutation(len(X))
     return np.arange(len(X))
 

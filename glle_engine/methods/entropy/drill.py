@@ -83,8 +83,8 @@ def regularize(
     S: NDArray[np.float64],
     neighbors: list[NDArray[np.intp]],
     rho: float,
-    tolerance: float,
-    max_iterations: int,
+    tol: float,
+    max_iter: int,
     on_progress: OnProgress,
 ) -> Regularized:
     """Return the precision of greatest penalized likelihood.
@@ -96,12 +96,12 @@ def regularize(
         The off-diagonal pattern by columns, symmetric.
     rho : float
         Above 0, in the units of S.
-    tolerance : float
+    tol : float
         Of the gap, for each point.
-    max_iterations : int
+    max_iter : int
         Rounds.
     on_progress
-        Called with (rounds, max_iterations, "likelihood").
+        Called with (rounds, max_iter, "likelihood").
 
     """
     n = len(S)
@@ -110,8 +110,8 @@ def regularize(
     betas = [np.zeros(len(pattern)) for pattern in neighbors]
     P, log_det, gap = W, np.nan, np.inf
     iteration = 0
-    while gap > tolerance * n and iteration < max_iterations:
-        on_progress(iteration, max_iterations, "likelihood")
+    while gap > tol * n and iteration < max_iter:
+        on_progress(iteration, max_iter, "likelihood")
         for i, pattern in enumerate(neighbors):
             beta = betas[i] = lasso(W[pattern[:, None], pattern], S[pattern, i], rho, betas[i])
             active = beta != 0
@@ -119,11 +119,11 @@ def regularize(
             column[i] = W[i, i]
             W[:, i] = W[i] = column
         iteration += 1
-        if iteration % _GAP_EVERY == 0 or iteration == max_iterations:
+        if iteration % _GAP_EVERY == 0 or iteration == max_iter:
             P = _precision(W, neighbors, betas)
             log_det, gap = _gap(S, P, W, rho)
-    on_progress(max_iterations, max_iterations, "likelihood")
-    return Regularized(P, W, log_det, gap, iteration, gap <= tolerance * n)
+    on_progress(max_iter, max_iter, "likelihood")
+    return Regularized(P, W, log_det, gap, iteration, gap <= tol * n)
 
 
 def lasso(
@@ -201,10 +201,10 @@ class DrillSpec(MethodSpec):
         above=0,
         words=("auto",),
     )
-    tolerance: float = number(
+    tol: float = number(
         1e-4, "Largest duality gap, a point and a feature: half of it bounds the error of the log likelihood.", above=0
     )
-    max_iterations: int = integer(300, "Rounds over the columns at most.", least=1)
+    max_iter: int = integer(300, "Rounds over the columns at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points and too many."""
@@ -234,7 +234,7 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         candidates = [index[index != i] for i in range(n)]
     else:
         candidates = _candidates(connected_neighbors(X, spec.n_neighbors, on_progress)[0])
-    field = regularize(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
+    field = regularize(S / unit, candidates, l1 / unit, spec.tol, spec.max_iter, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K * unit, spec.n_components)
     log_det = -field.log_det - n * float(np.log(unit))
@@ -261,6 +261,6 @@ def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def _not_converged(spec: DrillSpec, iterations: int) -> Note:
     return Note(
         "not-converged",
-        f"After {iterations} rounds the duality gap is still above {spec.tolerance:g} a point. Raise max_iterations, "
+        f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise max_iter, "
         "or l1: small penalties are the slow ones.",
     )

@@ -138,7 +138,7 @@ class Unfolded:
     converged: bool
 
 
-def unfold(problem: Unfolding, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unfolded:
+def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgress) -> Unfolded:
     """Return the multipliers of greatest likelihood.
 
     The start is the optimum of a tree, whose expected distances are the observed ones.
@@ -146,12 +146,12 @@ def unfold(problem: Unfolding, tolerance: float, max_iterations: int, on_progres
     Parameters
     ----------
     problem : Unfolding
-    tolerance : float
+    tol : float
         Of `Unfolded.violation`.
-    max_iterations : int
+    max_iter : int
         Newton steps.
     on_progress
-        Called with (steps, max_iterations, "likelihood").
+        Called with (steps, max_iter, "likelihood").
 
     """
     observed = problem.squared_distances(problem.S)
@@ -159,13 +159,13 @@ def unfold(problem: Unfolding, tolerance: float, max_iterations: int, on_progres
     value, log_det, factor = problem.objective(multipliers)
     iteration, violation = 0, np.inf
     while True:
-        on_progress(iteration, max_iterations, "likelihood")
+        on_progress(iteration, max_iter, "likelihood")
         K = inverse_of(factor)
         slope = problem.gradient(K)
         if problem.positive:
             slope[(multipliers == 0) & (slope > 0)] = 0.0
         violation = float(np.abs(slope).max() / observed.mean())
-        if violation <= tolerance or iteration == max_iterations:
+        if violation <= tol or iteration == max_iter:
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
         descended = _descend(problem, multipliers, value, slope, step)
@@ -173,7 +173,7 @@ def unfold(problem: Unfolding, tolerance: float, max_iterations: int, on_progres
             break
         multipliers, (value, log_det, factor) = descended
         iteration += 1
-    return Unfolded(multipliers, K, log_det, value + log_det, violation, iteration, violation <= tolerance)
+    return Unfolded(multipliers, K, log_det, value + log_det, violation, iteration, violation <= tol)
 
 
 def _newton(
@@ -181,7 +181,7 @@ def _newton(
     multipliers: NDArray[np.float64],
     K: NDArray[np.float64],
     slope: NDArray[np.float64],
-    tolerance: float,
+    tol: float,
 ) -> NDArray[np.float64]:
     """Return Newton's step of the free multipliers; those about to vanish go to 0."""
     curvature = problem.squared_distances(K) ** 2
@@ -195,7 +195,7 @@ def _newton(
     residual = -slope * free
     shaped = residual / curvature
     search, weight = shaped.copy(), float(residual @ shaped)
-    enough = tolerance**2 * weight
+    enough = tol**2 * weight
     for _ in range(_CG_STEPS):
         L = problem.laplacian(search)
         image = problem.squared_distances(K @ ((L.toarray() if dense else L) @ K)) * free
@@ -245,19 +245,19 @@ class MeuSpec(RadiusSpec, NeighborSpec):
         words=("all",),
         counts=True,
     )
-    gamma: float = number(
+    mean_precision: float = number(
         1e-5,
-        "Precision that holds the points at their mean, times the mean variance of a feature; it moves the centred "
-        "embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
+        "gamma, the precision that holds the points at their mean, times the mean variance of a feature; it moves the "
+        "centred embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
         above=0,
     )
     multipliers: str = choice(
         "positive", "Whether neighbors may only attract (positive), or repel, too (any).", "positive", "any"
     )
-    tolerance: float = number(
+    tol: float = number(
         1e-4, "Largest error of an expected squared distance, relative to the mean observed one.", above=0, below=1
     )
-    max_iterations: int = integer(100, "Newton steps at most.", least=1)
+    max_iter: int = integer(100, "Newton steps at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few and too many points, and an unbounded likelihood."""
@@ -290,10 +290,10 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     i, j = undirected_edges(nearest, kept)
     unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
-    gamma = spec.gamma * n / float(S.trace())
+    gamma = spec.mean_precision * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
     require_apart(i, j, problem.squared_distances(S))
-    field = unfold(problem, spec.tolerance, spec.max_iterations, on_progress)
+    field = unfold(problem, spec.tol, spec.max_iter, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K, spec.n_components)
     figures = {
@@ -312,12 +312,12 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
 
 def _not_converged(spec: MeuSpec, violation: float) -> Note:
     remedy = (
-        "raise max_iterations"
+        "raise max_iter"
         if spec.multipliers == "positive"
         else "take multipliers=positive: with any sign the likelihood may have no bound"
     )
     return Note(
         "not-converged",
         f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean after "
-        f"{spec.max_iterations} Newton steps at most. Remedy: {remedy}.",
+        f"{spec.max_iter} Newton steps at most. Remedy: {remedy}.",
     )

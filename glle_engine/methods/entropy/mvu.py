@@ -147,7 +147,7 @@ class Unrolled:
     converged: bool
 
 
-def unroll(program: Program, slack: float, tolerance: float, max_iterations: int, on_progress: OnProgress) -> Unrolled:
+def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progress: OnProgress) -> Unrolled:
     """Return the K of greatest trace.
 
     Parameters
@@ -155,11 +155,11 @@ def unroll(program: Program, slack: float, tolerance: float, max_iterations: int
     program : Program
     slack : float
         Mean relative error of a squared distance.
-    tolerance : float
+    tol : float
         Of the gap.
-    max_iterations : int
+    max_iter : int
     on_progress
-        Called with (Newton steps, max_iterations, "semidefinite program").
+        Called with (Newton steps, max_iter, "semidefinite program").
 
     """
     w = program.start()
@@ -170,9 +170,9 @@ def unroll(program: Program, slack: float, tolerance: float, max_iterations: int
         eps = slack * len(w) / float(np.abs(shares).sum())
         value, factor = program.value(w, mu, eps)
         while True:
-            on_progress(steps, max_iterations, "semidefinite program")
+            on_progress(steps, max_iter, "semidefinite program")
             step, decrement, inverse = program.newton(w, factor, mu, eps)
-            if decrement < _CENTERED or steps >= max_iterations:
+            if decrement < _CENTERED or steps >= max_iter:
                 break
             descended = _descend(program, w, value, step, decrement, mu, eps)
             if descended is None:
@@ -185,9 +185,9 @@ def unroll(program: Program, slack: float, tolerance: float, max_iterations: int
         errors = program.squared_distances(K) / program.squared - 1
         dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - errors @ errors / (2 * eps)
         gap = float(dual - primal) / trace
-        converged = gap <= tolerance
-        # If no step descends although mu is far below the tolerance, a smaller mu is lost in rounding.
-        if converged or steps >= max_iterations or mu * program.n < tolerance * trace / 100:
+        converged = gap <= tol
+        # If no step descends although mu is far below tol, a smaller mu is lost in rounding.
+        if converged or steps >= max_iter or mu * program.n < tol * trace / 100:
             return Unrolled(K, gap, steps, converged)
         mu *= _FALL
 
@@ -217,8 +217,8 @@ class MvuSpec(NeighborSpec):
 
     n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2, counts=True)
     slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
-    tolerance: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
-    max_iterations: int = integer(1000, "Newton steps at most.", least=1)
+    tol: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
+    max_iter: int = integer(1000, "Newton steps at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too many points or edges."""
@@ -250,7 +250,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     unit = float(squared.mean())
     program = Program(len(X), i, j, squared / unit)
     on_progress(0, 1, "semidefinite program")
-    unfolding = unroll(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
+    unfolding = unroll(program, spec.slack, spec.tol, spec.max_iter, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(unfolding.K * unit, spec.n_components)
     errors = program.squared_distances(unfolding.K) / program.squared - 1
@@ -266,6 +266,6 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     note = Note(
         "not-converged",
         f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, after "
-        f"{unfolding.iterations} steps. Raise max_iterations or slack, or take fewer neighbors.",
+        f"{unfolding.iterations} steps. Raise max_iter or slack, or take fewer neighbors.",
     )
     return Embedding(Y, values, figures, () if unfolding.converged else (note,))

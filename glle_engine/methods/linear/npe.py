@@ -42,7 +42,7 @@ REPRODUCED = 1e-8  # of the embedding's largest coordinate: to it the map reprod
 class NpeSpec(LleSpec):
     """Parameters of NPE."""
 
-    variance: float | str = number(
+    variance_share: float | str = number(
         "auto",
         "Share of the variance that the principal axes used hold; 1 is every axis along which the data vary. auto is "
         f"1, or {MAX_VARIANCE} for as many features as points or more.",
@@ -102,7 +102,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     neighbors = np.sort(nearest, axis=1)
     weights = lle_weights(X, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "axes")
-    share = (1.0 if d < n else MAX_VARIANCE) if spec.variance == "auto" else float(spec.variance)
+    share = (1.0 if d < n else MAX_VARIANCE) if spec.variance_share == "auto" else float(spec.variance_share)
     Q, mean, whitening = whiten(X, share, p)
     on_progress(0, 1, "embedding")
     W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
@@ -129,5 +129,5 @@ def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.flo
         yield Note(
             "ill-conditioned-map",
             f"The embedding uses axes along which the data hardly vary: the map to it reproduces the points to "
-            f"{error:.1g} of its extent only, and new points no better. Lower variance, such as variance=0.999.",
+            f"{error:.1g} of its extent only, and new points no better. Lower variance_share, to .999 for a start.",
         )

@@ -186,7 +186,7 @@ class Fit:
 
 
 def fit_ppca_by_em(
-    X: NDArray[np.float64], p: int, on_progress: OnProgress, max_iterations: int = EM_STEPS
+    X: NDArray[np.float64], p: int, on_progress: OnProgress, max_iter: int = EM_STEPS
 ) -> tuple[Fit, int]:
     """Return the maximum of the likelihood by expectation maximisation, and the steps.
 
@@ -199,7 +199,7 @@ def fit_ppca_by_em(
     root = centered / (unit * np.sqrt(n))
     root = np.asarray(np.linalg.qr(root, mode="r"), np.float64) if n > d else root
     start = Model(np.random.default_rng(0).standard_normal((d, p)), np.ones(d))
-    model, likelihoods, _ = maximise(root, start, EM_GAIN, max_iterations, on_progress, isotropic=True)
+    model, likelihoods, _ = maximise(root, start, EM_GAIN, max_iter, on_progress, isotropic=True)
     left, spread, _ = np.linalg.svd(model.loadings, full_matrices=False)
     noise = float(model.noise[0]) * unit**2
     return Fit(left * spread * unit, noise, n * (likelihoods[-1] - d * float(np.log(unit)))), len(likelihoods) - 1
@@ -274,8 +274,8 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
 class FactorAnalysisSpec(MethodSpec):
     """Parameters of factor analysis."""
 
-    tolerance: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
-    max_iterations: int = integer(2000, "Steps of expectation maximisation at most.", least=1)
+    tol: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
+    max_iter: int = integer(2000, "Steps of expectation maximisation at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse factors that leave no dimension for the noise."""
@@ -336,23 +336,23 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) ->
 def maximise(
     root: NDArray[np.float64],
     start: Model,
-    tolerance: float,
-    max_iterations: int,
+    tol: float,
+    max_iter: int,
     on_progress: OnProgress,
     *,
     isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
     """Return the model, the mean log likelihood before each step and at the end, and whether it converged."""
     model, likelihoods = start, [-np.inf]
-    for i in range(max_iterations):
+    for i in range(max_iter):
         following, likelihood = step(root, model, isotropic=isotropic)
         likelihoods.append(likelihood)
-        if likelihood - likelihoods[-2] < tolerance:
+        if likelihood - likelihoods[-2] < tol:
             return model, likelihoods[1:], True
         model = following
-        on_progress(i + 1, max_iterations, "expectation maximisation")
+        on_progress(i + 1, max_iter, "expectation maximisation")
     likelihoods.append(step(root, model)[1])
-    return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < tolerance
+    return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < tol
 
 
 def posterior_means(
@@ -396,7 +396,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
     start = Model(loadings, residual)
     root = np.linalg.qr(centered, mode="r") / np.sqrt(n) if n > used.shape[1] else centered / np.sqrt(n)
-    model, likelihoods, converged = maximise(root, start, spec.tolerance, spec.max_iterations, on_progress)
+    model, likelihoods, converged = maximise(root, start, spec.tol, spec.max_iter, on_progress)
     noise = model.noise * unit**2
     figures: dict[str, Any] = {
         "log_likelihood": n * (likelihoods[-1] - float(np.log(unit).sum())),
@@ -419,7 +419,7 @@ def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Mod
     """Yield notes on convergence, and on features and factors that the likelihood does not determine."""
     p = spec.n_components
     if not figures["converged"]:
-        message = f"After {spec.max_iterations} steps the likelihood still grows. Raise max_iterations or tolerance."
+        message = f"After {spec.max_iter} steps the likelihood still grows. Raise max_iter or tol."
         yield Note("not-converged", message)
     if n_constant := figures["constant_features"]:
         message = f"{n_constant} features are constant: they have no noise variance and no part in the likelihood."

@@ -28,11 +28,11 @@ Robust PCA of the k nearest of each point finds the plane of p dimensions that m
 
 by iterative reweighting (Chang and Yeung 2006; survey arXiv 2011.10925, "robust LLE using least squares"). The
 reliability of a point is the sum of its normalized weights, :math:`s_j = \sum_i a_{ij} / \sum_l a_{il}`, over the
-neighborhoods that contain it: 1 on the average, 0 for a point in no neighborhood. Points below `threshold` are
+neighborhoods that contain it: 1 on the average, 0 for a point in no neighborhood. Points below `min_reliability` are
 outliers, which may include the corners of a sheet.
 
 The inliers are embedded by LLE with neighbors among themselves, and each outlier is placed by its LLE weights on its k
-nearest inliers. With threshold 0 there are no outliers and the result is LLE.
+nearest inliers. With 0 there are no outliers and the result is LLE.
 
 Incremental LLE: some points are embedded, and the others placed one by one.
 
@@ -216,7 +216,7 @@ def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
 class RobustLleSpec(LleSpec):
     """Parameters of robust LLE."""
 
-    threshold: float = number(
+    min_reliability: float = number(
         0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
     )
     max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", least=1)
@@ -297,12 +297,12 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     n, k, p = len(X), spec.n_neighbors, spec.n_components
     nearest, _ = kneighbors(X, k, on_progress)
     reliable, unsettled = reliability(X, nearest, p, spec.max_iter, on_progress)
-    outlier = reliable < spec.threshold
+    outlier = reliable < spec.min_reliability
     outliers, inliers = np.flatnonzero(outlier), np.flatnonzero(~outlier)
     if len(inliers) <= max(k, p + 1):
         raise TooFewPointsError(
             f"{len(outliers)} of {n} points are outliers, too many to embed the others.",
-            remedy="Lower threshold or n_neighbors.",
+            remedy="Lower min_reliability or n_neighbors.",
             details={"outliers": len(outliers)},
         )
     try:
@@ -310,7 +310,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"Without {len(outliers)} outliers: {error.message}",
-            remedy=f"{error.remedy} A lower threshold finds fewer outliers.",
+            remedy=f"{error.remedy} A lower min_reliability finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error
     embedding = lle_of(X[inliers], among, spec, on_progress)
@@ -333,7 +333,7 @@ def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -
         yield Note(
             "outliers-placed",
             f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by their "
-            "weights on their nearest inliers. With threshold=0 they take part.",
+            "weights on their nearest inliers. With min_reliability=0 they take part.",
         )
     if unsettled > n // 10:
         message = f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise max_iter."
@@ -344,7 +344,7 @@ def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -
 class IncrementalLleSpec(LleSpec):
     """Parameters of incremental LLE."""
 
-    initial: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
+    initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
     order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
     seed: int = integer(0, "The seed of a random order.", least=0)
 
@@ -358,15 +358,16 @@ class IncrementalLleSpec(LleSpec):
         least = max(self.n_neighbors + 1, self.n_components + 2)
         if initial_points(n, self) < least:
             raise TooFewPointsError(
-                f"initial={self.initial:g} of {n} points are {initial_points(n, self)}; LLE of these needs {least}.",
-                remedy=f"Give initial of at least {least / n:.3g}, or more points.",
+                f"initial_share={self.initial_share:g} of {n} points are {initial_points(n, self)}; LLE of these needs "
+                f"{least}.",
+                remedy=f"Give initial_share of at least {least / n:.3g}, or more points.",
                 details={"n_points": n, "least": least},
             )
 
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:
     """Return the number of points that are embedded first."""
-    return min(n, round(spec.initial * n))
+    return min(n, round(spec.initial_share * n))
 
 
 @Method(

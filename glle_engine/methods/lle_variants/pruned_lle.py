@@ -56,13 +56,14 @@ if TYPE_CHECKING:
 class PrunedLleSpec(LleSpec):
     """Parameters of pruned LLE."""
 
-    delta: float = number(
+    curvature_delta: float = number(
         0.9,
-        "Which edges are doubtful: those of curvature at most -1 + 4 (1 - delta). The lower, the more.",
+        "delta, which says which edges are doubtful: those of curvature at most -1 + 4 (1 - delta). The lower, the "
+        "more.",
         above=0.25,
         below=1,
     )
-    tolerance: float = number(
+    detour_lambda: float = number(
         0.03,
         "lambda: how short a way round saves a doubtful edge, (1 - lambda) pi^2 / (2 sqrt(24 lambda)) neighborhoods, "
         "10 of them at .01, 5.6 at .03. The higher, the more edges are cut.",
@@ -91,10 +92,10 @@ def short_circuits(
     ends = np.sort(np.stack([start, nearest.ravel()], axis=1), axis=1)
     pairs, first, where = np.unique(ends, axis=0, return_index=True, return_inverse=True)
     where = where.reshape(n, k)
-    doubtful = ollivier_ricci(nearest, pairs, on_progress) <= -1 + 4 * (1 - spec.delta) + 1e-12
+    doubtful = ollivier_ricci(nearest, pairs, on_progress) <= -1 + 4 * (1 - spec.curvature_delta) + 1e-12
     # A sparse matrix drops zeros, so duplicates get the smallest normal number as their distance.
     length = np.maximum(distances.ravel()[first], np.finfo(float).tiny)
-    least = (1 - spec.tolerance) * np.pi**2 / (2 * np.sqrt(24 * spec.tolerance))
+    least = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
     allowed = least * distances[pairs, -1].max(axis=1)
     cut = doubtful
     while cut.any():  # a saved edge may be a detour for others
@@ -216,11 +217,11 @@ def _notes(few: int, classes: int, p: int) -> Iterator[Note]:
         yield Note(
             "few-neighbors-left",
             f"{few} points have at most {p} neighbors left, too few to span {p} dimensions: they lie between these, "
-            "or on the nearest. Raise n_neighbors, or lower tolerance.",
+            "or on the nearest. Raise n_neighbors, or lower detour_lambda.",
         )
     if classes > 1:
         yield Note(
             "closed-classes",
             f"{classes} groups of points have no neighbors outside; each collapses to a point in the first "
-            "dimensions. Raise n_neighbors, or lower tolerance.",
+            "dimensions. Raise n_neighbors, or lower detour_lambda.",
         )

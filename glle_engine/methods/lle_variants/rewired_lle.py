@@ -158,17 +158,18 @@ def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnP
 class SupervisedLleSpec(LleSpec):
     """Parameters of supervised LLE."""
 
-    alpha: float = number(
+    class_distance: float = number(
         0.01,
-        "How much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each point "
-        "neighbors of its own class only.",
+        "alpha, how much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each "
+        "point neighbors of its own class only.",
         least=0,
         most=1,
     )
     disconnected: str = choice(
-        "refuse",
-        "What to do where the classes no longer hang together: refuse, or collapse each component onto a point.",
-        "refuse",
+        "error",
+        "What to do where the classes no longer hang together: refuse (error), or collapse each component onto a "
+        "point.",
+        "error",
         "collapse",
     )
 
@@ -200,12 +201,12 @@ def supervised_lle(
     X: NDArray[np.float64], spec: SupervisedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64]
 ) -> Embedding:
     """Embed by the neighbors of least supervised distance."""
-    nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.alpha, on_progress)
-    if spec.disconnected == "refuse":
+    nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.class_distance, on_progress)
+    if spec.disconnected == "error":
         require_whole(
             nearest,
-            f"With alpha={spec.alpha:g}",
-            "Lower alpha, raise n_neighbors, or let every component fall onto a point: disconnected='collapse'.",
+            f"With class_distance={spec.class_distance:g}",
+            "Lower class_distance, raise n_neighbors, or collapse each component: disconnected='collapse'.",
         )
     count = int(components(nearest).max()) + 1
     embedding = lle_of(X, nearest, spec, on_progress)

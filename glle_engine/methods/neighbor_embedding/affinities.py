@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -47,7 +47,6 @@ _MAX_STEPS = 300
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
 MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 NOISE = 1e-2  # relative to the start
-_USUAL, _NAME = "init", "initialization"
 Start: TypeAlias = "NDArray[np.float64] | None"
 """Given initial coordinates (n, p), centered, the widest column of standard deviation one."""
 
@@ -172,27 +171,13 @@ def _entropies(
     return shares, np.log(total) + mean, mean**2 - square
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartSpec(DistanceSpec):
-    """Base of the methods with the parameter `initialization`, which umap-learn and openTSNE call `init`."""
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the specification of a dictionary with either name; raise `InvalidParameterError` for both."""
-        if _USUAL in values and _NAME in values:
-            raise InvalidParameterError(
-                "init and initialization are two names of one parameter.", remedy="Give one of them."
-            )
-        return super().from_dict({_NAME if name == _USUAL else name: value for name, value in values.items()})
-
-
 def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Return given coordinates with a little noise, which separates equal points and points on a line."""
     return start + NOISE * np.random.default_rng(seed).standard_normal(start.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerplexitySpec(StartSpec):
+class PerplexitySpec(DistanceSpec):
     """Parameters of a method on affinities."""
 
     perplexity: float = number(
@@ -204,10 +189,9 @@ class PerplexitySpec(StartSpec):
     seed: int = integer(
         0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
     )
-    initialization: str = choice(
+    init: str = choice(
         "pca",
-        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small."
-        " init means the same.",
+        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small.",
         "pca",
         "spectral",
         "random",
@@ -215,7 +199,7 @@ class PerplexitySpec(StartSpec):
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse a perplexity too large for n points, and more components than the start has."""
-        self.require_rank(n, d if self.initialization == "pca" else n - 1)
+        self.require_rank(n, d if self.init == "pca" else n - 1)
         require_perplexity(n, self.perplexity)
 
 
@@ -232,14 +216,14 @@ class DescentSpec(PerplexitySpec):
         require_size(n, MAX_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
 
-def initial(X: Data, n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
+def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:
     """Return initial coordinates (n, p), the first column (pca) or all (random) of standard deviation one.
 
     A little noise on the principal components separates equal points, and lets the descent leave the line on which
     the components of data along a line lie.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
-    if initialization == "random":
+    if init == "random":
         return noise
     if isinstance(X, Distances):  # classical scaling has the principal components of points with these distances
         Y = scaling_of(X.known, n_components, silent).Y
@@ -272,11 +256,11 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) 
     """
     if given is not None:
         return _START * noisy(given, spec.seed)
-    if spec.initialization == "spectral":
+    if spec.init == "spectral":
         noise = np.random.default_rng(spec.seed).standard_normal((len(X), spec.n_components))
         Y = spectral(joint, spec.n_components)
         return np.asarray(_START * (Y / Y[:, 0].std() + NOISE * noise))
-    return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
+    return _START * initial(X, spec.n_components, spec.init, spec.seed)
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:

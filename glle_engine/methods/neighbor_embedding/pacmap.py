@@ -23,8 +23,8 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.neighbor_embedding.affinities import StartSpec, noisy, older_seed
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.neighbor_embedding.affinities import noisy, older_seed
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_PHASES = (100, 100)  # iterations before those of n_iter, of Wang et al.
+_PHASES = (100, 100)  # iterations before those of max_iter, of Wang et al.
 _FEWEST = 2  # near pairs
 _CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 
 
 @dataclass(frozen=True, kw_only=True)
-class PacmapSpec(StartSpec):
+class PacmapSpec(DistanceSpec):
     """Parameters of PaCMAP."""
 
     n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST, counts=True)
     mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
     further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
-    n_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
+    max_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
     learning_rate: float = number(1.0, "Of the descent, by Adam.", above=0)
-    initialization: str = choice(
+    init: str = choice(
         "pca",
-        "Where the descent starts: principal components, scaled small, or noise. init means the same.",
+        "Where the descent starts: principal components, scaled small, or noise.",
         "pca",
         "random",
     )
@@ -127,7 +127,7 @@ def _one_quiet_thread() -> Iterator[None]:
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by pacmap, which scales each column of a given start."""
-    init = spec.initialization if start is None else noisy(start, spec.seed).astype(np.float32)
+    init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     centered = X - X.mean(axis=0)
     centered /= np.abs(centered).max()  # pacmap computes in single precision
@@ -140,8 +140,8 @@ def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *,
             MN_ratio=spec.mid_near_ratio,
             FP_ratio=spec.further_ratio,
             lr=spec.learning_rate,
-            num_iters=(*_PHASES, spec.n_iter),
+            num_iters=(*_PHASES, spec.max_iter),
             random_state=older_seed(spec.seed) % _SEEDS,
         )
         Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
-    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.n_iter})
+    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.max_iter})

@@ -55,7 +55,7 @@ class TsneSpec(PerplexitySpec):
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
     early_iter: int = integer(250, "How many iterations are the first.", least=0)
     exaggeration: float = number(1.0, "Factor on the affinities thereafter.", least=1)
-    n_iter: int = integer(500, "How many iterations follow.", least=1)
+    max_iter: int = integer(500, "How many iterations follow.", least=1)
     learning_rate: float | str = number(
         "auto", "Of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
     )
@@ -129,7 +129,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
     affinities, _, notes = _affinities(X, spec, on_progress)
-    total = spec.early_iter + spec.n_iter
+    total = spec.early_iter + spec.max_iter
     divergences: dict[int, float] = {}
     first = 0
 
@@ -153,7 +153,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     if spec.early_iter:
         embedding.optimize(spec.early_iter, exaggeration=spec.early_exaggeration, inplace=True)
         first = spec.early_iter
-    embedding.optimize(spec.n_iter, exaggeration=spec.exaggeration, inplace=True)
+    embedding.optimize(spec.max_iter, exaggeration=spec.exaggeration, inplace=True)
     on_progress(total, total, "descent")
     divergence = float(embedding.kl_divergence)
     decrease = _last_decrease(divergences, divergence, spec)
@@ -189,7 +189,7 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
     """Return the relative decrease of the divergence over the last iterations, or None if there were too few."""
-    until = spec.early_iter + spec.n_iter - 2 * _EVERY
+    until = spec.early_iter + spec.max_iter - 2 * _EVERY
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
     return (divergences[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
 
@@ -197,22 +197,22 @@ def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneS
 def _not_settled(decrease: float | None) -> Note:
     """Return the note of a divergence that still changes."""
     reason = (
-        f"n_iter is below {3 * _EVERY}, too few to judge whether the divergence has settled"
+        f"max_iter is below {3 * _EVERY}, too few to judge whether the divergence has settled"
         if decrease is None
         else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _EVERY} iterations"
     )
-    return Note("not-converged", f"The coordinates may not be final: {reason}. Give a larger n_iter.")
+    return Note("not-converged", f"The coordinates may not be final: {reason}. Give a larger max_iter.")
 
 
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return the small start of the descent (n, p); P are the sparse affinities."""
-    if spec.initialization != "spectral":
-        return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
+    if spec.init != "spectral":
+        return _START * initial(X, spec.n_components, spec.init, spec.seed)
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:
         return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
-            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."
+            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give init='pca'."
         ) from error

@@ -24,8 +24,8 @@ from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import NeighborMap
-from glle_engine.methods.neighbor_embedding.affinities import StartSpec, initial, noisy, older_seed
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.neighbor_embedding.affinities import initial, noisy, older_seed
+from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 from glle_engine.posterior.placement import combine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own sea
 
 
 @dataclass(frozen=True, kw_only=True)
-class UmapSpec(StartSpec):
+class UmapSpec(DistanceSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
@@ -53,15 +53,15 @@ class UmapSpec(StartSpec):
     )
     min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", least=0)
     spread: float = number(1.0, "Scale of the embedding.", above=0)
-    n_epochs: int | str = integer(
+    max_iter: int | str = integer(
         "auto",
         "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more of densMAP.",
         least=1,
         words=("auto",),
     )
-    initialization: str = choice(
+    init: str = choice(
         "spectral",
-        "Where the descent starts: eigenvectors of the graph, principal components, or noise. init means the same.",
+        "Where the descent starts: eigenvectors of the graph, principal components, or noise.",
         "spectral",
         "pca",
         "random",
@@ -80,8 +80,8 @@ class UmapSpec(StartSpec):
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
-        if not isinstance(self.n_epochs, str):
-            return self.n_epochs
+        if not isinstance(self.max_iter, str):
+            return self.max_iter
         return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
 
     def density(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class UmapSpec(StartSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and more principal components than the data span."""
         require_enough_points(n, self)
-        if self.initialization == "pca":
+        if self.init == "pca":
             self.require_rank(n, d)
 
 
@@ -104,7 +104,7 @@ class DensmapSpec(UmapSpec):
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
-        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.n_epochs, str) else 0)
+        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.max_iter, str) else 0)
 
     def density(self) -> dict[str, Any]:
         """Return the arguments of umap-learn for densities."""
@@ -148,9 +148,9 @@ def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, st
 
 def _start(X: NDArray[np.float64], spec: UmapSpec) -> str | NDArray[np.float32]:
     """Return the start of the descent, (n, p) or the name of umap-learn's."""
-    if spec.initialization == "spectral":
+    if spec.init == "spectral":
         return "spectral"
-    return initial(X, spec.n_components, spec.initialization, spec.seed).astype(np.float32)
+    return initial(X, spec.n_components, spec.init, spec.seed).astype(np.float32)
 
 
 def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:

@@ -140,7 +140,7 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
     by_distances=True,
     doubles=lambda spec, n: 4 * n * n if spec.neighbors_among(n) is None else 0,
-    growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
+    growth="n^3 up to 2,000 points; then n^1.3 for few features, up to n^3 for many",
 )
 def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the random walk."""

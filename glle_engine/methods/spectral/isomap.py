@@ -42,19 +42,19 @@ _VANISHING = 1e-10
 class IsomapSpec(RadiusSpec, NeighborSpec):
     """Parameters of Isomap."""
 
-    n_landmarks: int = integer(
-        0, "Points whose distances to all are computed, far from each other; 0: all.", least=0, counts=True
+    landmarks: int | None = integer(
+        None, "Points whose distances to all are computed, far from each other. Null: all.", least=2, counts=True
     )
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too few or too many landmarks."""
         super().require_possible(n, d)
-        m, p = self.n_landmarks, self.n_components
-        if m and not p < m <= n:
+        m, p = self.landmarks, self.n_components
+        if m is not None and not p < m <= n:
             raise InvalidParameterError(
-                f"n_landmarks={m} is not from {p + 1} to {n}.",
-                remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
-                details={"n_landmarks": m, "least": p + 1, "most": n},
+                f"landmarks={m} is not from {p + 1} to {n}.",
+                remedy=f"Give landmarks from {p + 1} to {n}, some hundred for thousands of points; or none for all.",
+                details={"landmarks": m, "least": p + 1, "most": n},
             )
 
 
@@ -97,8 +97,8 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 def _paths(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the landmarks (m,), or all points, and the lengths of the shortest paths from them (m, n)."""
     graph = symmetric_graph(*spec.graph(X, on_progress))
-    if spec.n_landmarks:
-        return farthest_points(graph, spec.n_landmarks, on_progress)
+    if spec.landmarks:
+        return farthest_points(graph, spec.landmarks, on_progress)
     return np.arange(len(X)), all_distances(graph, on_progress)
 
 
@@ -129,7 +129,7 @@ class PathMap(NeighborMap):
     by_distances=True,
     sparse=True,
     neighbor_map=PathMap,
-    doubles=lambda spec, n: 4 * n * n if not spec.n_landmarks else spec.n_landmarks * n,
+    doubles=lambda spec, n: 4 * n * n if not spec.landmarks else spec.landmarks * n,
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
@@ -149,10 +149,8 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
             remedy="Give fewer components or fewer neighbors.",
             details={"eigenvalues": (unit**2 * values).tolist()},
         )
-    if spec.n_landmarks:
-        Y = ((distances**2).T - mean) @ vectors / (-2 * np.sqrt(values))
-    else:
-        Y = vectors * np.sqrt(values)
+    root = np.sqrt(values)
+    Y = ((distances**2).T - mean) @ vectors / (-2 * root) if spec.landmarks else vectors * root
     try:
         unexplained: float | None = unexplained_variance(lambda part: distances[part], points, Y)
     except DegenerateDataError:  # all distances are equal

@@ -1,9 +1,9 @@
 r"""Laplacian eigenmaps: coordinates that vary least along the edges of the neighbor graph.
 
-:math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / t)` (heat) or 1 (simple) if
-either is a neighbor of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalized, :math:`L y = \lambda D y` and
-:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not normalized, :math:`L y = \lambda y` and
-:math:`Y^T Y = n I`. The constant is excluded.
+:math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / \epsilon)` (heat) or 1
+(simple) if either is a neighbor of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalized,
+:math:`L y = \lambda D y` and :math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not
+normalized, :math:`L y = \lambda y` and :math:`Y^T Y = n I`. The constant is excluded.
 
 Other methods have the weighted graph and the bottom eigenpairs from here. The Laplacian is sparse, symmetric and
 positive semidefinite. A small one becomes dense, with the null vector u above the spectrum: :math:`A + c\,u u^T`. A
@@ -157,8 +157,8 @@ def _shift_inverted(
 class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     """Parameters of Laplacian eigenmaps."""
 
-    weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / t), or 1.", "heat", "simple")
-    t: float | str = number(
+    weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / epsilon), or 1.", "heat", "simple")
+    epsilon: float | str = number(
         "auto",
         "Bandwidth of the heat kernel, in squared units of the data; auto: the median squared length of the edges.",
         above=0,
@@ -169,9 +169,10 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     def check_together(self) -> None:
         """Refuse a bandwidth without a kernel."""
         super().check_together()
-        if self.weights == "simple" and self.t != "auto":
+        if self.weights == "simple" and self.epsilon != "auto":
             raise InvalidParameterError(
-                f"t={self.t} has no meaning for simple weights.", remedy='Leave t away, or give weights="heat".'
+                f"epsilon={self.epsilon} has no meaning for simple weights.",
+                remedy='Leave epsilon away, or give weights="heat".',
             )
 
 
@@ -182,7 +183,7 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     source="Belkin and Niyogi 2003, Neural Computation 15",
     by_distances=True,
     sparse=True,
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.3 for few features; up to n^3 for many",
 )
 def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
@@ -192,9 +193,9 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     notes: tuple[Note, ...] = ()
     if spec.weights == "heat":
         squares = graph.data**2  # 0 between copies of a point
-        t = float(np.median(squares[squares > 0])) if isinstance(spec.t, str) else spec.t
-        W, notes = heat_kernel(graph, t, "t", is_given=spec.t != "auto")
-        figures["t"] = t
+        epsilon = float(np.median(squares[squares > 0])) if isinstance(spec.epsilon, str) else spec.epsilon
+        W, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
+        figures["epsilon"] = epsilon
     else:
         W = graph.copy()
         W.data = np.ones_like(W.data)

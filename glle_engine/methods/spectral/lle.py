@@ -107,7 +107,7 @@ class WeightMap(NeighborMap):
     by_distances=True,
     sparse=True,
     neighbor_map=WeightMap,
-    growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.2 for few features; up to n^3 for many",
     reproducible=True,
 )
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:

@@ -190,7 +190,7 @@ def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
     about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbors.",
     source="Donoho and Grimes 2003, PNAS 100",
     doubles=of_neighborhoods(3),
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.3 for few features; up to n^3 for many",
 )
 def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the squared Hessians."""
@@ -203,7 +203,7 @@ def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnPro
     about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighborhood.",
     source="Zhang and Zha 2004, SIAM Journal on Scientific Computing 26",
     doubles=of_neighborhoods(3),
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.3 for few features; up to n^3 for many",
 )
 def ltsa(X: NDArray[np.float64], spec: LtsaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the tangent spaces."""

@@ -79,7 +79,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
     about="Each point keeps several independent sets of weights by which its neighbors reconstruct it, not one.",
     source="Zhang and Wang 2006, NIPS 19",
     doubles=of_neighborhoods(3),
-    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    growth="n^1.3 for few features; up to n^3 for many",
     joins_equal=True,
 )
 def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:

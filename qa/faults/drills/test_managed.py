@@ -41,7 +41,7 @@ IDLE_SECONDS = 3.0
 PASSWORD = "servers"
 QUEUE = ("appendonly yes", "appendfsync always", "maxmemory 256mb", "maxmemory-policy noeviction")
 CACHE = ("appendonly no", "maxmemory 128mb", "maxmemory-policy allkeys-lru")
-PAGE = (ROOT / "docs" / "how-to" / "redis.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "storage.md").read_text()
 RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MULTILINE))
 Managed = tuple[dict[str, str], dict[str, "Server"], list[list[int]]]
 
@@ -66,9 +66,9 @@ def everything(up: Up, client: httpx.Client) -> None:
     ):  # fmt: skip
         assert client.get(path).status_code == 200, path
     assert client.patch(posterior, json={"name": "mine", "tags": ["a"]}).status_code == 200
-    late = client.post(posterior + "/draws?deadline=0.001", json={"count": 500, "seed": 2}).json()
+    late = client.post(posterior + "/draws?deadline=0.001", json={"n_draws": 500, "seed": 2}).json()
     assert "details" in late or wait_for_end(client, late["id"])["status"] == "failed"
-    job = client.post(posterior + "/draws", json={"count": 100, "seed": 3}).json()
+    job = client.post(posterior + "/draws", json={"n_draws": 100, "seed": 3}).json()
     with client.stream("GET", job["links"]["events"]) as events:
         assert "event: end" in list(events.iter_lines())
     ledger = run(Load(requests=600, clients=4, keeps=10**6), [up.url])
@@ -159,7 +159,7 @@ def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]
 
 @pytest.fixture(scope="module")
 def managed_servers(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/redis.md."""
+    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/storage.md."""
     folder = tmp_path_factory.mktemp("managed")
     servers, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):

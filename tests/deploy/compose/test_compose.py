@@ -114,7 +114,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     points = np.column_stack([np.sin(6 * angle), 3 * height, np.cos(6 * angle) + 3 * angle])
     dataset = client.post("/v1/datasets", content=to_npy(points), headers=UPLOAD).raise_for_status().json()["id"]
     posterior = fit_posterior(client, dataset, n_neighbors=10)
-    draws = client.post(f"{posterior}/draws", json={"count": 8, "seed": 3}).json()["id"]
+    draws = client.post(f"{posterior}/draws", json={"n_draws": 8, "seed": 3}).json()["id"]
     assert wait_for_end(client, draws)["status"] == "succeeded"
     embeddings = from_npy(client.get(f"/v1/jobs/{draws}/result", headers=NPY).content)
     assert embeddings.shape == (8, 1000, 2)
@@ -129,7 +129,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
 
 
 def test_clients_wait_out_an_upgrade(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of docs/how-to/upgrades.md replaces the containers of the image; calls of a client last longer."""
+    """The command of docs/how-to/storage.md replaces the containers of the image; calls of a client last longer."""
     wait_until_healthy(stack)
     before = {name: set(stack.containers(name)) for name in SERVICES}
     over = threading.Event()

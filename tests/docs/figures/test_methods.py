@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from docs.figures.methods import rows, tables
@@ -16,25 +15,25 @@ def test_the_lists_are_those_of_the_registries() -> None:
     """The page has the generated lists."""
     assert tables.between(PAGE, "methods") == tables.listing()
     assert tables.between(PAGE, "scores") == tables.score_listing()
-    assert len(tables.listing().splitlines()) == 2 + len(METHODS)
+    assert [name for name in METHODS if f"\n| `{name}` | " not in tables.listing()] == []
     assert len(tables.score_listing().splitlines()) == 2 + len(SCORES)
 
 
 def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PCA of a sheet and of a real set has the scores of its kind; missing labels are a refusal."""
+    """PCA of a sheet and of the digits has the scores of its kind; a refusal has its reason."""
     monkeypatch.setattr(rows, "SIZES", (60,))
-    np.save(tmp_path / "mocap_run1.npy", np.random.default_rng(0).normal(size=(40, 5)))
-    sheet = rows.judge("s_curve", METHODS["pca"], tmp_path)
-    real = rows.judge("mocap_run1", METHODS["pca"], tmp_path)
-    refused = rows.judge("mocap_run1", METHODS["supervised-lle"], tmp_path)
+    sheet = rows.judge("swiss_roll", METHODS["pca"])
+    digits = rows.judge("digits", METHODS["pca"])
+    monkeypatch.setattr(rows, "NEIGHBORS", 60)
+    refused = rows.judge("swiss_roll", METHODS["lle"])
     assert set(sheet.scores) == {"trustworthiness", "continuity", "procrustes", "affine_r2", "residual_variance"}
-    assert set(real.scores) == {"trustworthiness", "continuity", "residual_variance", "gplvm"}
-    assert (sheet.n, real.n, refused.n) == (60, 40, 40)
-    assert "labels" in refused.refused
-    table = tables.overview([sheet, real, refused])
+    assert set(digits.scores) == {"trustworthiness", "continuity", "residual_variance", "neighborhood_hit"}
+    assert (sheet.n, digits.n, refused.n) == (60, 60, 60)
+    assert "n_neighbors" in refused.refused
+    table = tables.overview([sheet, digits, refused])
     shown = [f"{sheet.scores[name]:.3f}" for name in ("trustworthiness", "procrustes", "affine_r2")]
     assert f"{', '.join(shown)}, n = 60 |" in table
     assert "refused (1)" in table
     assert f"1. {refused.refused}" in table
-    rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
-    assert rows.read_rows(tmp_path / "rows.jsonl") == [sheet, real, refused]
+    rows.keep([sheet, digits, refused], tmp_path / "rows.jsonl")
+    assert rows.read_rows(tmp_path / "rows.jsonl") == [sheet, digits, refused]

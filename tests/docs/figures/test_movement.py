@@ -3,19 +3,21 @@
 import numpy as np
 import pytest
 
-from docs.figures.movement import HEAD, finite, row, sheet
+from docs.figures.movement import finite, measure, sheet, summarize
 
 
-def test_a_row_has_the_columns_of_the_head() -> None:
-    """PCA of a Gaussian cloud: movement ranks points as new data do."""
+def test_movement_of_pca_ranks_points_as_new_data_do() -> None:
+    """PCA of a Gaussian cloud; the table has its numbers."""
     X = np.random.default_rng(1).standard_normal((300, 3)) * [3.0, 2.0, 1.0]
     data = finite("cloud", X, (X[:, 0] > 0).astype(np.int64), 40, 80)
-    cells = [cell.strip() for cell in row(data, "pca", 20, 20).strip("|").split("|")]
-    assert len(cells) == HEAD.splitlines()[0].count("|") - 1
-    assert cells[:2] == ["cloud", "pca"]
-    assert cells[2].startswith(("high", "moderate"))
-    assert float(cells[3]) > 0.5
-    assert 0.4 < float(cells[4]) < 2.5
+    row = measure(data, "pca", 20, 20)
+    assert (row.data, row.method) == ("cloud", "pca")
+    assert row.level.startswith(("high", "moderate"))
+    assert row.rho > 0.5
+    assert 0.4 < row.ratio < 2.5
+    cells = summarize([row, row._replace(rho=row.rho - 0.2)]).splitlines()[2].split(" | ")
+    assert cells[0] == "| pca"
+    assert float(cells[1]) == pytest.approx(row.rho - 0.1, abs=0.01)
 
 
 def test_samples_keep_their_probes() -> None:

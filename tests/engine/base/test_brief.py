@@ -23,7 +23,7 @@ def public_objects() -> list[Any]:
         posterior.draw(0),
         posterior.summary(4),
         posterior.extend(X, X[:3]),
-        calibrate(posterior, X, n_half_samples=4, n_draws=4),
+        calibrate(posterior, X, n_resamples=4, n_draws=4),
         advise(X),
         METHODS["pca"],
         METHODS["pca"].embed(X),

@@ -60,7 +60,7 @@ def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.flo
     np.testing.assert_array_equal(standardized.transform(wine, wine), standardized.embedding)
     placed = same.transform(scaled, by_hand.transform(new))
     np.testing.assert_allclose(standardized.transform(wine, new), placed, atol=1e-8)
-    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((standardized, wine), (same, scaled))]
+    scales = [calibrate(p, X, n_resamples=4, n_draws=4).scale for p, X in ((standardized, wine), (same, scaled))]
     assert scales[0] == pytest.approx(scales[1], rel=1e-6)
     with pytest.raises(GlleError, match="away from them, so far"):
         standardized.transform(wine, np.full((1, 13), 1e300))
@@ -175,7 +175,7 @@ def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
     assert placed.weights.tobytes() == expected.weights.tobytes()
     np.testing.assert_array_equal(placed.distances, np.ldexp(expected.distances, exponent))
     if law == "em":
-        traces = [calibrate(p, data, n_half_samples=4, n_draws=4).trace for p, data in ((before, SHEET), (after, X))]
+        traces = [calibrate(p, data, n_resamples=4, n_draws=4).trace for p, data in ((before, SHEET), (after, X))]
         assert traces[0] == traces[1]
 
 
@@ -255,7 +255,7 @@ def test_other_training_data_are_refused(tmp_path: Path) -> None:
     calls: list[Any] = [
         lambda X: load(tmp_path / "fit.npz").transform(X, SHEET[:2]),
         lambda X: fitted.reconstruct(X, fitted.mean),
-        lambda X: calibrate(fitted, X, n_half_samples=4, n_draws=4),
+        lambda X: calibrate(fitted, X, n_resamples=4, n_draws=4),
     ]
     for call in calls:
         with pytest.raises(DataMismatchError, match="data of the fit") as caught:

@@ -42,7 +42,7 @@ def test_distances_determine_the_posterior(
     assert figures["residual_dimension"] == pytest.approx(a.diagnostics.figures["residual_dimension"], rel=1e-6)
     assert figures["non_euclidean_neighborhoods"] == 0
     assert [note.code for note in b.diagnostics.notes] == [note.code for note in a.diagnostics.notes]
-    first, second = (calibrate(one, X, n_half_samples=4, n_draws=4) for one, X in ((a, points), (b, D)))
+    first, second = (calibrate(one, X, n_resamples=4, n_draws=4) for one, X in ((a, points), (b, D)))
     assert second.scale == pytest.approx(first.scale, rel=1e-4)
     np.testing.assert_allclose(second.half_sample_spread, first.half_sample_spread, rtol=1e-4)
     advice, other = advise(points, n_neighbors=(8, 10)), advise(D, n_neighbors=(8, 10), metric="precomputed")

@@ -57,7 +57,7 @@ def test_the_posterior_is_that_of_dense_data(
         if isinstance(figure, (int, float)) and not name.startswith("trustworthiness"):  # of dense data alone
             assert sparse.diagnostics.figures[name] == pytest.approx(figure, rel=1e-7), name
     assert sparse.diagnostics.figures["stored_entries"] == np.count_nonzero(matrix)
-    scales = [calibrate(p, X, n_half_samples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, matrix))]
+    scales = [calibrate(p, X, n_resamples=4, n_draws=4).scale for p, X in ((sparse, rows), (dense, matrix))]
     assert scales[0] == pytest.approx(scales[1], rel=1e-6)
 
 
@@ -129,7 +129,7 @@ def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -
 def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the embedding of dense data."""
     chosen = method(name)
-    parameters = {"perplexity": 15, "early_iter": 0, "n_iter": 1} if name == "t-sne" else {}
+    parameters = {"perplexity": 15, "early_iter": 0, "max_iter": 1} if name == "t-sne" else {}
     spec = chosen.spec(metric="cosine", **parameters)
     sparse, dense = chosen.embed(csr_array(matrix), spec), chosen.embed(matrix, spec)
     assert disparity(sparse.Y, dense.Y) < 1e-8

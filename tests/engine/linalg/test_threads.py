@@ -64,8 +64,8 @@ def _squares(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _TASKS: dict[str, Callable[[], NDArray[np.float64]]] = {
     "loops": _loops,
-    "umap": lambda: embed("umap", X, n_epochs=10).Y,
-    "pacmap": lambda: embed("pacmap", X, n_iter=10).Y,
+    "umap": lambda: embed("umap", X, max_iter=10).Y,
+    "pacmap": lambda: embed("pacmap", X, max_iter=10).Y,
     "neighbors": lambda: fit(X, n_neighbors=8, search="approximate").embedding,
 }
 

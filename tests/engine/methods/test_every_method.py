@@ -25,9 +25,9 @@ PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 EXTRAS = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 # Where the defaults do not suit so few points, or so short a test.
 OPTIONS: dict[str, dict[str, object]] = {
-    "t-sne": {"early_iter": 50, "n_iter": 100},
-    "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
-    "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
+    "t-sne": {"early_iter": 50, "max_iter": 100},
+    "mvu": {"n_neighbors": 5, "slack": 0.01, "tol": 0.01},
+    "drill": {"n_neighbors": 10, "tol": 0.01},  # the default takes seconds
 }
 # Factors of three features weigh the features by their noise, not by their extent.
 LEAST_TRUST = {"factor-analysis": 0.55}
@@ -229,7 +229,7 @@ def test_more_components_than_features_are_noted_once(name: str) -> None:
 
 
 DENSE: dict[str, list[dict[str, object]]] = {
-    "isomap": [{}, {"n_landmarks": 100}],
+    "isomap": [{}, {"landmarks": 100}],
     "diffusion-maps": [{}, {"n_neighbors": 10}],
     "glle": [{"n_neighbors": 30}, {"n_neighbors": 30, "landmarks": 100}],
 }
@@ -268,7 +268,7 @@ def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
     assert least("mds", 1000, dissimilarity="precomputed") == 8 * 1000**2
     assert least("kernel-pca", 2000) == 4 * least("kernel-pca", 1000) == 4 * 2 * 8 * 1000**2
     assert least("ltsa", 1000, n_neighbors=20) == 4 * least("ltsa", 1000, n_neighbors=10)
-    assert least("isomap", 1000, n_landmarks=100) < least("isomap", 1000) / 9
+    assert least("isomap", 1000, landmarks=100) < least("isomap", 1000) / 9
     assert least("glle", 1000, n_neighbors=20) == 8 * 1000 * 20**2
     assert least("glle", 1000, n_neighbors=20, landmarks=100) == 8 * 100 * 20**2
     assert least("glle", 10**6) == 8 * 10**6 * 30**2

@@ -24,8 +24,8 @@ DIRECTION = np.array([0.2, -1.0, 0.6])
 METHOD_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "kernel-pca": [{}, {"kernel": "polynomial"}, {"kernel": "cosine"}, {"kernel": "linear"}],
     "lle": [{}, {"metric": "cosine"}, {"standardize": "zscore"}],
-    "isomap": [{}, {"n_landmarks": 30}],
-    "t-sne": [{"early_iter": 50, "n_iter": 200}],
+    "isomap": [{}, {"landmarks": 30}],
+    "t-sne": [{"early_iter": 50, "max_iter": 200}],
 }
 POSTERIORS: list[dict[str, Any]] = [
     {},

@@ -30,9 +30,9 @@ Options = dict[str, Any]
         ("auto-k-lle", {"k_least": 9, "k_most": 8}, "k_least of at most k_most"),
         ("auto-reg-lle", {"reg_least": 2.0}, "reg_least of at most reg_most"),
         ("auto-reg-lle", {"n_neighbors": 2}, "leave no residual"),
-        ("laplacian-eigenmaps", {"weights": "simple", "t": 1.0}, "no meaning for simple weights"),
+        ("laplacian-eigenmaps", {"weights": "simple", "epsilon": 1.0}, "no meaning for simple weights"),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
-        ("umap", {"initialization": "lanczos"}, "one of spectral, pca, random"),
+        ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),
         ("glle", {"variant": "published", "noise": "tangent"}, "variant='constrained' only"),
         ("glle", {"variant": "published", "method": "direct", "source": "prior"}, "no prior"),
@@ -59,10 +59,17 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
         ("ltsa", 100, 3, {"n_neighbors": 3}, "n_neighbors of at least 4", {"n_neighbors": 4}),
         ("modified-lle", 100, 3, {"n_neighbors": 2, "n_components": 3}, "at least 3", {"n_neighbors": 3}),
         ("lle", 100, 3, {"n_components": 60}, "n_components of at most 59", {"n_components": 59}),
-        *(("isomap", 50, 3, {"n_landmarks": m}, "n_landmarks from 3 to 50", {"n_landmarks": 50}) for m in (2, 51)),
+        *(("isomap", 50, 3, {"landmarks": m}, "landmarks from 3 to 50", {"landmarks": 50}) for m in (2, 51)),
         ("isolle", 600, 3, {"n_graph": 600}, "n_graph of at most 599", {"n_graph": 599}),
         ("auto-k-lle", 80, 3, {"k_most": 80}, "k_most of at most 79", {"k_most": 79}),
-        ("incremental-lle", 400, 3, {"initial": 0.01}, r"initial of at least 0\.0275", {"initial": 0.0275}),
+        (
+            "incremental-lle",
+            400,
+            3,
+            {"initial_share": 0.01},
+            r"of at least 0\.0275",
+            {"initial_share": 0.0275},
+        ),
         ("diffusion-maps", 5000, 3, {"n_neighbors": "all"}, "Cut it: give n_neighbors", {"n_neighbors": 30}),
         ("diffusion-maps", 300, 3, {"n_neighbors": 300}, "needs at least 301 points", {"n_neighbors": 299}),
         *((name, 30, 3, {"n_components": 3}, "n_components of at most 2", {}) for name in ("ppca", "factor-analysis")),
@@ -73,7 +80,7 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
         *((name, 5000, 3, {"n_components": 4}, "n_components of at most 3", {}) for name in OWN),
         ("t-sne", 500, 9, {"n_components": 4}, "take symmetric-sne", {"n_components": 3}),
         ("t-sne", 500, 9, {"n_components": 3, "negative_gradient_method": "fft"}, "take symmetric-sne", {}),
-        ("umap", 100, 3, {"n_components": 4, "initialization": "pca"}, "3 dimensions", {}),
+        ("umap", 100, 3, {"n_components": 4, "init": "pca"}, "3 dimensions", {}),
         *((name, 12, 3, {}, "points", None) for name in ("umap", "densmap")),
         ("pacmap", 35, 3, {}, "n_neighbors of at most 9", {"n_neighbors": 9}),
         ("pacmap", 9, 3, {"n_neighbors": 9}, "n_neighbors of at most 2", {"n_neighbors": 2}),
@@ -126,8 +133,14 @@ def data_of(kind: str) -> np.ndarray:
         ("diffusion-maps", "crowded", {}, DegenerateDataError, "remove duplicates"),
         # Cosine and sine of a circle have one eigenvalue: no time leaves one of them out.
         ("diffusion-maps", "a circle", {"t": "auto", "n_components": 1}, DegenerateDataError, "Give t, or one"),
-        ("laplacian-eigenmaps", "a sheet", {"t": 1e-5}, InvalidParameterError, "smallest t that connects them"),
-        ("diffusion-maps", "a sheet", {"epsilon": 1e-5}, InvalidParameterError, "smallest epsilon that connects them"),
+        (
+            "laplacian-eigenmaps",
+            "a sheet",
+            {"epsilon": 1e-5},
+            InvalidParameterError,
+            "smallest epsilon that connects",
+        ),
+        ("diffusion-maps", "a sheet", {"epsilon": 1e-5}, InvalidParameterError, "smallest epsilon that connects"),
         ("isolle", "a sheet", {"n_graph": 1}, DisconnectedGraphError, "smallest n_neighbors that connects it is"),
     ],
 )
@@ -176,7 +189,7 @@ def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: flo
         embed("mds", D[:, :3], dissimilarity="precomputed")
 
 
-SMALL = {"max_iter": 5, "n_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
+SMALL = {"max_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
 
 
 def parameters_of(name: str) -> dict[str, Any]:

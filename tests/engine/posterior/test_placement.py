@@ -157,7 +157,7 @@ def test_analyses(sheet: NDArray[np.float64], landmark_posterior: Posterior) -> 
     assert landmark_posterior.landmarks is not None
     assert np.isin(new.neighbors, landmark_posterior.landmarks).all()
     assert new.embed(landmark_posterior.draw(0).embedding).shape == (5, 2)
-    assert calibrate(landmark_posterior, sheet, n_half_samples=4, n_draws=4).draw_spread.shape == (N,)
+    assert calibrate(landmark_posterior, sheet, n_resamples=4, n_draws=4).draw_spread.shape == (N,)
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "tangent"}])

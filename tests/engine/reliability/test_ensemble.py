@@ -87,8 +87,8 @@ def test_shards_give_the_bits_of_one_computation(
     whole = ensemble(posterior, sheet, n_draws=8, n_resamples=6, on_progress=lambda *a: reports.append(a[2]))
     assert computed == [6, 6, 6]
     assert whole.calibration is not None
-    assert whole.calibration.scale == calibrate(posterior, sheet, n_half_samples=6).scale, "whatever is drawn"
-    searched, shared = (calibrate(posterior, sheet, n_half_samples=4, halves=given) for given in (None, shards[0]))
+    assert whole.calibration.scale == calibrate(posterior, sheet, n_resamples=6).scale, "whatever is drawn"
+    searched, shared = (calibrate(posterior, sheet, n_resamples=4, halves=given) for given in (None, shards[0]))
     assert shared.half_sample_spread.tobytes() == searched.half_sample_spread.tobytes()
     draws = np.stack([draw.embedding for draw in posterior.draws(8, scale=whole.calibration.scale)])
     parts = combine(draws, shards, posterior.embedding, saturated=whole.calibration.saturated)
@@ -116,7 +116,7 @@ def test_the_calibrated_scale_matches_half_sampling() -> None:
     """At the scale found, the median spread is that of half-samples within a third; the trace shows the way."""
     X = manifolds.make("swiss_roll", 1000, noise=0.005, seed=1).X
     reports: list[str] = []
-    result = calibrate(fit(X), X, n_half_samples=10, n_draws=20, on_progress=lambda *a: reports.append(a[2]))
+    result = calibrate(fit(X), X, n_resamples=10, n_draws=20, on_progress=lambda *a: reports.append(a[2]))
     assert result.scale in [scale for scale, _ in result.trace]
     assert abs(np.log(result.ratio)) == min(abs(np.log(ratio)) for _, ratio in result.trace)
     assert result.saturated or 0.67 < result.ratio < 1.5
@@ -150,7 +150,7 @@ def test_a_doubtful_scale_is_noted(ratio: float, correlation: float, saturated: 
 def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:
     """Dirichlet is far too narrow with many features: calibration moves the scale up, towards ratio 1."""
     posterior = fit(wide, variance="dirichlet")
-    results = [calibrate(posterior, wide, n_half_samples=8, n_draws=10, seed=seed) for seed in range(3)]
+    results = [calibrate(posterior, wide, n_resamples=8, n_draws=10, seed=seed) for seed in range(3)]
     assert np.median([result.scale for result in results]) > 1
     errors = np.abs(np.log([(result.ratio, result.trace[0][1]) for result in results]))
     assert np.median(errors[:, 0]) < np.median(errors[:, 1])
@@ -162,4 +162,4 @@ def test_what_cannot_be_calibrated(sheet: NDArray[np.float64], posterior: Poster
         calibrate(fit(sheet, variant="published"), sheet)
     still = np.broadcast_to(posterior.embedding, (4, *posterior.embedding.shape))
     with pytest.raises(InvalidParameterError, match="median spread of half-samples is 0"):
-        calibrate(posterior, sheet, n_half_samples=4, n_draws=4, halves=still)
+        calibrate(posterior, sheet, n_resamples=4, n_draws=4, halves=still)

@@ -83,11 +83,11 @@ def test_the_part_by_sampling_of_larger_samples_is_corrected(curve: np.ndarray) 
     np.testing.assert_allclose(np.trace(corrected.covariance, axis1=1, axis2=2), corrected.movement**2)
 
 
-@pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"ordering": "random"}, 4)])
+@pytest.mark.parametrize(("name", "options", "refits"), [("lle", {}, 0), ("alle", {"order": "random"}, 4)])
 def test_the_parts_of_movement_add_up(curve: np.ndarray, name: str, options: dict[str, Any], refits: int) -> None:
     """Squares of the parts are that of the whole where seeds explain less than it; without a seed all is sampling."""
     found = movement_of(curve, name, **options)
-    assert found.figures["refits"] == refits
+    assert found.figures["n_refits"] == refits
     assert (found.movement > 0).all()
     assert ((found.seed_movement > 0) == bool(refits)).all()
     assert bool(found.figures["seed_share"]) == bool(refits)
@@ -171,7 +171,7 @@ def test_notes_and_refusals(curve: np.ndarray) -> None:
     Y, four = whole(embed), resample(embed, 4)
     torn = Resamples(HALVES, np.full((1, *Y.shape), np.nan), ("torn",))
     found = movement(embed, Y, torn + four)
-    assert (found.figures["failed"], found.figures["half_samples"]) == (1, 4)
+    assert (found.figures["failed"], found.figures["n_resamples"]) == (1, 4)
     assert "half-samples-failed" in {note.code for note in found.notes}
     doubts = [found, movement_of(curve, "ltsa", 4), movement_of(curve, "pca", 4)]
     messages = [[note.message for note in one.notes if note.code == "movement-unreliable"] for one in doubts]
@@ -192,7 +192,7 @@ def test_notes_and_refusals(curve: np.ndarray) -> None:
 def test_seeds_that_do_not_settle_are_a_note() -> None:
     """A descent of few steps from noise depends on the seed more than on the data."""
     X = manifolds.make("s_curve", 80, seed=1).X
-    found = movement_of(X, "symmetric-sne", perplexity=10, initialization="random", max_iter=1)
+    found = movement_of(X, "symmetric-sne", perplexity=10, init="random", max_iter=1)
     assert found.figures["seed_share"] > 0.5
     assert "movement-by-seed" in {note.code for note in found.notes}
     assert replace(found, notes=()).to_dict()["notes"] == []

@@ -163,7 +163,7 @@ def test_every_method_is_resampled(curve: np.ndarray, name: str) -> None:
     """Each method embeds a half and places the others at finite places, or says why not."""
     one = METHODS[name]
     labels = (curve[:, 0] > 0).astype(np.int64) if one.labels else None
-    few = {"perplexity": 10, "max_iter": 10, "n_iter": 60}
+    few = {"perplexity": 10, "max_iter": 60}
     spec = one.spec.from_dict({key: few[key] for key in few.keys() & one.spec.parameters() if name != "glle"})
     try:
         one.require_available()
@@ -202,7 +202,7 @@ def test_seeds(curve: np.ndarray) -> None:
     """Only a method with a seed is refitted with others: seed + 1, seed + 2, and so on."""
     with pytest.raises(InvalidParameterError, match="has no seed"):
         resample(refit(curve, "lle"), 2, stream=SEEDS)
-    alle = refit(curve, "alle", ordering="random", seed=4)
+    alle = refit(curve, "alle", order="random", seed=4)
     places = resample(alle, 2, stream=SEEDS).places
     assert np.array_equal(places[1], alle.method.embed(curve, replace(alle.spec, seed=6)).Y)
 

@@ -58,7 +58,7 @@ def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
 
 def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:
     """Yield the digest of calibration and scores."""
-    found = calibrate(posterior, X, n_half_samples=4, n_draws=4)
+    found = calibrate(posterior, X, n_resamples=4, n_draws=4)
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
     embed = PosteriorEmbedder.of(posterior, X)

@@ -267,7 +267,7 @@ def test_a_loss_is_a_problem_until_it_is_accepted(
 
 def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None:
     """Redis replays its append-only file as this user; the documented line is enough, and does not let it log in."""
-    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     (documented,) = re.findall(r"^    user default (.*)$", page, re.MULTILINE)
     server = EmbeddedRedis(tmp_path, ())
     server.spawn()
@@ -290,7 +290,7 @@ def test_a_server_older_than_documented_is_a_problem(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, version: str, state: str
 ) -> None:
     """The page names the same least version."""
-    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
     monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})
     checks = checks_by_name(doctor._connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE))
@@ -299,7 +299,7 @@ def test_a_server_older_than_documented_is_a_problem(
 
 def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
     """The documented rules are complete; of fewer, the doctor names each missing one and goes no further."""
-    page = (ROOT / "docs" / "how-to" / "redis.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     scripts = (path.read_text(encoding="utf-8") for path in (ROOT / "worker").rglob("*.py"))
     calls = (match for text in scripts for match in re.findall(r"redis\.p?call\(\s*'(\w+)'(?:, '(CREATE)')?", text))
     called = {"|".join(filter(None, words)).lower() for words in calls}

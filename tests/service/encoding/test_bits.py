@@ -24,7 +24,7 @@ NPY = {"accept": "application/x-npy"}
 JSON = {"accept": "application/json"}
 COUNT = 400
 SPEC = DrawsSpec(
-    n=3000, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+    n=3000, p=2, n_draws=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
     draw_seconds=0.003, shard_seconds=0.3,
 )  # fmt: skip
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))

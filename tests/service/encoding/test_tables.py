@@ -55,7 +55,7 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def result(client: httpx.Client, stores: Stores, drawn_posterior: str) -> str:
     """The path of the result of a job with 4 draws at 2 scales."""
-    answer = client.post(f"{drawn_posterior}/draws", json={"count": 4, "scales": [1, 2]})
+    answer = client.post(f"{drawn_posterior}/draws", json={"n_draws": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, shard)
@@ -141,16 +141,16 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 
 def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    job = client.get(f"{drawn_posterior}/summary?count=4&resamples=4&wait=0").json()
+    job = client.get(f"{drawn_posterior}/summary?n_draws=4&n_resamples=4&wait=0").json()
     tasks.analyse(job["id"])
-    path = f"{drawn_posterior}/summary?count=4&resamples=4&points=20:23"
+    path = f"{drawn_posterior}/summary?n_draws=4&n_resamples=4&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
     assert table["point"] == [20, 21, 22]
     assert table["spread"] == arrays["spread"]["data"]
     assert table["covariance_1_2"] == [matrix[0][1] for matrix in arrays["covariance"]["data"]]
     assert get(client, path, CSV).text.splitlines()[0].startswith("point,consensus_1,consensus_2,covariance_1_1")
-    job = client.post(f"{drawn_posterior}/reconstructions", json={"count": 3, "first": 1}).json()
+    job = client.post(f"{drawn_posterior}/reconstructions", json={"n_draws": 3, "first": 1}).json()
     tasks.analyse(job["id"])
     path = f"/v1/jobs/{job['id']}/result"
     data = npy_of(client, path)

@@ -34,7 +34,7 @@ PLAIN = {"accept": NPY}
 @pytest.fixture
 def paths(client: httpx.Client, stores: Stores, drawn_posterior: str) -> dict[str, str]:
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"count": 4}).json()["id"])
+    job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"n_draws": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, shard)
     return {

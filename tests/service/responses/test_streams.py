@@ -192,7 +192,7 @@ N, COUNT = 10, 40
 NPY = {"accept": "application/x-npy"}
 DRAWS = np.random.default_rng(0).normal(size=(COUNT, N, 2))
 SPEC = DrawsSpec(
-    n=N, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+    n=N, p=2, n_draws=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
     draw_seconds=1e-6 * N, shard_seconds=0.0,
 )  # fmt: skip
 
@@ -253,7 +253,7 @@ def test_draws_are_sent_in_order_as_they_are_computed(client: httpx.Client, stor
 @pytest.mark.usefixtures("job")
 def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     """The shape has the axis of the scales, the numbers the requested dtype."""
-    spec = DrawsSpec(**{**SPEC.to_dict(), "count": COUNT // 2, "scales": (0.5, 2.0), "grid": True})
+    spec = DrawsSpec(**{**SPEC.to_dict(), "n_draws": COUNT // 2, "scales": (0.5, 2.0), "grid": True})
     job, _ = stores.jobs.create(kind="draws", claim="g", posterior="post_1", spec=spec.to_dict(), total=spec.total)
     stores.jobs.start(job.id)
     with reading(client, job, dtype="float32") as (answer, raw):

@@ -34,9 +34,9 @@ def test_pictures_of_draws_and_summaries(client: httpx.Client) -> None:
     posterior = fit_posterior(client)
     cases: list[tuple[str, dict[str, Any], str, bytes]] = [
         ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "color": "reference"}, "image/svg+xml", SVG),
-        ("/draws.png", {"count": 2, "scales": [0.1, 10]}, "image/png", PNG),
-        ("/summary.svg", {"count": 4, "scale": 1}, "image/svg+xml", SVG),
-        ("/summary.svg", {"count": 4, "resamples": 4}, "image/svg+xml", SVG),
+        ("/draws.png", {"n_draws": 2, "scales": [0.1, 10]}, "image/png", PNG),
+        ("/summary.svg", {"n_draws": 4, "scale": 1}, "image/svg+xml", SVG),
+        ("/summary.svg", {"n_draws": 4, "n_resamples": 4}, "image/svg+xml", SVG),
     ]
     for ending, query, media, begins in cases:
         path = posterior + ending
@@ -54,12 +54,12 @@ def test_pictures_of_draws_and_summaries(client: httpx.Client) -> None:
 def test_impossible_pictures_are_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The problem names the remedy; without matplotlib that is the extra."""
     posterior = fit_posterior(client)
-    job = client.post(f"{posterior}/draws", json={"count": 2}).json()["links"]["self"]
+    job = client.post(f"{posterior}/draws", json={"n_draws": 2}).json()["links"]["self"]
     cases: list[tuple[str, dict[str, Any], str]] = [
         (posterior + "/draws/7.gif", {}, "invalid-request"),
-        (posterior + "/draws.png", {"count": 40, "scales": [1, 2]}, "over-the-limit"),
+        (posterior + "/draws.png", {"n_draws": 40, "scales": [1, 2]}, "over-the-limit"),
         (posterior + "/draws/0.png", {"width": 50}, "invalid-request"),
-        (posterior + "/summary.png", {"resamples": 4, "scale": 1}, "invalid-parameter"),
+        (posterior + "/summary.png", {"n_resamples": 4, "scale": 1}, "invalid-parameter"),
         (posterior + "/draws/0.png", {"color": "label"}, "no-such-color"),
         (job + "/result.png", {}, "no-picture"),
     ]

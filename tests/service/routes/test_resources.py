@@ -88,7 +88,7 @@ def test_failed_fit_is_reported_everywhere(client: httpx.Client, stores: Stores)
         client.get(posterior),
         client.get(payload.json()["links"]["self"] + "/result"),
         client.get(posterior + "/draws/3"),
-        client.post(posterior + "/draws", json={"count": 2}),
+        client.post(posterior + "/draws", json={"n_draws": 2}),
     ):
         assert (answer.status_code, answer.json()) == (422, problem.to_dict())
 

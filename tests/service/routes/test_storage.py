@@ -61,8 +61,8 @@ def test_an_unreachable_store_is_503_until_it_returns(
 ) -> None:
     """Results without a copy get 503; other requests are answered, and no job is started for them."""
     posterior = fit_posterior(remote_client)
-    draws = result_of(remote_stores, remote_client.post(posterior + "/draws", json={"count": 24}))
-    generated = result_of(remote_stores, remote_client.post(posterior + "/reconstructions", json={"count": 60}))
+    draws = result_of(remote_stores, remote_client.post(posterior + "/draws", json={"n_draws": 24}))
+    generated = result_of(remote_stores, remote_client.post(posterior + "/reconstructions", json={"n_draws": 60}))
     before = [remote_client.get(path, headers=NPY).content for path in (draws, generated)]
     jobs = len(remote_client.get("/v1/jobs").json()["items"])
     with monkeypatch.context() as broken:
@@ -179,7 +179,7 @@ def test_a_damaged_result_is_a_problem_with_its_remedy(client: httpx.Client, sto
     """Nothing is computed again in silence; the remedy in the problem brings the same bits back."""
     posterior = fit_posterior(client)
     known = set(stored_files(stores))
-    generated = result_of(stores, client.post(posterior + "/reconstructions", json={"count": 60}))
+    generated = result_of(stores, client.post(posterior + "/reconstructions", json={"n_draws": 60}))
     before = client.get(generated, headers=NPY).content
     (file,) = set(stored_files(stores)) - known
     if is_lost:
@@ -192,7 +192,7 @@ def test_a_damaged_result_is_a_problem_with_its_remedy(client: httpx.Client, sto
     job = generated.removesuffix("/result")
     assert f"DELETE {job}?record=true" in problem["remedy"]
     assert client.delete(job, params={"record": True}).status_code == 200
-    again = result_of(stores, client.post(posterior + "/reconstructions", json={"count": 60}))
+    again = result_of(stores, client.post(posterior + "/reconstructions", json={"n_draws": 60}))
     assert client.get(again, headers=NPY).content == before
 
 
@@ -200,8 +200,8 @@ def test_a_flushed_cache_costs_time_alone(client: httpx.Client, stores: Stores) 
     """Posterior, embedding and results are 200 with the same bytes, and no job is created."""
     posterior = fit_posterior(client)
     dataset = client.get(posterior).json()["dataset"]
-    draws = result_of(stores, client.post(posterior + "/draws", json={"count": 24}))
-    summary = posterior + "/summary?count=5&scale=1"
+    draws = result_of(stores, client.post(posterior + "/draws", json={"n_draws": 24}))
+    summary = posterior + "/summary?n_draws=5&scale=1"
     result_of(stores, client.get(summary + "&wait=0"))
     embedding = client.post("/v1/embeddings", json={"dataset": dataset, "method": "pca"})
     result_of(stores, embedding)

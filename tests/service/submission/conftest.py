@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 POST_1 = "/v1/posteriors/post_1"
 CREATING: dict[str, tuple[str, dict[str, Any]]] = {
-    "draws": (POST_1 + "/draws", {"count": 8}),
+    "draws": (POST_1 + "/draws", {"n_draws": 8}),
     "transform": (POST_1 + "/transform", {"data": [[1.0, 2.0, 3.0]]}),
-    "reconstructions": (POST_1 + "/reconstructions", {"count": 2}),
+    "reconstructions": (POST_1 + "/reconstructions", {"n_draws": 2}),
     "calibration": (POST_1 + "/calibration", {}),
     "fit": ("/v1/posteriors", {"n_neighbors": 5}),
     "advice": ("/v1/advice", {"n_neighbors": [5, 7]}),

@@ -176,7 +176,7 @@ def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Clie
     with workers(stores, 1, method_bytes=2**26):
         dense = fit_posterior(client, {}, np.random.default_rng(0).normal(size=(1500, 20)))
         quick = fit_posterior(client, {}, sheet(150))
-        many = partial(client.post, f"{dense}/draws", json={"count": 8}, params={"wait": 20})
+        many = partial(client.post, f"{dense}/draws", json={"n_draws": 8}, params={"wait": 20})
         for request in (partial(client.get, f"{dense}/draws/0"), many, partial(client.get, f"{dense}/draws/1")):
             answer = request()
             assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-much-memory")

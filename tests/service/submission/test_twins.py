@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 N, FREE = 600, 2**19  # points, and bytes of the disk
 WHOLE = 2**64 - 1
 
-# Request of each route for draws first, ..., first + count - 1: method, path below the posterior, name of the count.
+# Request of each route for draws first, ..., first + n_draws - 1: method, path below the posterior, name of n_draws.
 ROUTES = {
-    "draws": ("POST", "/draws", "count"),
-    "transform": ("POST", "/transform", "draws"),
-    "reconstructions": ("POST", "/reconstructions", "count"),
-    "summary": ("GET", "/summary", "count"),
-    "summary.png": ("GET", "/summary.png", "count"),
-    "draws.png": ("GET", "/draws.png", "count"),
+    "draws": ("POST", "/draws", "n_draws"),
+    "transform": ("POST", "/transform", "n_draws"),
+    "reconstructions": ("POST", "/reconstructions", "n_draws"),
+    "summary": ("GET", "/summary", "n_draws"),
+    "summary.png": ("GET", "/summary.png", "n_draws"),
+    "draws.png": ("GET", "/draws.png", "n_draws"),
 }
 MAX_SHEET = 64  # draws
 

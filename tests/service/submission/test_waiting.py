@@ -167,7 +167,7 @@ def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> No
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]
     assert client.get(path).headers["location"] == job["links"]["self"]
-    refused = client.post(path + "/draws", json={"count": 1})
+    refused = client.post(path + "/draws", json={"n_draws": 1})
     assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
     with ThreadPoolExecutor() as threads:
         waiting_request = threads.submit(client.get, path, params={"wait": 60})
@@ -207,18 +207,18 @@ def test_every_job_may_have_a_deadline(client: httpx.Client, stores: Stores, pos
 def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: str) -> None:
     """A job of two requests has the later deadline, or none."""
     path = posterior + "/draws"
-    first = client.post(path + "?deadline=1000", json={"count": 8}).json()
-    later = client.post(path + "?deadline=2000", json={"count": 8}).json()
-    sooner = client.post(path + "?deadline=10", json={"count": 8}).json()
+    first = client.post(path + "?deadline=1000", json={"n_draws": 8}).json()
+    later = client.post(path + "?deadline=2000", json={"n_draws": 8}).json()
+    sooner = client.post(path + "?deadline=10", json={"n_draws": 8}).json()
     assert first["id"] == later["id"] == sooner["id"]
     assert first["deadline"] < later["deadline"] == sooner["deadline"]
-    assert client.post(path, json={"count": 8}).json()["deadline"] is None
+    assert client.post(path, json={"n_draws": 8}).json()["deadline"] is None
 
 
 def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str) -> None:
     """A deadline is a positive number of seconds, at most a year."""
     for deadline in ("0", "nan", "inf", "1e99"):
-        answer = client.post(f"{posterior}/draws?deadline={deadline}", json={"count": 8})
+        answer = client.post(f"{posterior}/draws?deadline={deadline}", json={"n_draws": 8})
         check_problem(answer, 422, "invalid-request")
 
 
@@ -226,13 +226,13 @@ def test_interactive_jobs_precede_batches(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Single draws and small interactive requests precede batches; a sheet of many draws is one."""
-    batch = client.post(posterior + "/draws", json={"count": 8}).json()
+    batch = client.post(posterior + "/draws", json={"n_draws": 8}).json()
     with monkeypatch.context() as slow:
         slow.setattr(sharding, "SHARD_SECONDS", 0.01)
-        sheet = client.get(posterior + "/draws.png?count=32&wait=0").json()
+        sheet = client.get(posterior + "/draws.png?n_draws=32&wait=0").json()
         picture = client.get(posterior + "/draws/5.png?wait=0").json()
     single = client.get(posterior + "/draws/5?wait=0").json()
-    few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
+    few = client.post(posterior + "/draws", json={"n_draws": 8, "seed": 1, "priority": "interactive"}).json()
     small = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
     summary = client.get(posterior + "/summary?wait=0&scale=1").json()
@@ -241,13 +241,13 @@ def test_interactive_jobs_precede_batches(
     assert [job["priority"] for job in jobs] == [*["interactive"] * 5, *["batch"] * 4]
     queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
     assert queues == [*[INTERACTIVE] * 5, *[BATCH] * 4] == sorted(queues, key=QUEUES.index)
-    same = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
+    same = client.post(posterior + "/draws", json={"n_draws": 8, "priority": "interactive"}).json()
     assert (same["id"], same["priority"]) == (batch["id"], "interactive")
 
 
 def test_a_long_job_is_not_interactive(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Draws that would delay other jobs cannot be interactive."""
-    for body in ({"count": 800}, {"count": 8, "scale": "auto"}):
+    for body in ({"n_draws": 800}, {"n_draws": 8, "scale": "auto"}):
         answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
         check_problem(answer, 422, "not-interactive")
     assert in_turn(stores) == []

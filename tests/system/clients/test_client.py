@@ -65,15 +65,15 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
     X, direct = roll.data(), glle_engine.fit(roll.data())
-    summary = posterior.summary(8, resamples=4)
-    assert (summary.consensus.shape, summary.spread.shape, summary.count, summary.resamples) == ((N, 2), (N,), 8, 4)
+    summary = posterior.summary(8, n_resamples=4)
+    assert (summary.consensus.shape, summary.spread.shape, summary.n_draws, summary.n_resamples) == ((N, 2), (N,), 8, 4)
     expected = ensemble(direct, X, n_draws=8, n_resamples=4)
     np.testing.assert_allclose(summary.spread, expected.spread, rtol=1e-4, atol=1e-6)
     assert summary.half_axes.shape == (N, 2, 2)
     assert summary.reliability["level"] in {"high", "moderate", "low"}
     assert "reliability" not in posterior.summary(8, scale=1.0).metadata
     np.testing.assert_allclose(posterior.arrays()["embedding"], direct.embedding, atol=1e-9)
-    placed, extension = posterior.transform(X[:5] + 0.05, draws=3), direct.extend(X, X[:5] + 0.05)
+    placed, extension = posterior.transform(X[:5] + 0.05, n_draws=3), direct.extend(X, X[:5] + 0.05)
     np.testing.assert_allclose(placed.embedding, extension.embed(direct.embedding), atol=1e-6)
     _, covariance = extension.spread(direct.draws(3), direct.embedding)
     np.testing.assert_allclose(placed.covariance, covariance, rtol=1e-3, atol=1e-6)

@@ -30,7 +30,7 @@ def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.Captur
     assert main.main(["fit", str(sheet), "-k", "9", "-p", "2", "--method", "direct", "--url", up.url]) == 0
     id_, words = capsys.readouterr().out.split("  ", 1)
     assert words.startswith(f"{N} points, fitted in ")
-    drawing = ["draw", id_, "--count", "3", "--first", "4", "--seed", "2", "--scales", "0.5", "1", "-o", str(out)]
+    drawing = ["draw", id_, "--n-draws", "3", "--first", "4", "--seed", "2", "--scales", "0.5", "1", "-o", str(out)]
     assert main.main([*drawing, "--dtype", "float32", "--url", up.url]) == 0
     assert capsys.readouterr().out == f"{out}  2 x 3 x {N} x 2, float32\n"
     assert main.main([*drawing, "--json", "--url", up.url]) == 0
@@ -72,13 +72,13 @@ def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_pat
         posterior = client.posterior(id_)
         draws, summary, placed = (
             posterior.draws(2, scales=[0.5, 1]),
-            posterior.summary(6, resamples=4),
+            posterior.summary(6, n_resamples=4),
             posterior.transform(X[:4]),
         )
-    run("draw", id_, "--count", "2", "--scales", "0.5", "1", "-o", str(tmp_path / "d.csv"))
+    run("draw", id_, "--n-draws", "2", "--scales", "0.5", "1", "-o", str(tmp_path / "d.csv"))
     table = pd.read_csv(tmp_path / "d.csv").set_index(["scale", "draw", "point"])
     np.testing.assert_array_equal(table.loc[1.0, 1].to_numpy(), draws[1, 1])
-    out = run("summary", id_, "--count", "6", "--resamples", "4", "-o", str(tmp_path / "s.parquet"))
+    out = run("summary", id_, "--n-draws", "6", "--n-resamples", "4", "-o", str(tmp_path / "s.parquet"))
     table = pd.read_parquet(tmp_path / "s.parquet")
     np.testing.assert_array_equal(table["spread"], summary.spread)
     np.testing.assert_array_equal(table["random_k_spread"], summary.random_k_spread)
@@ -114,10 +114,10 @@ def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys:
 
     assert main.main(["fit", str(sheet), "-k", "9", "--url", up.url]) == 0
     id_ = capsys.readouterr().out.split("  ")[0]
-    drawn = table("draw", id_, "--count", "2", "--scales", "0.5", "1")
+    drawn = table("draw", id_, "--n-draws", "2", "--scales", "0.5", "1")
     assert drawn["id"].tolist() == names * 4
     assert drawn["point"].tolist() == [*range(N)] * 4
-    assert table("summary", id_, "--count", "4", "--resamples", "4")["id"].tolist() == names
+    assert table("summary", id_, "--n-draws", "4", "--n-resamples", "4")["id"].tolist() == names
     assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
     capsys.readouterr()
     placed = table("embed", str(sheet), "pca", "--scores", "none")
@@ -139,7 +139,7 @@ def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys:
         for path, head, expected in (
             (f"/v1/posteriors/{id_}/draws/0?points=0:4&wait=30", "id,y1,y2", names[:4]),
             (f"/v1/jobs/{job}/result?points=0:4", "id,draw,point,y1,y2", names[:4] * 2),
-            (f"/v1/posteriors/{id_}/summary?count=3&scale=1&points=0:4&wait=30", "id,point,", names[:4]),
+            (f"/v1/posteriors/{id_}/summary?n_draws=3&scale=1&points=0:4&wait=30", "id,point,", names[:4]),
             (f"/v1/embeddings/{embedding}/coordinates?points=3,1", "id,point,embedding_1,embedding_2", names[3:0:-2]),
         ):
             first, *rows = api.get(path).text.splitlines()

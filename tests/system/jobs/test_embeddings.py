@@ -112,20 +112,20 @@ def test_client_and_command_refit_an_embedding(up: Up, tmp_path: Path, capsys: p
     direct = movement(again, isomap.embed(SHEET.X, spec).Y, resample(again, 10, seed=1))
     with Client(up.url, progress=False) as glle:
         embedding = glle.embed(SHEET.X, "isomap", scores=[], n_neighbors=12)
-        found = embedding.spread(half_samples=10, seed=1)
+        found = embedding.spread(n_resamples=10, seed=1)
         np.testing.assert_allclose(found.movement, direct.movement, rtol=1e-5)
         assert found.figures["pairs_kept"] == pytest.approx(direct.figures["pairs_kept"], abs=1e-3)
         kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
-        assert glle.embedding(embedding.id).spread(half_samples=10, labels=kinds).figures["n_classes"] == 2
-        table = glle.compare(SHEET.X, ["pca", "lle"], scores=[], spread=8)
+        assert glle.embedding(embedding.id).spread(n_resamples=10, labels=kinds).figures["n_classes"] == 2
+        table = glle.compare(SHEET.X, ["pca", "lle"], scores=[], n_resamples=8)
         assert all(0 < row["spread"]["pairs_kept"] <= 1 for row in table.rows)
     out = tmp_path / "moved.csv"
-    assert main.main(["spread", embedding.id, "--half-samples", "10", "--url", up.url, "-o", str(out)]) == 0
+    assert main.main(["spread", embedding.id, "--n-resamples", "10", "--url", up.url, "-o", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "of the neighbor pairs stay neighbors" in printed
     assert "no interval" in printed
     assert re.search("How far to rely on it: (high|moderate|low)[.] ", printed)
-    assert main.main(["spread", embedding.id, "--half-samples", "4", "--share", "0.632", "--url", up.url]) == 0
+    assert main.main(["spread", embedding.id, "--n-resamples", "4", "--share", "0.632", "--url", up.url]) == 0
     assert "4 samples of 63% of the points" in capsys.readouterr().out
     lines = out.read_text(encoding="utf-8").splitlines()
     assert len(lines) == N + 1

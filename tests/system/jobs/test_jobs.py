@@ -29,7 +29,7 @@ def posterior(client: httpx.Client) -> str:
 
 def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) -> None:
     """Progress never decreases, an eta precedes the end, and the last event is the job record."""
-    job = client.post(posterior + "/draws", json={"count": 400, "seed": 20}).json()
+    job = client.post(posterior + "/draws", json={"n_draws": 400, "seed": 20}).json()
     with client.stream("GET", job["links"]["events"]) as answer:
         *progress, (number, name, last) = list(parse_events(answer.iter_lines()))
     assert (name, last["status"]) == ("end", "succeeded")
@@ -44,7 +44,7 @@ def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) 
 
 def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: str) -> None:
     """The first shard arrives before the end of the job; the whole body equals the result, bit for bit."""
-    job = client.post(posterior + "/draws", json={"count": 5000, "seed": 21}).json()
+    job = client.post(posterior + "/draws", json={"n_draws": 5000, "seed": 21}).json()
     path = job["links"]["self"] + "/result"
     with client.stream("GET", path + "?partial=true", headers=NPY) as answer:
         raw = answer.iter_raw()
@@ -60,7 +60,7 @@ def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: 
 
 def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) -> None:
     """Single draws are answered while both workers draw batches."""
-    jobs = [client.post(posterior + "/draws", json={"count": 5000, "seed": seed}).json() for seed in (22, 23)]
+    jobs = [client.post(posterior + "/draws", json={"n_draws": 5000, "seed": seed}).json() for seed in (22, 23)]
     until(lambda: all(client.get(job["links"]["self"]).json()["progress"]["done"] for job in jobs))
     for index in range(3):
         assert client.get(posterior + f"/draws/{100 * index}?seed=24&wait=30").status_code == 200

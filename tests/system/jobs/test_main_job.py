@@ -52,7 +52,7 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
     assert body["provenance"]["engine"] == glle_engine.__version__
     np.testing.assert_allclose(body["eigenvalues"], direct.eigenvalues, rtol=1e-6)
     assert client.get(job["links"]["result"]).json() == body
-    draws = draws_job(client, job["links"]["posterior"], count=3, first=5, seed=2)
+    draws = draws_job(client, job["links"]["posterior"], n_draws=3, first=5, seed=2)
     result = get_array(client, draws["links"]["result"])
     assert result.shape == (3, N, 2)
     for row, index in zip(result, range(5, 8), strict=True):
@@ -62,7 +62,7 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
 def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior: str) -> None:
     """A single draw and a shard of any worker give the same bits; draws of scale 0 are the reference."""
     alone = get_array(client, posterior + "/draws/731", seed=11)
-    batch = draws_job(client, posterior, count=70, first=700, seed=11, scales=[0, 1])
+    batch = draws_job(client, posterior, n_draws=70, first=700, seed=11, scales=[0, 1])
     result = get_array(client, batch["links"]["result"])
     assert result.shape == (2, 70, N, 2)
     assert alone.tobytes() == result[1, 31].tobytes()

@@ -57,7 +57,7 @@ def test_a_copy_is_a_backup(tmp_path: Path) -> None:
     with service(tmp_path / "first") as (up, client):
         dataset = synthetic(client, 200)
         path = fit_posterior(client, dataset)
-        job = client.post(f"{path}/draws", json={"count": 40}).json()["id"]
+        job = client.post(f"{path}/draws", json={"n_draws": 40}).json()["id"]
         assert wait_for_end(client, job)["status"] == "succeeded"
         result = f"/v1/jobs/{job}/result"
         paths = [f"/v1/datasets/{dataset}/data", f"{path}/arrays?name=mean", f"{path}/draws/3?wait=30", result]

@@ -107,7 +107,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(
     with running(tmp_path, **ONE_EACH) as first:
         with httpx.Client(base_url=first.url, timeout=30) as client:
             posterior = fit_posterior(client, synthetic(client, 1000))
-            job = client.post(posterior + "/draws", json={"count": 400}).json()
+            job = client.post(posterior + "/draws", json={"n_draws": 400}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
         tree = first.tree()
         first.process.send_signal(signal.SIGTERM)

@@ -28,8 +28,8 @@ def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
 def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
     """Return the bodies of a posterior and its results, whole and in parts."""
     posterior = fit_posterior(client, dataset)
-    draws = job(client, posterior + "/draws", {"count": 60})
-    generated = job(client, posterior + "/reconstructions", {"count": 40})
+    draws = job(client, posterior + "/draws", {"n_draws": 60})
+    generated = job(client, posterior + "/reconstructions", {"n_draws": 40})
     bodies = {}
     for name, path, headers in (
         ("posterior", posterior + "/arrays?name=covariance_factor", NPY),
@@ -43,7 +43,7 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
         ("some draws", draws + "?draws=3:9&points=10:20", NPY),
         ("a range of draws", draws, {**NPY, "range": "bytes=1000000-1000999"}),
         ("draws as a table", draws + "?draws=0:2&points=0,1499", {"accept": "text/csv"}),
-        ("summary", posterior + "/summary?count=60&scale=1&wait=60", {"accept": "application/zip"}),
+        ("summary", posterior + "/summary?n_draws=60&scale=1&wait=60", {"accept": "application/zip"}),
         ("generated", generated, NPY),
         ("some of it", generated + "?draws=5,7&points=100:110", NPY),
         ("a range of it", generated, {**NPY, "range": "bytes=1400000-1400999"}),

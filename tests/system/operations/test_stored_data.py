@@ -86,7 +86,7 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
 
         fit = run_job(two, "/v1/posteriors", {"dataset": id_, "n_neighbors": 8})
         posterior = f"/v1/posteriors/{fit['posterior']}"
-        job = one.post(f"{posterior}/draws", json={"count": 400}).json()["id"]
+        job = one.post(f"{posterior}/draws", json={"n_draws": 400}).json()["id"]
         until(lambda: one.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
         three.process.kill()
         assert wait_for_end(two, job)["status"] == "succeeded"

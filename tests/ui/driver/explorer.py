@@ -171,7 +171,7 @@ class Explorer:
     def fit(self, *, count: int = 6) -> None:
         """Fit, draw, and wait for the spread."""
         self.open_set_up()
-        self.at("draws-count").fill(str(count))
+        self.at("draws-n_draws").fill(str(count))
         self.at("fit").click()
         self.wait_drawn()
 

@@ -143,7 +143,7 @@ LEVELS = """async () => {
 def test_the_headline_is_the_median_of_the_stability(tab_with_draws: Explorer) -> None:
     """It rounds the median of the service's stability, and its tooltip defines the figure."""
     id_ = tab_with_draws.state("posterior")["id"]
-    path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?count=6&scale=1"
+    path = f"{tab_with_draws.url}/v1/posteriors/{id_}/summary?n_draws=6&scale=1"
     stability = np.load(io.BytesIO(httpx.get(path, headers={"Accept": "application/zip"}).content))["stability"]
     headline = tab_with_draws.at("headline")
     expect(headline).to_contain_text(f"The median point keeps {100 * np.median(stability):.0f}% of its neighbors")
@@ -312,7 +312,7 @@ def test_a_doubtful_scale_is_named_beside_it(explorer: Explorer) -> None:
         job = client.post(f"{posterior}/calibration?wait=30", json={}).json()
         notes = client.get(f"/v1/jobs/{job['id']}/result").json()["notes"]
     assert notes, "choose another example: this test needs a doubtful scale"
-    explorer.open(f"/#posterior={posterior.rsplit('/', 1)[1]}&count=3&scale=auto")
+    explorer.open(f"/#posterior={posterior.rsplit('/', 1)[1]}&n_draws=3&scale=auto")
     explorer.wait_drawn()
     for _ in range(2):
         for note in notes:

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "posterior"}
-SUMMARY = SummarySpec(count=6, **STREAM)
-TRANSFORM = TransformSpec(dataset="ds_1", draws=4, **STREAM)
-RECONSTRUCTIONS = ReconstructionsSpec(count=3, **STREAM)
+SUMMARY = SummarySpec(n_draws=6, **STREAM)
+TRANSFORM = TransformSpec(dataset="ds_1", n_draws=4, **STREAM)
+RECONSTRUCTIONS = ReconstructionsSpec(n_draws=3, **STREAM)
 ADVICE = AdviceSpec(dataset="ds_1", n_neighbors=(5, 8), n_components=2, max_components=4, reg=1e-3)
 ESTIMATE = EstimateSpec(dataset="ds_1", parameters=FitSpec(n_neighbors=8).to_dict())
-CALIBRATION = CalibrationSpec(half_samples=4, draws=8, seed=1)
+CALIBRATION = CalibrationSpec(n_resamples=4, n_draws=8, seed=1)
 EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
 COMPARISON = ComparisonSpec(
     dataset="ds_1",
@@ -94,9 +94,9 @@ def test_every_kind_of_job_has_a_task() -> None:
 def test_the_key_of_a_result_covers_every_field(spec: AnalysisSpec) -> None:
     """The key of a result also covers the engine's version and the subject."""
     other: dict[str, Any] = {
-        "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
+        "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "n_draws": 7, "dataset": "ds_2",
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
-        "calibrated": True, "half_samples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
+        "calibrated": True, "n_resamples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
         "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
         "methods": COMPARISON.methods * 2, "align": "first", "coordinates": "ds_3", "embedding": "emb_1",
         "recipe": asdict(EMBEDDING.recipe),
@@ -130,7 +130,7 @@ def test_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
     assert quantiles["spread"][3] == pytest.approx(np.median(summary.spread))
     assert quantiles["local_trust"][0] == pytest.approx(trust.min())
     assert entry.meta["notes"] == direct.diagnostics.to_dict()["notes"]
-    assert (entry.meta["count"], entry.meta["first"], entry.meta["scale"]) == (6, 2, 0.5)
+    assert (entry.meta["n_draws"], entry.meta["first"], entry.meta["scale"]) == (6, 2, 0.5)
 
 
 def test_a_stored_result_is_not_computed_again(
@@ -212,7 +212,7 @@ def test_result_that_is_not_finite_is_refused() -> None:
     context.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
-ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=4)
+ENSEMBLE = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, n_resamples=4)
 
 
 def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
@@ -223,7 +223,7 @@ def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
     check_bits(entry, expected)
     np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
     assert expected.calibration is not None
-    assert (entry.meta["scale"], entry.meta["resamples"]) == (expected.calibration.scale, 4)
+    assert (entry.meta["scale"], entry.meta["n_resamples"]) == (expected.calibration.scale, 4)
     assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(expected.spread))
     codes = [note["code"] for note in entry.meta["notes"]]
     assert codes[: len(expected.reliability.notes)] == [note.code for note in expected.reliability.notes]
@@ -234,16 +234,16 @@ def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
 
 def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """Each block is made once: another number, other draws and the calibration take the stored ones."""
-    run_analysis(stores, CalibrationSpec(half_samples=8, draws=8), posterior_id)
+    run_analysis(stores, CalibrationSpec(n_resamples=8, n_draws=8), posterior_id)
     assert blocks == [("half-samples", 0), ("half-samples", 4)]
-    run_analysis(stores, replace(ENSEMBLE, resamples=8), posterior_id)
+    run_analysis(stores, replace(ENSEMBLE, n_resamples=8), posterior_id)
     names = [stream.name for stream in STREAMS]
     assert set(blocks) == {(name, first) for name in names for first in (0, 4)} | {
         (names[0], first) for first in range(0, 20, PART)
     }
     assert len(blocks) == len(set(blocks))
     before = len(blocks)
-    run_analysis(stores, replace(ENSEMBLE, resamples=8, count=4), posterior_id)
+    run_analysis(stores, replace(ENSEMBLE, n_resamples=8, n_draws=4), posterior_id)
     run_analysis(stores, replace(ENSEMBLE, first=2), posterior_id)
     assert len(blocks) == before
     run_analysis(stores, replace(ENSEMBLE, seed=1), posterior_id)

@@ -54,7 +54,7 @@ def resample(*arguments, **options):
     return placed
 resamples.resample = resample
 """
-ENSEMBLE = SummarySpec(count=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, resamples=8)
+ENSEMBLE = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, n_resamples=8)
 BLOCKS = [f"{stream.number}:{first}" for stream in STREAMS for first in (0, 4)]
 
 
@@ -262,11 +262,11 @@ def test_a_part_that_fails_ends_the_job(
 def test_a_spread_in_parts_is_the_engines(stores: Stores) -> None:
     """Half-samples and refits with other seeds are parts, and their summary is that of one process."""
     embedder, seeds = method("alle"), 2
-    spec = embedder.spec(ordering="random")
+    spec = embedder.spec(order="random")
     dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
     of = EmbeddingSpec(dataset=dataset, method="alle", parameters=spec.to_dict(), engine=NUMBERS)
     spread = SpreadSpec(
-        dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), half_samples=PART + 2, refits=seeds
+        dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), n_resamples=PART + 2, n_refits=seeds
     )
     stores.embeddings.request(of.recipe, "")
     job = shared_job(stores, spread, None, "refits")
@@ -304,9 +304,9 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:
         {"label": label, "method": name, "parameters": method(name).spec(**given).to_dict(), "problem": None}
         for label, name, given in [("a", "pca", {}), ("b", "lle", {"n_neighbors": len(SHEET.X) + 1}), ("c", "mds", {})]
     ]
-    spec = ComparisonSpec(dataset=dataset, methods=tuple(rows), spread=PART, engine=NUMBERS)
+    spec = ComparisonSpec(dataset=dataset, methods=tuple(rows), n_resamples=PART, engine=NUMBERS)
     assert [part.size for part in spec.parts()] == [1, 1, 1, PART, PART, PART]
-    assert not replace(spec, spread=None).parts()
+    assert not replace(spec, n_resamples=None).parts()
     job = shared_job(stores, spec, None, "refits")
     names = run_all(stores, job)
     assert (names[0], names[-1], len(names)) == ("-s0", "", 7)

@@ -138,7 +138,7 @@ def test_records_of_another_schema_are_refused_and_left_unchanged(stores: Stores
         problem = refusal(reader, stores)
         assert (problem.code, problem.status) == ("other-schema", 503)
         assert f"has schema {schema}" in problem.detail
-        assert "docs/how-to/upgrades.md" in problem.remedy
+        assert "docs/how-to/storage.md" in problem.remedy
     assert stored_record(stores, kind) == before
     put_with_schema(stores, kind, SCHEMA)
     assert READERS[kind][0](stores) is not None, "the record is complete, so that the refusals have one reason"

@@ -164,7 +164,7 @@ def test_refits_of_an_overdue_spread_are_shared(stores: Stores, settings: Settin
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     stores.embeddings.request(recipe, "claim")
-    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), half_samples=12, refits=0)
+    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), n_resamples=12, n_refits=0)
 
     def spread(claim: str) -> Job:
         job, _ = stores.jobs.create(
@@ -194,7 +194,7 @@ resamples.resample = resample
             succeeded(stores, job)
     entry = stores.find_result(spec, dataset.id)
     assert entry is not None
-    assert entry.meta["figures"]["half_samples"] == 12
+    assert entry.meta["figures"]["n_resamples"] == 12
 
 
 def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) -> None:

@@ -27,7 +27,7 @@ NOW = -60.0  # seconds: all files are older
 @pytest.fixture
 def stored(stores: Stores, posterior_id: str) -> list[str]:
     """Store a data set, a posterior, an embedding and a result; return the paths of their files."""
-    job, _ = draws_job(stores, posterior_id, count=1)
+    job, _ = draws_job(stores, posterior_id, n_draws=1)
     tasks.draw(job.id, 0)
     dataset = stores.posteriors.fetch(posterior_id).dataset
     recipe = EmbeddingSpec(dataset=dataset, method="pca", parameters={}).recipe

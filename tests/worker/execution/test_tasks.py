@@ -50,7 +50,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str)
 
     Each shard is one result; a repeated one draws nothing, and the first enqueues the others once.
     """
-    job, spec = draws_job(stores, posterior_id, count=22, first=729)
+    job, spec = draws_job(stores, posterior_id, n_draws=22, first=729)
     names = [f"{job.id}-s{shard}" for shard in range(spec.shards)]
     stores.queue.enqueue(job)
     assert in_turn(stores) == names[:1]
@@ -193,7 +193,7 @@ def test_cancel_stops_a_shard_between_groups(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stops within a few groups; nothing of an unfinished shard is stored, and no shard follows."""
-    job, spec = draws_job(stores, posterior_id, count=400, shard_seconds=9.0)
+    job, spec = draws_job(stores, posterior_id, n_draws=400, shard_seconds=9.0)
     indices: list[int] = []
 
     def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -215,7 +215,7 @@ def test_cancel_stops_a_shard_between_groups(
 
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id: str) -> None:
     """Draws of a deleted posterior fail with a 404 and restore nothing."""
-    job, _ = draws_job(stores, posterior_id, count=1)
+    job, _ = draws_job(stores, posterior_id, n_draws=1)
     stores.posteriors.delete(posterior_id)
     tasks.draw(job.id, 0)
     failed = error_of(stores, job.id)
@@ -229,7 +229,7 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_not_stored(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job fails with a 404, and only the file of the data set is left."""
-    job, _ = draws_job(stores, posterior_id, count=1)
+    job, _ = draws_job(stores, posterior_id, n_draws=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
         stores.posteriors.delete(posterior_id)
@@ -279,7 +279,7 @@ def test_a_killed_task_is_repeated_completely(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job ends with every draw."""
-    job, spec = draws_job(stores, posterior_id, count=42, shard_seconds=9.0)
+    job, spec = draws_job(stores, posterior_id, n_draws=42, shard_seconds=9.0)
     assert spec.shards == 1
     numbers = count()
 
@@ -305,7 +305,7 @@ def test_a_shard_is_stored_before_it_is_counted(
 ) -> None:
     """Reports before that leave out a draw, so that no job ends without its draws."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", progress_seconds)
-    job, spec = draws_job(stores, posterior_id, count=64, shard_seconds=16e-6 * N)
+    job, spec = draws_job(stores, posterior_id, n_draws=64, shard_seconds=16e-6 * N)
     reported = list[int]()
 
     def check(id_: str, shard: int, count: int) -> Job | None:
@@ -326,7 +326,7 @@ def test_a_repeated_task_finds_what_a_killed_one_has_recorded(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fit and a shard whose jobs do not know of their records end without a second file, and compute nothing."""
-    job, spec = draws_job(stores, posterior_id, count=4)
+    job, spec = draws_job(stores, posterior_id, n_draws=4)
     with monkeypatch.context() as patch:
         patch.setattr(stores.jobs, "advance", raiser(KilledError()))
         with pytest.raises(KilledError):
@@ -347,7 +347,7 @@ def test_the_cache_holds_nothing_that_a_job_has_made(
     """Without it, and without a data set, posterior and draws have the same bits, and no task computes anything."""
     record = stores.posteriors.fetch(posterior_id)
     before = stores.posteriors.load(record).embedding.tobytes()
-    job, spec = draws_job(stores, posterior_id, count=4)
+    job, spec = draws_job(stores, posterior_id, n_draws=4)
     tasks.draw(job.id, 0)
     key = spec.result_key(posterior_id, 0)
     drawn = stores.results.fetch_entry(key).arrays["embeddings"].tobytes()
@@ -367,7 +367,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
     damage(stores.files.bucket.local_path(record.file.path))
     with monkeypatch.context() as patch:
         patch.setattr(glle_engine, "fit", raiser(AssertionError("a second fit")))
-        job, _ = draws_job(stores, posterior_id, count=1)
+        job, _ = draws_job(stores, posterior_id, n_draws=1)
         tasks.draw(job.id, 0)
         error = error_of(stores, job.id)
         assert (error.code, error.status) == ("posterior-damaged", 500)
@@ -392,7 +392,7 @@ def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: s
             job = fit_job(stores, n_neighbors=11)
             tasks.fit(job.id)
         else:
-            job, _ = draws_job(stores, posterior_id, count=1)
+            job, _ = draws_job(stores, posterior_id, n_draws=1)
             tasks.draw(job.id, 0)
     error = error_of(stores, job.id)
     assert (error.code, error.details["used"]) == ("quota-exceeded", used)

@@ -42,7 +42,7 @@ def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixt
 
 def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
     """Every new draw counts for its accepted solver; stored draws do not count."""
-    job, spec = draws_job(stores, posterior_id, count=9)
+    job, spec = draws_job(stores, posterior_id, n_draws=9)
     for shard in (*range(spec.shards - 1), 0, spec.shards - 1):
         tasks.draw(job.id, shard)
     counts = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}

@@ -56,7 +56,7 @@ def fit_job(stores: Stores, claim: str = "claim") -> Job:
 def draws_job(stores: Stores) -> Job:
     """Create a record of ten shards of one lane group each."""
     spec = DrawsSpec(
-        n=10, p=2, count=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        n=10, p=2, n_draws=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
         draw_seconds=1e-6 * 10, shard_seconds=0.0,
     )  # fmt: skip
     return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40)[0]

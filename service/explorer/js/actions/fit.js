@@ -9,7 +9,7 @@ import { embed } from './compare.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
-const ASSESSED = { count: 40, resamples: 20 }; // half of the service's defaults, in half of the time
+const ASSESSED = { n_draws: 40, n_resamples: 20 }; // half of the service's defaults, in half of the time
 const MAX_ASSESSED = 5000; // points whose spread is assessed without being asked
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
@@ -32,7 +32,7 @@ export function defaultCount() {
 
 /** Values of the form of draws, with its defaults. */
 export function drawSettings() {
-  return { count: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
+  return { n_draws: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
 
 /** Fit the chosen method to the data set, and draw; then play the draws if `plays`. */
@@ -88,9 +88,9 @@ export async function show(posterior) {
 /** Draw, then request the summary of the draws. */
 export async function draw({ plays = false } = {}) {
   const { id } = state.posterior;
-  const { count, seed, scale } = drawSettings();
+  const { n_draws: count, seed, scale } = drawSettings();
   set({ draws: null, summary: null, playing: false, frame: -1 });
-  const made = await makeDraws(id, { count, seed, scale }, `Drawing ${count} embeddings`);
+  const made = await makeDraws(id, { n_draws: count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
@@ -139,8 +139,8 @@ async function reliabilityOf(path) {
 
 /** Fetch spread, stability and consensus of the shown draws. */
 async function summarise(id, scale) {
-  const { count, seed } = drawSettings();
-  const query = new URLSearchParams({ count, seed, scale, dtype: 'float32', wait: 0 });
+  const { n_draws: count, seed } = drawSettings();
+  const query = new URLSearchParams({ n_draws: count, seed, scale, dtype: 'float32', wait: 0 });
   const path = `/v1/posteriors/${id}/summary?${query}`;
   const answer = await askMade(path, NPZ, 'Measuring the spread');
   const found = readNpz(await answer.arrayBuffer());

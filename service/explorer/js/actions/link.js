@@ -17,7 +17,7 @@ export function readLink() {
     ...found,
     fit: fitOf(query.get('fit')),
     seed: whole(query.get('seed'), 0),
-    count: Math.max(1, whole(query.get('count'), 24)),
+    n_draws: Math.max(1, whole(query.get('n_draws'), 24)),
     scale: scale === 'auto' ? scale : Number(scale) || 0,
     frame: whole(query.get('frame'), -1),
     view: VIEWS.has(query.get('view')) ? query.get('view') : 'draws',
@@ -38,8 +38,8 @@ export function linkHere() {
   else if (single?.isGiven) put({ coordinates: single.body.coordinates, made: single.body.method });
   else if (posterior || job) put({ fit: JSON.stringify(fitHere()) });
   if (posterior || job) {
-    const { seed, count, scale, isAuto } = draws ?? forms.draws ?? {};
-    put({ seed, count, scale: isAuto ? 'auto' : scale });
+    const { seed, scale, isAuto } = draws ?? forms.draws ?? {};
+    put({ seed, n_draws: draws ? draws.count : forms.draws?.n_draws, scale: isAuto ? 'auto' : scale });
   }
   if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
   if (posterior && draws) put({ frame: playing === 'once' ? -1 : state.frame }); // it ends at the average

@@ -89,7 +89,7 @@ async function openComparison(job) {
 /** Show a posterior and the draws of a link. */
 async function openPosterior(id, link) {
   const { draws } = state;
-  if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.count) {
+  if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.n_draws) {
     return set({ ...(state.single && { single: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
@@ -103,7 +103,7 @@ async function openPosterior(id, link) {
 }
 
 /** Fill the forms of a method and of its draws. */
-function settings(method, parameters, { count, seed, scale }) {
-  const asked = Object.fromEntries(Object.entries({ count, seed, scale }).filter(([, value]) => value !== undefined && value !== null));
+function settings(method, parameters, { n_draws, seed, scale }) {
+  const asked = Object.fromEntries(Object.entries({ n_draws, seed, scale }).filter(([, value]) => value !== undefined && value !== null));
   set({ method, forms: { ...state.forms, [method]: changedFrom(method, parameters), draws: { ...state.forms.draws, ...asked } } });
 }

@@ -91,7 +91,7 @@ export function plainProblem({ type, title, detail, remedy, details }) {
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */
 export function plainNote({ code, message }, spec, settings = {}) {
-  const iterations = Object.entries(spec).find(([name]) => ['max_iter', 'max_iterations', 'n_iter'].includes(name)) ?? [];
+  const iterations = Object.entries(spec).find(([name]) => name === 'max_iter') ?? [];
   const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors, iterations }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),
     message,

@@ -56,7 +56,7 @@ export function curlLines(state) {
       ...fitted,
       '# the draws whose average is shown, and the average',
       `job=$(curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws?wait=60' -H 'Content-Type: application/json' \\`,
-      `  -d '${JSON.stringify({ count, first, seed, scale })}' | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+      `  -d '${JSON.stringify({ n_draws: count, first, seed, scale })}' | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
       `curl${key} "${origin}/v1/jobs/$job/result?wait=60" -H 'Accept: application/x-npy' -o draws.npy`,
       `python3 -c 'import numpy; numpy.save("average.npy", numpy.load("draws.npy").mean(axis=0))'`,
     ].join('\n');

@@ -65,7 +65,7 @@ export function FitPanel() {
     <h2>3 · ${isEmbedding ? 'Embed' : 'Draws'}</h2>
     <form onSubmit=${go}>
       ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
-        without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ count: defaultCount(), scale: 1 }}
+        without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ n_draws: defaultCount(), scale: 1 }}
         onChange=${change} />`}
       ${isEmbedding ? !dataset && html`<p class="hint">Choose data first.</p>` : html`<${Size} />`}
       <div class="buttons">
@@ -81,7 +81,7 @@ export function FitPanel() {
 function Size() {
   const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
   if (!dataset) return null;
-  const { count } = drawSettings();
+  const { n_draws: count } = drawSettings();
   const components = forms[method]?.n_components ?? 2;
   const size = count * dataset.n * components * 8;
   const isTooLarge = info && size > info.limits.cache_bytes / 2;

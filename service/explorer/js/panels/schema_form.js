@@ -6,8 +6,8 @@ const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
 
 const PLAIN = {
-  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most', n_iter: 'Iterations',
-  tol: 'Tolerance', disconnected: 'Separate pieces', standardize: 'Scale of columns', metric: 'Distance', count: 'Maps to draw', variance: 'Noise variance',
+  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most',
+  tol: 'Tolerance', disconnected: 'Separate pieces', standardize: 'Scale of columns', metric: 'Distance', n_draws: 'Maps to draw', variance: 'Noise variance',
 };
 
 /** Plain words for the settings that everyone sees; the others have the service's descriptions. */
@@ -17,7 +17,7 @@ const HELP = {
   variant: 'Constrained is the dependable one; published has the equations as they were printed.',
   standardize: 'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
   disconnected: 'Join pieces of the data that no neighbors connect by bridges, or stop with an error.',
-  count: 'How many maps. More show the uncertainty better and take longer.',
+  n_draws: 'How many maps. More show the uncertainty better and take longer.',
   seed: 'Another number gives other draws of the same kind.',
   scale: 'How much uncertainty is shown. 1 is what the model says; auto is what random halves of the data say.',
 };

@@ -72,7 +72,7 @@ def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
     Z = principal_axes(X, 2, silent).scores / np.sqrt(24)
     for found in (
         embed("alle", X, n_neighbors=15, reg=0),
-        embed("meu", X, n_neighbors=15, multipliers="any", tolerance=1e-9),
+        embed("meu", X, n_neighbors=15, multipliers="any", tol=1e-9),
     ):
         assert np.allclose(found.Y, Z, atol=1e-5)
     positive = embed("meu", X, n_neighbors=15)
@@ -89,8 +89,8 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
     spec = METHODS[name].spec(n_neighbors=5)
     if name == "meu":
         i, j = undirected_edges(kneighbors(X, 5)[0])
-        gamma = spec.gamma * 25 / np.trace(second_moment(X))
-        K = unfold(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tolerance, 100, silent).K
+        gamma = spec.mean_precision * 25 / np.trace(second_moment(X))
+        K = unfold(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tol, 100, silent).K
     else:
         M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
         K = np.linalg.inv(M @ M.T)
@@ -103,7 +103,7 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
 def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
     """Whether found by Lanczos or not, and in another ordering; rows stay those of the data."""
     X = manifolds.make("s_curve", n, seed=2).X
-    spec = AlleSpec(n_neighbors=6, ordering="random", seed=1)
+    spec = AlleSpec(n_neighbors=6, order="random", seed=1)
     order = ordering(X, spec)
     M = np.zeros((n, n))
     M[order] = acyclic(X, spec, order, silent)[0].toarray()
@@ -122,8 +122,8 @@ def test_words_for_an_ordering_are_what_they_say() -> None:
     """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
     X = cloud(40, 3)
     inward = np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))
-    np.testing.assert_allclose(embed("alle", X, ordering="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
-    random = [embed("alle", X, ordering="random", seed=seed).Y for seed in (0, 0, 1)]
+    np.testing.assert_allclose(embed("alle", X, order="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
+    random = [embed("alle", X, order="random", seed=seed).Y for seed in (0, 0, 1)]
     assert np.array_equal(random[0], random[1])
     assert not np.allclose(random[0], random[2])
 
@@ -159,17 +159,17 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
 def test_what_did_not_converge_says_so(name: str) -> None:
     """In a note with the remedy, and in the figures."""
-    found = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iterations=1)
+    found = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iter=1)
     assert found.figures["converged"] is False
     assert codes_of(found) == ["not-converged"]
-    assert "max_iterations" in found.notes[0].message
+    assert "max_iter" in found.notes[0].message
 
 
 def test_the_greatest_variance_is_that_of_clarabel() -> None:
     """The barrier method on the dual finds the solution of an interior-point solver on the primal."""
     cvxpy: Any = pytest.importorskip("cvxpy")
     X = cloud(14, 6)
-    own = embed("mvu", X, n_neighbors=4, slack=1e-5, tolerance=1e-4)
+    own = embed("mvu", X, n_neighbors=4, slack=1e-5, tol=1e-4)
     assert own.figures["converged"]
     i, j = undirected_edges(kneighbors(X, 4)[0])
     K = cvxpy.Variable((14, 14), PSD=True)

@@ -81,7 +81,7 @@ def test_ppca_by_em_converges_to_the_closed_form() -> None:
 def test_factor_analysis_has_loadings_and_noise_variances() -> None:
     """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
     X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
-    found = embed("factor-analysis", X, tolerance=1e-9)
+    found = embed("factor-analysis", X, tol=1e-9)
     assert found.map is not None
     W, noise = found.map.arrays["loadings"], found.map.arrays["noise_variances"]
     assert (W.shape, noise.shape) == ((7, 2), (7,))
@@ -113,7 +113,7 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     assert first * 300 == pytest.approx(gaussian(centred, start.loadings, start.noise), rel=1e-12)
     result = maximise(centred / np.sqrt(300), start, 1e-9, 2000, silent)[1]
     assert (np.diff(result) >= -1e-12).all()
-    found = embed("factor-analysis", X, n_components=3, tolerance=1e-9, max_iterations=5000)
+    found = embed("factor-analysis", X, n_components=3, tol=1e-9, max_iter=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
     assert found.figures["converged"]
     assert found.figures["log_likelihood"] == pytest.approx(other.score(X) * 300, abs=0.01)
@@ -132,7 +132,7 @@ def test_factor_analysis_says_what_is_doubtful() -> None:
     """Too few steps, constant features, too many factors and a feature without noise are notes."""
     X = factor_data(80, 6)
     X[:, 0], X[:, 1] = 1, X[:, 2]
-    found = embed("factor-analysis", X, n_components=3, max_iterations=3)
+    found = embed("factor-analysis", X, n_components=3, max_iter=3)
     assert {"not-converged", "constant-features", "not-identified"} <= {*codes_of(found)}
     assert not found.figures["converged"]
     assert "heywood" in codes_of(embed("factor-analysis", X, n_components=2))
@@ -213,7 +213,7 @@ def test_npe_solves_its_generalised_eigenproblem() -> None:
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:
     """With as many dimensions as points every embedding is linear; by default most variance alone is kept."""
     X = np.sin(factor_data(60, 100))
-    lle, all_axes, usual = embed("lle", X), embed("npe", X, variance=1), embed("npe", X)
+    lle, all_axes, usual = embed("lle", X), embed("npe", X, variance_share=1), embed("npe", X)
     np.testing.assert_allclose(values_of(all_axes), values_of(lle), rtol=1e-6)
     np.testing.assert_allclose(np.abs(all_axes.Y), np.abs(lle.Y), atol=1e-5)
     assert usual.figures["axes"] < all_axes.figures["axes"] == 59
@@ -274,8 +274,8 @@ CASES: list[tuple[str, dict[str, object]]] = [
     ("pca", {}),
     ("ppca", {}),
     ("npe", {}),
-    ("npe", {"variance": 0.9}),
-    ("npe", {"standardize": "robust", "variance": 0.9}),
+    ("npe", {"variance_share": 0.9}),
+    ("npe", {"standardize": "robust", "variance_share": 0.9}),
     ("kernel-pca", {"kernel": "rbf"}),
     ("kernel-pca", {"kernel": "cosine"}),
     ("kernel-pca", {"kernel": "linear"}),
@@ -352,7 +352,7 @@ def test_a_map_that_magnifies_rounding_is_noted() -> None:
     found = embed("npe", X)
     assert np.abs(found.transform(X) - found.Y).max() > 1e-8 * np.abs(found.Y).max()
     assert "ill-conditioned-map" in codes_of(found)
-    assert embed("npe", X, variance=0.999999).notes == ()
+    assert embed("npe", X, variance_share=0.999999).notes == ()
 
 
 def test_methods_without_a_map_name_those_that_have_one() -> None:

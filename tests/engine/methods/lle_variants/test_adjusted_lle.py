@@ -27,10 +27,10 @@ def saddle() -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("robust-lle", {"threshold": 0.0}),
+        ("robust-lle", {"min_reliability": 0.0}),
         ("auto-k-lle", {"k_least": 10, "k_most": 10}),
         ("auto-reg-lle", {"reg_least": 1e-3, "reg_most": 1e-3}),
-        ("incremental-lle", {"initial": 1.0}),
+        ("incremental-lle", {"initial_share": 1.0}),
     ],
 )
 def test_limits_are_lle(saddle: np.ndarray, name: str, options: dict[str, Any]) -> None:
@@ -80,15 +80,15 @@ def test_a_point_off_the_plane_loses_its_weight() -> None:
 
 
 def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> None:
-    """Too many, or those of a thin bridge between two clouds: the remedies are another k or threshold."""
-    with pytest.raises(TooFewPointsError, match="Lower threshold"):
-        embed("robust-lle", saddle[:40], threshold=0.999, n_neighbors=30)
+    """Too many, or those of a thin bridge between two clouds: the remedies are another k or min_reliability."""
+    with pytest.raises(TooFewPointsError, match="Lower min_reliability"):
+        embed("robust-lle", saddle[:40], min_reliability=0.999, n_neighbors=30)
     rng = np.random.default_rng(0)
     bridge = np.column_stack([np.linspace(1.5, 5.5, 4), np.full((4, 2), 0.5)])
     X = np.concatenate([rng.random((60, 3)), bridge, rng.random((60, 3)) + np.array([6.0, 0.0, 0.0])])
-    assert np.isfinite(embed("robust-lle", X, threshold=0.0, n_neighbors=6).Y).all()
-    with pytest.raises(DisconnectedGraphError, match=r"Without \d+ outliers: .* A lower threshold"):
-        embed("robust-lle", X, threshold=0.5, n_neighbors=6)
+    assert np.isfinite(embed("robust-lle", X, min_reliability=0.0, n_neighbors=6).Y).all()
+    with pytest.raises(DisconnectedGraphError, match=r"Without \d+ outliers: .* A lower min_reliability"):
+        embed("robust-lle", X, min_reliability=0.5, n_neighbors=6)
 
 
 def test_automatic_k_is_better_than_a_bad_one() -> None:
@@ -137,5 +137,5 @@ def test_additions_are_near_where_all_at_once_would_be(saddle: np.ndarray) -> No
     assert disparity(found.Y, embed("lle", saddle, n_neighbors=12).Y) < 0.05
     assert found.figures["n_initial"] == 200
     assert not np.allclose(found.Y, embed("incremental-lle", saddle, n_neighbors=12, seed=1).Y)
-    given = embed("incremental-lle", saddle, order="given", initial=0.6)
+    given = embed("incremental-lle", saddle, order="given", initial_share=0.6)
     assert np.array_equal(embed("lle", saddle[:240]).Y, given.Y[:240])

@@ -31,8 +31,8 @@ def roll() -> Manifold:
     [
         ("isolle", {"n_graph": 20}),
         ("weighted-lle", {"strength": 0.0}),
-        ("pruned-lle", {"delta": 0.999, "tolerance": 1e-9}),
-        ("supervised-lle", {"alpha": 0}),
+        ("pruned-lle", {"curvature_delta": 0.999, "detour_lambda": 1e-9}),
+        ("supervised-lle", {"class_distance": 0}),
     ],
 )
 def test_limits_are_lle(roll: Manifold, name: str, options: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def test_pruning_leaves_a_clean_sheet_alone(name: str) -> None:
 def test_what_pruning_leaves_too_thin_is_reported() -> None:
     """Points with no more neighbors than dimensions, and groups without neighbors outside, are counted and noted."""
     roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
-    found = embed("pruned-lle", roll, n_neighbors=8, tolerance=0.4, delta=0.7)
+    found = embed("pruned-lle", roll, n_neighbors=8, detour_lambda=0.4, curvature_delta=0.7)
     assert codes_of(found) == ["few-neighbors-left"]
     assert found.figures["points_with_few_neighbors"] == 2
     found = embed("pruned-lle", np.repeat(manifolds.make("s_curve", 150, seed=0).X[20:70], 3, axis=0))
@@ -156,7 +156,7 @@ def classes() -> tuple[np.ndarray, np.ndarray]:
 def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -> None:
     """More of the nearest, in the data and in the embedding, are of the own class."""
     X, labels = classes
-    plain, apart = (embed("supervised-lle", X, labels, alpha=alpha, n_neighbors=12) for alpha in (0, 0.1))
+    plain, apart = (embed("supervised-lle", X, labels, class_distance=far, n_neighbors=12) for far in (0, 0.1))
     assert plain.figures["own_class"] < apart.figures["own_class"]
     hits = [float((labels[kneighbors(found.Y, 5)[0]] == labels[:, None]).mean()) for found in (plain, apart)]
     assert hits[0] < 0.85
@@ -166,9 +166,9 @@ def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -
 def test_full_alpha_is_refused_or_collapses(classes: tuple[np.ndarray, np.ndarray]) -> None:
     """1-SLLE leaves the classes unconnected: refused with the remedy, or each class is one point, and said to be."""
     X, labels = classes
-    with pytest.raises(DisconnectedGraphError, match="Lower alpha, raise n_neighbors, or let every component fall"):
-        embed("supervised-lle", X, labels, alpha=1)
-    found = embed("supervised-lle", X, labels, alpha=1, disconnected="collapse")
+    with pytest.raises(DisconnectedGraphError, match="Lower class_distance, raise n_neighbors, or collapse each"):
+        embed("supervised-lle", X, labels, class_distance=1)
+    found = embed("supervised-lle", X, labels, class_distance=1, disconnected="collapse")
     assert codes_of(found) == ["components-collapsed"]
     assert (found.figures["components"], found.figures["own_class"]) == (3, 1.0)
     centres = np.array([found.Y[labels == c].mean(axis=0) for c in range(3)])

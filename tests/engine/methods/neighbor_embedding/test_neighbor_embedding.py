@@ -36,7 +36,7 @@ ALL = (*OWN, "t-sne")
 # A few iterations, which do not converge.
 QUICK: dict[str, dict[str, object]] = {
     **{name: {"max_iter": 20} for name in OWN},
-    "t-sne": {"early_iter": 20, "n_iter": 30},
+    "t-sne": {"early_iter": 20, "max_iter": 30},
 }
 
 Array = np.ndarray
@@ -183,7 +183,7 @@ def test_lambda_grows_to_the_one_wanted() -> None:
 def test_tsne_agrees_with_another_implementation() -> None:
     """The divergence is that of its places by the definition, and scikit-learn finds an optimum as good."""
     X = load_digits().data[:150]
-    found = embed("t-sne", X, perplexity=15.0, theta=0.0, early_iter=150, n_iter=300)
+    found = embed("t-sne", X, perplexity=15.0, theta=0.0, early_iter=150, max_iter=300)
     nearest, distances = kneighbors(X, 45)
     shares, _ = _calibrate(distances**2, np.log(15.0))
     P = np.zeros((150, 150))
@@ -204,7 +204,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
     """The same seed gives the same bits; another random start gives other places, of more components than features."""
-    X, options = cloud(60, 3), {"perplexity": 5.0, "initialization": start, **QUICK[name]}
+    X, options = cloud(60, 3), {"perplexity": 5.0, "init": start, **QUICK[name]}
     X = X[:, :1] if start == "random" else X
     first, again, other = (embed(name, X, seed=seed, **options).Y for seed in (2**62, 2**62, 1))
     assert np.array_equal(first, again)
@@ -214,11 +214,11 @@ def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
 @pytest.mark.parametrize("name", ["sne", "t-sne"])
 def test_ends_early_with_a_note(name: str) -> None:
     """What has not converged says so in figures and in a note with the remedy."""
-    few = {"early_iter": 0, "n_iter": 40} if name == "t-sne" else {"max_iter": 3}
+    few = {"early_iter": 0, "max_iter": 40} if name == "t-sne" else {"max_iter": 3}
     found = embed(name, cloud(60, 3), perplexity=5.0, **few)
     assert not found.figures["converged"]
     assert codes_of(found) == ["not-converged"]
-    assert f"larger {'n_iter' if name == 't-sne' else 'max_iter'}" in found.notes[0].message
+    assert "larger max_iter" in found.notes[0].message
 
 
 def test_starts_off_the_line_of_data_on_a_line() -> None:
@@ -239,8 +239,8 @@ def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyP
         raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
 
     monkeypatch.setattr("openTSNE.initialization.spectral", fails)
-    with pytest.raises(ConvergenceError, match="initialization='pca'"):
-        embed("t-sne", cloud(60, 3), perplexity=5.0, initialization="spectral")
+    with pytest.raises(ConvergenceError, match="init='pca'"):
+        embed("t-sne", cloud(60, 3), perplexity=5.0, init="spectral")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -248,7 +248,7 @@ def test_digits_separate(name: str) -> None:
     """Neighbors are kept far better than by principal components, and mostly have the same digit."""
     data = load_digits()
     X, digit = data.data[:300], data.target[:300]
-    found = embed(name, X, **({"early_iter": 100, "n_iter": 150} if name == "t-sne" else {}))
+    found = embed(name, X, **({"early_iter": 100, "max_iter": 150} if name == "t-sne" else {}))
     assert trustworthiness(X, embed("pca", X).Y) < 0.9
     assert trustworthiness(X, found.Y) > 0.96
     near = np.argsort(squared_distances(found.Y), axis=1)[:, 1:6]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
-    found = embed_or_skip("umap", initialization="random", n_epochs=50)
+    found = embed_or_skip("umap", init="random", max_iter=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = import_or_skip("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
@@ -59,7 +59,7 @@ def test_pacmap_is_pacmaps() -> None:
 def test_few_points_get_fewer_pairs(n: int) -> None:
     """The estimator has defaults that suit the data, and the library can sample from 8 points."""
     import_or_skip("pacmap")
-    model = estimator.Embedding("pacmap", n_iter=5).fit(SHEET.X[:n])
+    model = estimator.Embedding("pacmap", max_iter=5).fit(SHEET.X[:n])
     assert np.isfinite(model.embedding_).all()
     assert model.embedding_.shape == (n, 2)
 
@@ -67,7 +67,7 @@ def test_few_points_get_fewer_pairs(n: int) -> None:
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
 def test_a_seed_is_reproducible(name: str) -> None:
     """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
-    short = {"n_iter": 20} if name == "pacmap" else {"n_epochs": 30}
+    short = {"max_iter": 20 if name == "pacmap" else 30}
     first = embed_or_skip(name, seed=2**40, **short).Y
     np.testing.assert_array_equal(embed_or_skip(name, seed=2**40, **short).Y, first)
     np.testing.assert_array_equal(embed_or_skip(name, SHEET.X * 2.0**300, seed=2**40, **short).Y, first)
@@ -76,13 +76,13 @@ def test_a_seed_is_reproducible(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
-@pytest.mark.parametrize(("initialization", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
-def test_starts_and_dimensions(name: str, initialization: str, p: int) -> None:
+@pytest.mark.parametrize(("init", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
+def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
     """Every start works, in one and in three dimensions."""
-    if name == "pacmap" and initialization == "spectral":
+    if name == "pacmap" and init == "spectral":
         pytest.skip("PaCMAP has no spectral start")
-    short = {"n_iter": 5} if name == "pacmap" else {"n_epochs": 10}
-    found = embed_or_skip(name, initialization=initialization, n_components=p, **short)
+    short = {"max_iter": 5 if name == "pacmap" else 10}
+    found = embed_or_skip(name, init=init, n_components=p, **short)
     assert found.Y.shape == (N, p)
     assert np.isfinite(found.Y).all()
 
@@ -100,7 +100,7 @@ def test_a_graph_in_pieces_is_embedded(name: str) -> None:
 
 def test_epochs_follow_from_the_number_of_points() -> None:
     """As in the library, unless they are given."""
-    assert method("umap").spec(n_epochs=7).epochs(10**6) == 7
+    assert method("umap").spec(max_iter=7).epochs(10**6) == 7
     epochs = [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)]
     assert epochs == [500, 200, 700, 400]
 

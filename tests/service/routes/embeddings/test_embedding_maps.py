@@ -26,7 +26,7 @@ MAPS: dict[str, dict[str, tuple[int, ...]]] = {
     "lle": {},
     "t-sne": {},
 }
-OPTIONS = {"t-sne": {"perplexity": 10.0, "early_iter": 20, "n_iter": 50}}
+OPTIONS = {"t-sne": {"perplexity": 10.0, "early_iter": 20, "max_iter": 50}}
 
 
 @pytest.mark.parametrize("method", MAPS)
@@ -94,7 +94,7 @@ def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) ->
     path = f"{links['pca']}/transform"
     assert "3 columns" in check_problem(client.post(path, json={"data": [[1, 2]]}), 422, "invalid-shape")["remedy"]
     check_problem(client.post(path, json={}), 422, "invalid-request")
-    check_problem(client.post(path, json={"data": [[1, 2, 3]], "draws": 4}), 422, "invalid-request")
+    check_problem(client.post(path, json={"data": [[1, 2, 3]], "n_draws": 4}), 422, "invalid-request")
     check_problem(client.post(path, json={"dataset": "ds_none"}), 404, "dataset-not-found")
     check_problem(client.post("/v1/embeddings/emb_0/transform", json={"dataset": sheet}), 404, "embedding-not-found")
     assert client.get("/v1/jobs").json()["items"] == before

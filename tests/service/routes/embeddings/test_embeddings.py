@@ -234,7 +234,7 @@ def test_what_cannot_end_in_time_begins_as_a_batch(
         answer = embed(client, sheet, name, scores=[])
         assert answer.json()["priority"] == priority
         result_of(stores, answer)
-        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"refits": 0}).json()
+        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"n_refits": 0}).json()
         is_batch = name == "compiled"  # half of the points need a quarter of the memory
         assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
         audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
@@ -358,20 +358,6 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     again = client.post("/v1/embeddings", json=body)
     result_of(stores, again)
     assert client.get(path + "/coordinates", headers=NPY).content == before
-
-
-def test_init_means_initialization(client: httpx.Client, sheet: str) -> None:
-    """Both names are one parameter with one id; the record has the longer one, and both at once are refused."""
-
-    def request(**parameters: str) -> httpx.Response:
-        return embed(client, sheet, "sne", parameters={"perplexity": 10, **parameters})
-
-    first, again = request(init="random").json(), request(initialization="random").json()
-    assert first["id"] == again["id"]
-    parameters = first["request"]["parameters"]
-    assert (parameters["initialization"], "init" in parameters) == ("random", False)
-    both = check_problem(request(init="random", initialization="random"), 422, "invalid-parameter")
-    assert both["remedy"] == "Give one of them."
 
 
 def test_embeddings_are_listed_with_their_names(client: httpx.Client, stores: Stores, sheet: str) -> None:

@@ -36,7 +36,7 @@ def embedding_link(client: httpx.Client, stores: Stores, sheet: str, name: str, 
 
 def spread(client: httpx.Client, stores: Stores, link: str, **body: object) -> dict[str, Any]:
     """Return the result of a spread as JSON."""
-    answer = client.post(f"{link}/spread", json={"half_samples": HALVES, **body})
+    answer = client.post(f"{link}/spread", json={"n_resamples": HALVES, **body})
     assert answer.status_code in {200, 202}, answer.text
     result: dict[str, Any] = client.get(result_of(stores, answer)).json()
     return result
@@ -46,7 +46,7 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
     """Figures, notes and arrays are the engine's; the formats agree; the job links to the embedding."""
     link = embedding_link(client, stores, sheet, "isomap", n_neighbors=8)
     assert client.get(link).json()["links"]["spread"] == f"{link}/spread"
-    answer = client.post(f"{link}/spread", json={"half_samples": HALVES, "seed": 3})
+    answer = client.post(f"{link}/spread", json={"n_resamples": HALVES, "seed": 3})
     job = answer.json()
     assert (job["kind"], job["dataset"], job["links"]["embedding"]) == ("spread", sheet, link)
     assert "recipe" not in job["request"]
@@ -70,7 +70,7 @@ def test_a_spread_is_that_of_the_engine(client: httpx.Client, stores: Stores, sh
     header, *rows = client.get(place, headers={"accept": "text/csv"}).text.splitlines()
     assert {"point", "movement", "consensus_1", "covariance_1_2", "classes"} <= set(header.split(","))
     assert len(rows) == N
-    assert client.post(f"{link}/spread", json={"half_samples": HALVES, "seed": 3}).status_code == 200
+    assert client.post(f"{link}/spread", json={"n_resamples": HALVES, "seed": 3}).status_code == 200
 
 
 def test_refits_are_cached_in_parts(
@@ -78,10 +78,10 @@ def test_refits_are_cached_in_parts(
 ) -> None:
     """A longer request makes, and its estimate counts, only the missing half-samples; samples of .632 are others."""
     link = embedding_link(client, stores, sheet, "pca")
-    whole = spread_of(stores.embeddings.fetch(link.rpartition("/")[2]).recipe, half_samples=PART + 4)
-    assert whole.missing(stores.results.contains) == {"half_samples": PART + 4, "refits": 0}
-    spread(client, stores, link, half_samples=PART)
-    assert whole.missing(stores.results.contains) == {"half_samples": 4, "refits": 0}
+    whole = spread_of(stores.embeddings.fetch(link.rpartition("/")[2]).recipe, n_resamples=PART + 4)
+    assert whole.missing(stores.results.contains) == {"n_resamples": PART + 4, "n_refits": 0}
+    spread(client, stores, link, n_resamples=PART)
+    assert whole.missing(stores.results.contains) == {"n_resamples": 4, "n_refits": 0}
     made: list[int] = []
 
     def resample_and_record(embed: Any, count: int, *, first: int, **options: Any) -> Any:
@@ -89,8 +89,8 @@ def test_refits_are_cached_in_parts(
         return resample(embed, count, first=first, **options)
 
     monkeypatch.setattr("worker.analyses.resamples.resample", resample_and_record)
-    longer = spread(client, stores, link, half_samples=PART + 4)
-    larger = spread(client, stores, link, half_samples=PART, share=0.632)
+    longer = spread(client, stores, link, n_resamples=PART + 4)
+    larger = spread(client, stores, link, n_resamples=PART, share=0.632)
     assert made == [*range(PART, PART + 4), *range(PART)]
     pca = method_of("pca")
     again, reference = MethodEmbedder(SHEET.X, pca, pca.spec()), pca.embed(SHEET.X, pca.spec()).Y
@@ -100,20 +100,20 @@ def test_refits_are_cached_in_parts(
     ):
         direct = movement(again, reference, resamples)
         assert found["arrays"]["movement"]["data"] == pytest.approx(direct.movement.tolist(), rel=1e-6)
-    assert (longer["figures"]["refits"], larger["figures"]["share"]) == (0, 0.632)
+    assert (longer["figures"]["n_refits"], larger["figures"]["share"]) == (0, 0.632)
 
 
 def test_seeds_and_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A method with a seed is refitted with others; labels are the classes, one class has no margin."""
-    link = embedding_link(client, stores, sheet, "alle", ordering="random")
+    link = embedding_link(client, stores, sheet, "alle", order="random")
     classes = (np.asarray(SHEET.X)[:, 0] > 0).astype(float)[:, None]
     labels = client.post("/v1/datasets", json={"data": classes.tolist()}).json()["id"]
-    body = spread(client, stores, link, refits=3, labels=labels)
-    assert (body["figures"]["refits"], body["figures"]["classes"], body["labels"]) == (3, "labels", labels)
+    body = spread(client, stores, link, n_refits=3, labels=labels)
+    assert (body["figures"]["n_refits"], body["figures"]["classes"], body["labels"]) == (3, "labels", labels)
     assert body["figures"]["seed_share"] > 0
     assert body["arrays"]["classes"]["data"] == classes[:, 0].tolist()
     one = client.post("/v1/datasets", json={"data": (0 * classes + 1).tolist()}).json()["id"]
-    alone = spread(client, stores, link, refits=0, labels=one)
+    alone = spread(client, stores, link, n_refits=0, labels=one)
     assert "margin" not in alone["arrays"]
     assert alone["figures"]["separated"] is None
 
@@ -151,7 +151,7 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
     assert str(N - 2) in problem["remedy"]
     problem = check_problem(client.post(f"{link}/spread", json={"share": 0.6}), 422, "invalid-parameter")
     assert problem["remedy"] == "Use share=0.5 or share=0.632."
-    for body in ({"half_samples": 3}, {"half_samples": 4.5}, {"refits": -1}, {"halves": 4}, {"share": 0.9}):
+    for body in ({"n_resamples": 3}, {"n_resamples": 4.5}, {"n_refits": -1}, {"halves": 4}, {"share": 0.9}):
         assert client.post(f"{link}/spread", json=body).status_code == 422
     check_problem(client.post(f"{link}/spread", json={"labels": "ds_0"}), 404, "dataset-not-found")
     large = embedding_link(client, stores, sheet, "lle", n_neighbors=N - 5)
@@ -161,7 +161,7 @@ def test_refusals(client: httpx.Client, stores: Stores, sheet: str) -> None:
 def test_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """Those of a comparison, and of a spread that is a batch; it begins as an interactive task."""
     link = embedding_link(client, stores, sheet, "symmetric-sne", perplexity=10, max_iter=20)
-    answer = client.post(f"{link}/spread?wait=0", json={"half_samples": 400, "refits": 0})
+    answer = client.post(f"{link}/spread?wait=0", json={"n_resamples": 400, "n_refits": 0})
     assert answer.status_code == 202, answer.text
     job = stores.jobs.fetch(answer.json()["id"])
     assert (job.parts, job.queue, job.id in in_turn(stores)) == (None, INTERACTIVE, True)
@@ -169,12 +169,12 @@ def test_refits_are_parts_of_all_workers(client: httpx.Client, stores: Stores, s
     assert parts is not None
     assert (parts.stage, parts.total, set(parts.sizes), parts.shards) == ("refits", 400, {PART}, 100)
     row = {"method": "symmetric-sne", "parameters": {"perplexity": 10, "max_iter": 20}}
-    compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "spread": 400}
+    compared = {"dataset": sheet, "methods": [row, {"method": "pca"}], "n_resamples": 400}
     answer = client.post("/v1/comparisons?wait=0", json=compared)
     job = stores.jobs.fetch(answer.json()["id"])
     assert job.parts is not None
     assert job.parts.total == 2 * (1 + 400)
-    answer = client.post("/v1/comparisons?wait=0", json={**compared, "spread": None})
+    answer = client.post("/v1/comparisons?wait=0", json={**compared, "n_resamples": None})
     assert stores.jobs.fetch(answer.json()["id"]).parts is None
 
 
@@ -185,18 +185,18 @@ def test_a_comparison_with_spread(client: httpx.Client, stores: Stores, sheet: s
         {"method": "lle", "parameters": {"n_neighbors": 8}},
         {"method": "lle", "label": "wide", "parameters": {"n_neighbors": N - 5}},
     ]
-    body = {"dataset": sheet, "methods": methods, "scores": [], "spread": HALVES}
+    body = {"dataset": sheet, "methods": methods, "scores": [], "n_resamples": HALVES}
     result = client.get(result_of(stores, client.post("/v1/comparisons", json=body))).json()
-    assert result["spread"] == HALVES
+    assert result["n_resamples"] == HALVES
     pca, lle, wide = result["rows"]
     link = embedding_link(client, stores, sheet, "pca")
-    assert spread(client, stores, link, refits=0)["figures"] == pca["spread"]
-    assert lle["spread"]["half_samples"] == HALVES
+    assert spread(client, stores, link, n_refits=0)["figures"] == pca["spread"]
+    assert lle["spread"]["n_resamples"] == HALVES
     assert lle["spread"]["pairs_kept"] < pca["spread"]["pairs_kept"]
     assert wide["spread"] is None
     assert "no-spread" in {note["code"] for note in wide["notes"]}
     assert wide["problem"] is None
-    plain = {name: value for name, value in body.items() if name != "spread"}
+    plain = {name: value for name, value in body.items() if name != "n_resamples"}
     answer = client.post("/v1/comparisons", json=plain)
-    assert "spread" not in answer.json()["request"]
+    assert "n_resamples" not in answer.json()["request"]
     assert all("spread" not in row for row in client.get(result_of(stores, answer)).json()["rows"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Simultaneous requests share its job; afterwards it is 200 with an ETag for each representation."""
-    path = posterior + "/summary?count=5&seed=3&scale=1"
+    path = posterior + "/summary?n_draws=5&seed=3&scale=1"
     first = client.get(path + "&wait=0")
     again = client.get(path.replace("scale=1", "scale=1.0") + "&wait=0&first=0")
     assert again.json()["id"] == first.json()["id"]
@@ -34,7 +34,7 @@ def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: S
     answer = client.get(path)
     payload = answer.json()
     assert payload == client.get(result).json()
-    assert (payload["count"], payload["seed"], payload["source"], payload["notes"]) == (5, 3, "posterior", [])
+    assert (payload["n_draws"], payload["seed"], payload["source"], payload["notes"]) == (5, 3, "posterior", [])
     arrays = npz(client.get(path, headers=NPZ))
     assert set(arrays) == {*payload["arrays"], *payload["spectrum"]}
     assert set(payload["arrays"]) == {"consensus", "covariance", "spread", "stability", "local_trust"}
@@ -65,7 +65,7 @@ def test_an_unknown_gap_is_null(
         return [replace(draw, diagnostics=draw.diagnostics | more) for draw, more in pairs], seconds
 
     monkeypatch.setattr("worker.execution.context.make_draws", make)
-    path = posterior + "/summary?count=3&scale=1"
+    path = posterior + "/summary?n_draws=3&scale=1"
     result_of(stores, client.get(path + "&wait=0"))
     answer = client.get(path)
     assert [gap is None for gap in answer.json()["spectrum"]["relative_gaps"]] == [False, True, False]
@@ -105,7 +105,7 @@ def test_weights_of_a_draw_are_those_of_its_embedding(client: httpx.Client, stor
 def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """They are no data set; equal points share one id and one job, whose record keeps them. Draws add a covariance."""
     rows = (SHEET[:3] + 0.01).tolist()
-    body = {"data": rows, "draws": 4, "seed": 1}
+    body = {"data": rows, "n_draws": 4, "seed": 1}
     before = client.get("/v1/datasets").json()
     first = client.post(posterior + "/transform", json=body)
     job = first.json()
@@ -115,7 +115,7 @@ def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores,
     check_problem(client.get(f"/v1/datasets/{job['dataset']}"), 404, "dataset-not-found")
     assert "dataset" not in job["links"]
     assert upload(client, np.array(rows)) == job["dataset"]
-    again = client.post(posterior + "/transform", json={"dataset": job["dataset"], "draws": 4, "seed": 1})
+    again = client.post(posterior + "/transform", json={"dataset": job["dataset"], "n_draws": 4, "seed": 1})
     assert again.json()["id"] == job["id"]
     assert client.delete(f"/v1/datasets/{job['dataset']}").status_code == 204
     arrays = npz(client.get(result_of(stores, first), headers=NPZ))
@@ -133,7 +133,7 @@ def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, poster
     count = len(list(stores.datasets.newest()))
     bodies: tuple[tuple[Any, str, str], ...] = (
         ({}, "invalid-request", "either dataset or data"),
-        ({"data": one, "draws": 1}, "invalid-request", "no covariance"),
+        ({"data": one, "n_draws": 1}, "invalid-request", "no covariance"),
         ({"data": one, "seed": 4, "scale": 2.0}, "invalid-request", "seed, scale has a meaning"),
         ({"data": [[1, 2]]}, "invalid-shape", "3 features"),
         ({"dataset": other}, "invalid-shape", "3 features"),
@@ -141,8 +141,8 @@ def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, poster
         ({"data": [[1, 2, 3], [1, 2]]}, "ragged-row", "Row 2"),
         ({"data": [[1, 2, "3"]]}, "bad-cell", "column 3"),
         ({"data": [[1, 2, 3], [4, float("nan"), 6]]}, "not-finite", "row 2, column 2"),
-        ({"data": one, "draws": 10_001}, "over-the-limit", "10,000 are allowed"),
-        ({"data": one, "draws": 2, "first": 2**64 - 1}, "over-the-limit", "2^64 - 1"),
+        ({"data": one, "n_draws": 10_001}, "over-the-limit", "10,000 are allowed"),
+        ({"data": one, "n_draws": 2, "first": 2**64 - 1}, "over-the-limit", "2^64 - 1"),
     )
     for body, code, detail in bodies:
         answer = client.post(path, content=json.dumps(body), headers=JSON)
@@ -179,21 +179,21 @@ def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: 
     direct = fit_posterior(client, method="direct", variant="published")
     waiting = len(in_turn(stores))
     for answer in (
-        client.post(direct + "/draws", json={"count": 2, "source": "prior"}),
+        client.post(direct + "/draws", json={"n_draws": 2, "source": "prior"}),
         client.get(direct + "/draws/0?source=prior"),
         client.get(direct + "/summary?source=prior"),
-        client.post(direct + "/reconstructions", json={"count": 2, "source": "prior"}),
-        client.post(direct + "/transform", json={"data": [[0, 0, 0]], "draws": 2, "source": "prior"}),
+        client.post(direct + "/reconstructions", json={"n_draws": 2, "source": "prior"}),
+        client.post(direct + "/transform", json={"data": [[0, 0, 0]], "n_draws": 2, "source": "prior"}),
     ):
         assert "source='posterior'" in check_problem(answer, 422, "invalid-parameter")["remedy"]
     assert len(in_turn(stores)) == waiting
     em = fit_posterior(client, variant="published")
-    assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
+    assert client.post(em + "/draws", json={"n_draws": 2, "source": "prior"}).status_code == 202
 
 
 def test_a_result_goes_with_its_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Without its result a job is 410; the request that made it starts another one, with the same bits."""
-    body = {"count": 2, "seed": 9}
+    body = {"n_draws": 2, "seed": 9}
     first = client.post(posterior + "/reconstructions", json=body)
     result = result_of(stores, first)
     before = client.get(result, headers=NPY).content

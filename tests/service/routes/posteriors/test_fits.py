@@ -60,7 +60,7 @@ def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[s
     assert all(array.tobytes() == before[name].tobytes() for name, array in after.items())
     repeated = post_fit(client, X, **spec)
     assert (repeated.status_code, repeated.json()["id"]) == (200, record["id"])
-    summary = result_of(stores, client.get(f"{path}/summary?count=4&wait=0&scale=1"))
+    summary = result_of(stores, client.get(f"{path}/summary?n_draws=4&wait=0&scale=1"))
     assert len(client.get(summary).json()["arrays"]["local_trust"]["data"]) == N
 
 
@@ -156,5 +156,7 @@ def test_no_posterior_is_left_without_its_data_by_a_killed_deletion(
 
 def test_distances_generate_no_data(client: httpx.Client) -> None:
     """The remedy names coordinates."""
-    answer = client.post(fit_posterior(client, DISTANCES, metric="precomputed") + "/reconstructions", json={"count": 1})
+    answer = client.post(
+        fit_posterior(client, DISTANCES, metric="precomputed") + "/reconstructions", json={"n_draws": 1}
+    )
     assert "coordinates" in check_problem(answer, 422, "invalid-parameter")["remedy"]

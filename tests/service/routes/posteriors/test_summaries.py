@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-FEW = "/summary?count=8&resamples=4"
+FEW = "/summary?n_draws=8&n_resamples=4"
 
 
 def fitted_in(seconds: float, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch) -> PosteriorRecord:
@@ -51,7 +51,7 @@ def test_the_default_is_the_ensemble(
     summary = answer.json()
     assert summary == client.get(result).json()
     assert answer.headers["glle-scale"] == repr(summary["calibration"]["scale"])
-    assert (summary["count"], summary["resamples"], summary["calibrated"]) == (8, 4, True)
+    assert (summary["n_draws"], summary["n_resamples"], summary["calibrated"]) == (8, 4, True)
     assert summary["reliability"]["level"] in {"high", "moderate", "low"}
     assert summary["reliability"]["reason"]
     arrays = npz(client.get(posterior + FEW, headers=NPZ))
@@ -81,14 +81,14 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
         answers = [
             client.get(path + "/draws/0", params={"scale": "auto", **source}),
             client.get(path + "/summary", params={"scale": "auto", **source}),
-            client.get(path + "/summary", params={"resamples": 8, **source}),
-            client.post(path + "/draws", json={"count": 1, "scales": [1, "auto"], **source}),
+            client.get(path + "/summary", params={"n_resamples": 8, **source}),
+            client.post(path + "/draws", json={"n_draws": 1, "scales": [1, "auto"], **source}),
         ]
         answers += [] if source else [client.post(path + "/calibration", json={})]
         for answer in answers:
             assert reason in check_problem(answer, 422, "invalid-parameter")["detail"]
         job, same = (
-            client.get(path + "/summary", params={"count": 4, "wait": 0, **source, **scale})
+            client.get(path + "/summary", params={"n_draws": 4, "wait": 0, **source, **scale})
             for scale in ({}, {"scale": 1})
         )
         assert job.json()["id"] == same.json()["id"]
@@ -101,14 +101,19 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
 def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Draws and resamples have a minimum, resamples a maximum; nothing is queued."""
     waiting = len(in_turn(stores))
-    problem = check_problem(client.get(posterior + "/summary?count=3"), 422, "invalid-parameter")
-    assert "count=3" in problem["detail"]
-    assert "count >= 4" in problem["remedy"]
-    problem = check_problem(client.get(posterior + "/summary?scale=1&resamples=4"), 422, "invalid-parameter")
-    assert "resamples=4" in problem["detail"]
-    for query in ("summary?resamples=3", "summary?resamples=201", "summary?scale=automatic", "draws/0?scale=automatic"):
+    problem = check_problem(client.get(posterior + "/summary?n_draws=3"), 422, "invalid-parameter")
+    assert "n_draws=3" in problem["detail"]
+    assert "n_draws >= 4" in problem["remedy"]
+    problem = check_problem(client.get(posterior + "/summary?scale=1&n_resamples=4"), 422, "invalid-parameter")
+    assert "n_resamples=4" in problem["detail"]
+    for query in (
+        "summary?n_resamples=3",
+        "summary?n_resamples=201",
+        "summary?scale=automatic",
+        "draws/0?scale=automatic",
+    ):
         check_problem(client.get(f"{posterior}/{query}"), 422, "invalid-request")
-    check_problem(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
+    check_problem(client.post(posterior + "/draws", json={"n_draws": 1, "scale": "automatic"}), 422, "invalid-request")
     assert len(in_turn(stores)) == waiting
 
 
@@ -116,16 +121,16 @@ def test_an_ensemble_beyond_the_time_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time of all live workers counts; the refusal has a number that is accepted; stored resamples cost nothing."""
-    path = posterior + "/summary?count=8&wait=0"
+    path = posterior + "/summary?n_draws=8&wait=0"
     allowed = stores.settings.job_timeout / COST_MARGIN
     fitted_in(allowed / 40, stores, posterior, monkeypatch)
     problem = check_problem(client.get(path), 422, "too-long")
     details: dict[str, Any] = problem["details"]
     assert details["expected_seconds"] > details["allowed_seconds"] == allowed
     most = details["most_resamples"]
-    assert int(re.findall(r"resamples=(\d+)", problem["remedy"])[0]) == most
-    check_problem(client.get(f"{path}&resamples={most + PART}"), 422, "too-long")
-    assert client.get(f"{path}&resamples={most}").status_code == 202
+    assert int(re.findall(r"n_resamples=(\d+)", problem["remedy"])[0]) == most
+    check_problem(client.get(f"{path}&n_resamples={most + PART}"), 422, "too-long")
+    assert client.get(f"{path}&n_resamples={most}").status_code == 202
     assert client.get(path + "&scale=1").status_code == 202, "the draws alone are no ensemble"
     record = stores.posteriors.fetch(posterior.rpartition("/")[2])
     for stream in STREAMS:
@@ -135,7 +140,7 @@ def test_an_ensemble_beyond_the_time_is_refused(
             stores.results.put(key, part, owners=[record.id], job="job_1", tenant="default")
     assert client.get(path).status_code == 202, "all but three blocks exist"
     fitted_in(10 * allowed, stores, posterior, monkeypatch)
-    path = posterior + "/summary?count=8&wait=0&seed=1"
+    path = posterior + "/summary?n_draws=8&wait=0&seed=1"
     problem = check_problem(client.get(path), 422, "too-long")
     assert problem["details"]["most_resamples"] is None
     assert problem["remedy"].startswith("Give the scale as a number")
@@ -151,9 +156,9 @@ def test_an_ensemble_beyond_the_time_is_refused(
     path = path.replace("seed=1", "seed=2")
     details = check_problem(client.get(path), 422, "too-long")["details"]
     assert details["workers"] == 4
-    assert client.get(f"{path}&resamples={details['most_resamples']}").status_code == 202
+    assert client.get(f"{path}&n_resamples={details['most_resamples']}").status_code == 202
     monkeypatch.setattr("service.routes.pictures.require_posterior", lambda *_: record)
-    check_problem(client.get(posterior + "/summary.png?count=8&seed=2&wait=0"), 422, "too-long")
+    check_problem(client.get(posterior + "/summary.png?n_draws=8&seed=2&wait=0"), 422, "too-long")
 
 
 def test_an_ensemble_beyond_the_memory_is_refused(
@@ -161,7 +166,7 @@ def test_an_ensemble_beyond_the_memory_is_refused(
 ) -> None:
     """All embeddings are in memory to be aligned."""
     monkeypatch.setattr(Allowance, "of", lambda *_: Allowance(1e9, 2**16))
-    problem = check_problem(client.get(posterior + "/summary?count=8"), 422, "too-much-memory")
+    problem = check_problem(client.get(posterior + "/summary?n_draws=8"), 422, "too-much-memory")
     assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
 
 
@@ -190,7 +195,7 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
     assert calibration["scale"] == scale
     assert [scale, calibration["ratio"]] in calibration["trace"]
     assert len(calibration["arrays"]["half_sample_spread"]["data"]) == len(calibration["arrays"]["draw_spread"]["data"])
-    summary = posterior + "/summary?count=4&resamples=4&seed=9&scale=auto"
+    summary = posterior + "/summary?n_draws=4&n_resamples=4&seed=9&scale=auto"
     result_of(stores, client.get(summary + "&wait=0"))
     answer = client.get(summary)
     assert answer.headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]
@@ -199,7 +204,7 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
 
 def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """Auto can be one of several scales; each representation has every number."""
-    first = client.post(posterior + "/draws", json={"count": 2, "scales": [0.5, "auto"]})
+    first = client.post(posterior + "/draws", json={"n_draws": 2, "scales": [0.5, "auto"]})
     assert first.json()["request"]["scales"] == [0.5, "auto"]
     result = result_of(stores, first)
     arrays = npz(client.get(result, headers=NPZ))
@@ -233,10 +238,10 @@ def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, 
         assert (again.status_code, again.headers["glle-notes"]) == (304, codes)
     auto, number = (client.get(path + scale).json() for scale in ("auto", "0.5"))
     assert auto == {**number, "notes": notes}
-    result = result_of(stores, client.post(posterior + "/draws", json={"count": 2, "scale": "auto"}))
+    result = result_of(stores, client.post(posterior + "/draws", json={"n_draws": 2, "scale": "auto"}))
     assert client.get(result).json()["notes"] == notes
     assert client.get(result, headers=NPY).headers["glle-notes"] == codes
     assert client.get(result + "?partial=true", headers=NPY).headers["glle-notes"] == codes
-    plain = result_of(stores, client.post(posterior + "/draws", json={"count": 2, "scale": 0.25}))
+    plain = result_of(stores, client.post(posterior + "/draws", json={"n_draws": 2, "scale": 0.25}))
     assert "glle-notes" not in client.get(plain).headers
     assert "notes" not in client.get(plain).json()
