@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -231,7 +231,7 @@ def test_npy_and_parquet_are_previewed_and_uploaded(
     expect(explorer.at("chosen")).to_contain_text("80 rows, 3 columns")
 
 
-def npz(**arrays: np.ndarray) -> bytes:
+def npz(**arrays: Any) -> bytes:
     """Return arrays as an npz file."""
     file = io.BytesIO()
     np.savez(file, **arrays)

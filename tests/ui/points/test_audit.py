@@ -84,7 +84,7 @@ OUTLINES = """async () => {
 
 
 def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
-    """Islands that stay are listed first and have thick outlines, the others thin ones; each tear is a line; a pair is selected."""
+    """Islands that stay come first and have thick outlines, others thin ones; tears are lines; a pair is selected."""
     explorer.open()
     explorer.at("example-umap").click()
     expect(explorer.at("verdict")).to_be_visible()
@@ -133,7 +133,7 @@ def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer)
     expect(explorer.at("headline-box")).not_to_have_class("headline unknown", timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     verdict = explorer.at("verdict").inner_text()
-    assert "method" not in verdict
+    assert "Give the method" not in verdict
     explorer.page.reload()
     expect(explorer.at("verdict")).to_have_text(verdict, timeout=30_000)
     expect(explorer.at("map-method")).to_have_count(0)
