@@ -309,16 +309,13 @@ class JobOut(BaseModel):
             links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"
-        request = dict(job.spec)
-        if job.kind == "audit" and job.spec["recipe"]:
-            request["method"] = job.spec["recipe"]["method"]
         internal = {"n", "p", "grid", "shard_seconds", "engine", "recipe"}
         same = ("id", "kind", "status", "created", "started", "finished", "priority", "posterior", "dataset")
         return cls(
             **{name: getattr(job, name) for name in same},
             progress=ProgressOut.of(job),
             deadline=None if job.deadline is None else iso(job.deadline),
-            request={name: value for name, value in request.items() if name not in internal},
+            request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
             links=links,
         )
