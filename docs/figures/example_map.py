@@ -12,7 +12,7 @@ import glle
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "service" / "explorer" / "examples"
 METHOD = "umap"
-ARRAYS = ("embedding", "island", "is_torn", "is_glued", "p_value", "is_point_beyond", "stability")
+ARRAYS = ("embedding", "island", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond", "stability")
 
 
 def rounded(values: np.ndarray) -> list[Any]:

@@ -26,6 +26,9 @@ export function Audit() {
       ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} remains</dd>`)}
       ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from the neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
     </dl>
+    ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
+      <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
+        <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
     ${islands.names.length > 1 && html`<${Islands} islands=${islands} of=${arrays.island} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
     ${notes.map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
