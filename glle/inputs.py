@@ -90,7 +90,7 @@ class TransformDataOptions(TransformOptions, DataOptions):
 
 
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
-    """Return the options of the data, and those of the method.
+    """Return the options of the data, and the options of the method.
 
     Raises ValueError for a misspelt name of the `known` options, before an upload. The service knows the others.
     """

@@ -47,7 +47,7 @@ class ByteRange:
     size: int
 
     def partial(self, headers: Headers) -> Headers:
-        """Return the headers of this range from those of the whole."""
+        """Return the headers of this range, made from the headers of the whole."""
         kept = [(name, value) for name, value in headers if name != b"content-length"]
         content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
         return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]

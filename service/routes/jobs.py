@@ -76,7 +76,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
             "content": {EVENTS: {"schema": _EVENT}},
         },
-        204: {"description": "Last-Event-ID is that of the end: no more events follow."},
+        204: {"description": "Last-Event-ID names the last event: no more events follow."},
         **failures(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
     },
 )

@@ -100,7 +100,7 @@ async def estimate_fit(
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
     A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
-    and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
+    and equal requests share one job. Seconds refer to one core of a typical machine. `problem` has the reason why
     the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
     """
     if body.neighbors is not None:

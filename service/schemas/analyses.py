@@ -339,5 +339,5 @@ class AuditIn(CommandIn):
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
         if self.parameters and self.method is None:
-            raise ValueError("parameters are those of a method: give one, or leave them out")
+            raise ValueError("parameters belong to a method: give a method, or leave parameters out")
         return self

@@ -37,7 +37,7 @@ from worker.stores import Stores
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
-COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
+COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
 
 
@@ -165,8 +165,8 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:
     """Raise a problem if a fit cannot end: no room for its result, or a stored estimate far beyond the time limit.
 
-    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than that of
-    the estimate. Without a stored estimate no fit is refused for its time.
+    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than the
+    machine of the estimate. Without a stored estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
     entry = stores.find_result(estimate_spec(dataset, spec), dataset.id)

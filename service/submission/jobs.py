@@ -118,7 +118,7 @@ def look(stores: Stores, id_: str) -> Job:
 def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> Job:
     """Return the queued job of these fields, a new one or the holder of the claim, as `JobStore.create` does.
 
-    By default its tasks are short if its priority is interactive, because that of a quick job is.
+    By default its tasks are short if its priority is interactive.
     """
     short = terms.priority == "interactive" if short is None else short
     job, created = stores.jobs.create(terms=terms, short=short, **fields)

@@ -185,7 +185,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         if not is_default or self.n_neighbors in {chosen, ScoreSpec.n_neighbors, max(1, (n - 1) // 2)}:
             return None
         message = (
-            f"n_neighbors={self.n_neighbors} is that of the scores; the method's is parameters.n_neighbors={chosen}."
+            f"n_neighbors={self.n_neighbors} is for the scores; the method has parameters.n_neighbors={chosen}."
         )
         return {"code": "score-neighbors", "message": message}
 

@@ -1,8 +1,8 @@
 """The tasks of a worker: fit a posterior, make a shard of draws or of resamples, run an analysis.
 
 A task may run twice if its worker was killed. Its results are named by their content, so the second run finds or
-repeats those of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker was
-killed, and a task waits for a Redis server that does not answer.
+repeats the results of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker
+was killed, and a task waits for a Redis server that does not answer.
 """
 
 from __future__ import annotations

@@ -406,7 +406,7 @@ class Worker:
                     child.send(signal.SIGTERM)
 
     def _rq_name(self, role: str) -> str:
-        """Return the name of an RQ worker, which differs from that of its predecessor."""
+        """Return the name of an RQ worker, which differs from its predecessor's name."""
         return f"{self._name}.{role}.{self._rq[role].starts}"
 
     def _run_rq(self, role: str) -> int:
@@ -420,7 +420,7 @@ class Worker:
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is by default that of host and process.
+    """Work until a signal; return the exit code. `name` in the registry is by default made of host and process.
 
     Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
     deployment (`require_bits`), or records or files are lost (`require_records`).

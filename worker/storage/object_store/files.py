@@ -164,7 +164,7 @@ class LocalCopies:
 
 
 class ObjectFiles:
-    """Files in the store, with local copies of those of a remote one.
+    """Files in the store, with local copies of the files of a remote store.
 
     Parameters
     ----------

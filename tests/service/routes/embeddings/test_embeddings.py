@@ -176,7 +176,7 @@ def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores, she
     assert "residual_variance" in note["message"]
     assert "components" in note["message"]
     neighbors = client.get(result_of(stores, embed(client, sheet, "isomap", n_neighbors=5))).json()["notes"][-1]
-    assert "n_neighbors=5 is that of the scores" in neighbors["message"]
+    assert "n_neighbors=5 is for the scores" in neighbors["message"]
 
 
 def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:
