@@ -132,7 +132,7 @@ def audits(
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
 
     All but the last are preliminary: they have no p-values and no dimension, and their level is "unknown" unless it is
-    certain already. Parameters and errors are those of `audit`.
+    certain already. Parameters and errors are the same as for `audit`.
     """
     k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
     source, embedding = _source(X, Y, method, parameters or {}, standardize, metric)

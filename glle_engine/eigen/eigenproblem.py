@@ -209,7 +209,7 @@ class Eigenproblem:
 
 
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
-    """Test eigenpairs and record a rejection; `norm` is that of B, which scales the rounding of singular values."""
+    """Test eigenpairs and record a rejection; `norm` is the norm of B, which scales the rounding of singular values."""
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
     share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
     reason = refusal(

@@ -106,7 +106,7 @@ class Distances:
     def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
         """Return the number of neighborhoods (n, k) that no points have, and the largest share of negative eigenvalues.
 
-        The share is the sum of the negative eigenvalues of a Gram matrix over that of all absolute ones.
+        The share is the sum of the negative eigenvalues of a Gram matrix over the sum of all absolute ones.
         """
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)

@@ -116,8 +116,8 @@ def landmark_note(figures: dict[str, Any]) -> Note:
     n, m = figures["n_points"], figures["landmarks"]
     return Note(
         "landmarks",
-        f"The posterior is that of {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
-        "nearest landmarks. Graph, spectrum and figures are those of the landmarks. The spread differs from that with "
+        f"The posterior was fitted to {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
+        "nearest landmarks. Graph, spectrum and figures describe the landmarks. The spread differs from a fit to "
         "all points: compare it within one posterior.",
     )
 
@@ -141,7 +141,7 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return the figures of how far distances are from those of points."""
+    """Return the figures of how far distances are from distances between points."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
@@ -163,7 +163,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield a note if few of d features determine the distances; `figures` are those of `scale_figures`."""
+    """Yield a note if few of d features determine the distances; `figures` come from `scale_figures`."""
     is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
@@ -367,7 +367,7 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     Returns
     -------
     Posterior
-        With the law in its specification, the same arrays as that of a fit with this law, the figure `noise` and a
+        With the noise model in its specification, the same arrays as a fit with this model, the figure `noise` and a
         note.
 
     """

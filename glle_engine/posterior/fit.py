@@ -87,7 +87,7 @@ def fit(
         "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
         exception that it raises cancels the fit.
     **parameters
-        Fields of `FitSpec`, in place of those of `spec`.
+        Fields of `FitSpec`, in place of the fields of `spec`.
 
     Returns
     -------
@@ -171,11 +171,11 @@ def _fitted_on_landmarks(
 def _place_others(
     fitted: Posterior, given: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
-    r"""Return the posterior of all points of data (n, d), from that of the landmarks, the rows `landmarks` (m,).
+    r"""Return the posterior of all points of data (n, d), from the posterior of its rows `landmarks` (m,).
 
     Another point has its k nearest landmarks as neighbors, the mean weights of a new point, and their posterior under
     the noise of the landmarks: Gaussian, on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A
-    duplicate of a landmark has its place in every draw. Memory beside the result is that of a block of points.
+    duplicate of a landmark has its place in every draw. Beside the result it needs the memory of a block of points.
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors

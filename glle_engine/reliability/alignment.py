@@ -9,7 +9,7 @@ embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all po
 calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
 are split into folds, the covariance is computed without a fold, and :math:`r_q` is the quantile of the distances of the
 held-out resamples from the mean of the others, in units of that covariance. For normal resamples with the covariance
-:math:`C_i` it is that of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
+:math:`C_i` it is the radius of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
 So the regions around the consensus contain the stated share of the places of a further resample, on average over points
 and resamples. Around the reference they are meant to contain the mean place of a point over new samples of the data
@@ -78,7 +78,7 @@ class Alignment:
         start: NDArray[np.float64] | None = None,
         on_progress: OnProgress = silent,
     ) -> Self:
-        """Align kinds of embeddings (m, n, p); `start` is that of `generalized_procrustes`.
+        """Align kinds of embeddings (m, n, p); `start` is passed to `generalized_procrustes`.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class Regions:
         return self.radii[self.levels.index(level)]
 
     def of_new_sample(self) -> Regions:
-        """Return the regions of the place of each point in one new sample: of confidence become those of prediction."""
+        """Return the prediction regions: of the position of each point in one new sample."""
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 DRAWS = 100
 RESAMPLES = 40  # of each stream
-UNSTABLE = 1.38  # median spread of half-samples over that of larger samples: .88 to 1.28 if the embedding is stable
+# Median spread of half-samples over the spread of larger samples: .88 to 1.28 if the embedding is stable.
+UNSTABLE = 1.38
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +63,7 @@ class Ensemble(PointResult):
         The same of each covariance.
     regions : Regions
         50 % and 90 % regions around the reference, for the mean place of a point over samples. `Regions.of_new_sample`
-        has those of its place in one new sample.
+        has the regions of its position in one new sample.
     reliability : SpreadReliability
         Whether to rely on the spread.
     n_draws, n_resamples : int
@@ -182,7 +183,7 @@ def ensemble(
 ) -> Ensemble:
     """Compute the ensemble spread of a posterior from its data.
 
-    The scale of the draws is that of `calibrate` with its defaults, and the first half-samples serve both.
+    `calibrate` finds the scale of the draws with its defaults, and the first half-samples serve both.
 
     Parameters
     ----------
@@ -204,7 +205,7 @@ def ensemble(
     InvalidParameterError
         For a posterior that cannot be calibrated, too few points, draws or resamples.
     DataMismatchError
-        For other data than those of the fit.
+        For other data than the data of the fit.
 
     """
     n_draws = check_integer("n_draws", n_draws, FEWEST)
@@ -230,7 +231,7 @@ def ensemble(
 
 
 def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if half of the points have another embedding, whose spread says little about that of all."""
+    """Yield a note if half of the points have another embedding, whose spread says little about all points."""
     times = float(np.median(halves) / np.median(larger)) if np.median(larger) > 0 else 0.0
     if times > UNSTABLE:
         yield Note(

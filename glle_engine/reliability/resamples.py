@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
 HALF = 0.5
 SHARES = (HALF, 0.632)  # of the points in a sample of a method
-SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to that of the fit
+SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
 LEAST_POINTS = 20
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
@@ -315,7 +315,7 @@ class PosteriorEmbedder(Embedder):
         InvalidParameterError
             For a published posterior, or one with given neighbors.
         DataMismatchError
-            For other data than those of the fit.
+            For other data than the data of the fit.
 
         """
         given = bool(posterior.diagnostics.figures.get("given_neighbors"))

@@ -115,7 +115,7 @@ def constrained_law(
 
     The noise variance is, by `spec.variance`,
 
-    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
+    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
     - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
       participation ratio of the residuals (`residual_dimension`); nu + p for direct.

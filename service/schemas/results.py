@@ -250,8 +250,7 @@ class PosteriorEstimateOut(BaseModel):
     factor_entries: float = Field(description="Stored entries of L and U of one draw.")
     factor_flops: float = Field(description="Floating-point operations of one factorization.")
     analysed_points: list[int] = Field(
-        description="Sizes of the analysed graphs: all points, or subsamples, from which the cost is "
-        "extrapolated."
+        description="Sizes of the analysed graphs: all points, or subsamples, from which the cost is extrapolated."
     )
     allowed_seconds: float = Field(description="Limit on the expected time: half of GLLE_JOB_TIMEOUT.")
     allowed_bytes: int = Field(description="Limit on the expected memory, GLLE_METHOD_BYTES.")

@@ -184,9 +184,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         is_default = chosen is not None and chosen == getattr(METHODS[self.method].spec(), "n_neighbors", None)
         if not is_default or self.n_neighbors in {chosen, ScoreSpec.n_neighbors, max(1, (n - 1) // 2)}:
             return None
-        message = (
-            f"n_neighbors={self.n_neighbors} is for the scores; the method has parameters.n_neighbors={chosen}."
-        )
+        message = f"n_neighbors={self.n_neighbors} is for the scores; the method has parameters.n_neighbors={chosen}."
         return {"code": "score-neighbors", "message": message}
 
 

@@ -92,8 +92,8 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     shown
         Result as for `glle.plot`, of two or more coordinates.
     labels
-        Color of each point: words and few integers are classes, other numbers a scale. By default those of the table
-        that a posterior was fitted to.
+        Color of each point: words and few integers are classes, other numbers a scale. By default the labels of the
+        table that a posterior was fitted to.
     draws
         How many draws of a posterior the player shows, or embeddings (count, n, p). Other results have no player.
 

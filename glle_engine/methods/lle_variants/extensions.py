@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
-    """Return the distances (n, n) of the points of X (n, d), a row each; with `gamma` those of a Gaussian kernel.
+    """Return the distances (n, n) of the points of X (n, d), with `gamma` in the space of a Gaussian kernel.
 
     `gamma` is in 1 / squared units of the data.
     """
