@@ -104,7 +104,7 @@ MIN_PAIRS = STAGES[0]
 WIDER_PAIRS = 2  # pairs with one coordinate more
 LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
 DIMENSION_NEIGHBORS = 10
-LEAST = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
+MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 FEW = 60  # points: audits of fewer were not measured
 MANY, SAMPLED = 5000, 4000  # points of which halves are made of a sample, and points of the sample
 LEAST_BLOCKS = 4
@@ -261,9 +261,9 @@ class _Found:
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
     """Raise `TooFewPointsError` or `InvalidParameterError` for a picture with nothing to compare."""
-    if distinct < LEAST:
+    if distinct < MIN_POINTS:
         raise TooFewPointsError(
-            f"An audit needs at least {LEAST} distinct points, not {distinct}.", remedy="Give more points."
+            f"An audit needs at least {MIN_POINTS} distinct points, not {distinct}.", remedy="Give more points."
         )
     require_neighbors(k, len(embedding))
     if not np.ptp(embedding, axis=0).any():
@@ -526,7 +526,7 @@ def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the picture of another sample.
 
     A share f of the neighbors (m, n, k) in m pictures becomes .9 f^1.1, because the halves of one data set have points
-    in common that other samples do not have: measured on 45 laws (docs/explanation/believe.md).
+    in common that other samples do not have: measured on 45 distributions (docs/explanation/believe.md).
     """
     _, n, k = near.shape
     total = csr_array((n, n))

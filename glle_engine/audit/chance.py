@@ -21,9 +21,9 @@ they are independent. With the mean :math:`L` of the data, and :math:`L^*` of m 
 .. math:: t = \frac{\overline{L^*} - L}{s \sqrt{1 + 1 / m}},
 
 s the standard deviation of the m means. There are relations if t exceeds the quantile of Student's distribution with
-m - 1 degrees of freedom. If features are independent, the permuted data have the law of the data, so that the test
-keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units nor
-heavy tails matter. It needs searches of neighbors alone.
+m - 1 degrees of freedom. If features are independent, the permuted data have the distribution of the data, so that the
+test keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units
+nor heavy tails matter. It needs searches of neighbors alone.
 
 Where features are many and points few, all points are equally far from each other. The second statistic comes from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):

@@ -1,9 +1,9 @@
-"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two laws of the noise.
+"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two noise models.
 
-With ``noise="auto"`` the noise is the law whose draws keep neighbors better. Both laws are fitted on one graph. The
-trust of a law is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS` draws
-of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither law is better for all
-data, and the noise alone does not decide (docs/explanation/posterior.md).
+With ``noise="auto"`` the model is chosen whose draws keep neighbors better. Both are fitted on one graph. The
+trust of a model is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS`
+draws of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither model is better
+for all data, and the noise alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def diagnose(
 
     X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
     first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
-    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the law, join the result.
+    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the weights, join the result.
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
@@ -353,7 +353,7 @@ def trust_of_draws(X: Data, posterior: Posterior) -> float:
 
 
 def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterior]) -> Posterior:
-    """Fit both laws of the noise, and return the posterior of that whose draws keep neighbors better.
+    """Fit both noise models, and return the posterior whose draws keep neighbors better.
 
     Parameters
     ----------

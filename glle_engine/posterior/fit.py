@@ -66,7 +66,7 @@ def fit(
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
     for some points that cover the data, and the others are placed by weights on these
-    (`glle_engine.posterior.placement`). With ``noise="auto"`` both laws of the noise are fitted, and the specification
+    (`glle_engine.posterior.placement`). With ``noise="auto"`` both noise models are fitted, and the specification
     of the result names the better one (`glle_engine.posterior.findings`).
 
     Parameters
@@ -360,7 +360,8 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            "noise='auto' is the choice of a fit, and names no law.", remedy="Give the specification of the posterior."
+            "noise='auto' leaves the noise model to a fit, and names none.",
+            remedy="Give the specification of the posterior.",
         )
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":

@@ -73,7 +73,7 @@ class Posterior(PointResult):
     Attributes
     ----------
     spec : FitSpec
-        With the law that was chosen, for ``noise="auto"``.
+        With the noise model that was chosen, for ``noise="auto"``.
     neighbors : (n, k) int32
         The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `law.kept`).
     law : WeightLaw
@@ -419,7 +419,7 @@ def _require_arrays(posterior: Posterior) -> None:
     priors = not (is_published and spec.method == "direct")
     is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
     if spec.noise == "auto":
-        raise npz.inconsistent("its noise is 'auto', which names no law")
+        raise npz.inconsistent("its noise is 'auto', which names no model")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     for name, array, is_needed, kind, shape, below in (

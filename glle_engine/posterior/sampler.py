@@ -107,7 +107,7 @@ class Draw(PointResult):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Points that are no landmarks, and the law of their weights.
+    """Points that are no landmarks, and the distribution of their weights.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Sampler:
     reference : (n, p) float64
         Embedding that draws are aligned to.
     placement : Placement, optional
-        Of the points that are no landmarks; law, problem and reference are then of the landmarks.
+        Of the points that are no landmarks; weights, problem and reference are then of the landmarks.
 
     """
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FEWEST = 4  # embeddings of each kind, for covariances of two halves
+MIN_EMBEDDINGS = 4  # embeddings of each kind, for covariances of two halves
 SPLITS = 6
 LEVELS = (0.5, 0.9)
 FOLDS = 4
@@ -87,10 +87,10 @@ class Alignment:
 
         """
         for number, kind in enumerate(kinds):
-            if kind.shape[1:] != original.shape or len(kind) < FEWEST:
+            if kind.shape[1:] != original.shape or len(kind) < MIN_EMBEDDINGS:
                 raise InvalidShapeError(
                     f"Embeddings of kind {number} have shape {kind.shape}; the original has {original.shape}.",
-                    remedy=f"Give at least {FEWEST} embeddings of that shape, stacked.",
+                    remedy=f"Give at least {MIN_EMBEDDINGS} embeddings of that shape, stacked.",
                 )
         aligned = generalized_procrustes(np.concatenate(kinds), original, on_progress, start=start)
         parts = np.split(aligned, np.cumsum([len(kind) for kind in kinds])[:-1])

@@ -27,7 +27,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, brief
 from glle_engine.linalg import dense
-from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, rank_correlation
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ def calibrate(
         For other data than the data of the fit.
 
     """
-    n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
-    n_draws = check_integer("n_draws", n_draws, FEWEST)
+    n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
+    n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
     embed = PosteriorEmbedder.of(posterior, X)
     if halves is None:
         halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places

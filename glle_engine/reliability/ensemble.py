@@ -29,7 +29,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.linalg.procrustes import root_trace
 from glle_engine.posterior.summary import Summary, summarize
-from glle_engine.reliability.alignment import FEWEST, Alignment, Regions, calibrated_regions
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, Regions, calibrated_regions
 from glle_engine.reliability.calibration import HALF_SAMPLES, POORLY_CORRELATED, Calibration, calibrate
 from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 from glle_engine.reliability.statements import SpreadReliability, spread_reliability
@@ -208,8 +208,8 @@ def ensemble(
         For other data than the data of the fit.
 
     """
-    n_draws = check_integer("n_draws", n_draws, FEWEST)
-    n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
+    n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
+    n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
     embed = PosteriorEmbedder.of(posterior, X)
     stacks = [
         resample(embed, n_resamples, stream=stream, seed=seed, strict=True, on_progress=on_progress).places

@@ -33,7 +33,7 @@ from glle_engine.base.validation import require_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
-from glle_engine.reliability.alignment import FEWEST, Alignment, normalize, normalize_all, rank_correlation
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, normalize, normalize_all, rank_correlation
 from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
 if TYPE_CHECKING:
@@ -212,10 +212,10 @@ def movement(
     whole, center, size = normalize(reference)
     classes = _classes(whole, labels)
     refitted = normalize_all(samples.embeddings)
-    if len(refitted) < FEWEST:
+    if len(refitted) < MIN_EMBEDDINGS:
         raise InvalidParameterError(
-            f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs {FEWEST}."
-            + (f" The first problem: {problems[0]}" if problems else ""),
+            f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs "
+            f"{MIN_EMBEDDINGS}." + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Embed with other parameters, such as a larger n_neighbors, or take more half-samples.",
         )
     aligned = Alignment.of((refitted,), whole, on_progress=on_progress)

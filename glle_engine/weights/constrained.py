@@ -161,7 +161,7 @@ def law_at(
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, NDArray[np.float64]]:
-    """Return the law of each point under a common noise, and s_i^2 / tr(G_i) (n,).
+    """Return the distribution of each point's weights under a common noise, and s_i^2 / tr(G_i) (n,).
 
     New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `known` are then
     their mean weights. Others as for `constrained_law`.

@@ -26,7 +26,14 @@ from service.submission.fit_planning import (
     require_possible_fit,
     require_storable,
 )
-from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
+from service.submission.jobs import (
+    UnfinishedJobError,
+    delete_posterior_of,
+    finish,
+    load_or_compute,
+    submit_job,
+    wait_until_ended,
+)
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
@@ -132,7 +139,7 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
     job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
-        job = await settle(stores, job, wait)
+        job = await wait_until_ended(stores, job, wait)
         if job.is_open:
             raise UnfinishedJobError(job)
     return _posterior_response(await run_in_threadpool(require_posterior, stores, id_), 200)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
-AGAIN_SECONDS = 0.5
+RETRY_DELAY_SECONDS = 0.5
 BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory of a batch
 
 Work = Callable[[TaskContext], Job | None]  # works on a job, and returns it as it is then, or None without a record
@@ -95,7 +95,7 @@ def _run(job_id: str, work: Work) -> None:
                 log.warning("Job %s waits for a Redis server: %s", job_id, error)
                 with suppress(redis.RedisError, Cancelled):
                     stores.jobs.stage(job_id, "waiting for a server")
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_DELAY_SECONDS)
 
 
 def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) -> None:

@@ -26,7 +26,7 @@ _COLUMNS = (
 )  # fmt: skip
 APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas
-_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal law in two dimensions
+_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
 @dataclass(frozen=True, eq=False)

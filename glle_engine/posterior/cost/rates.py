@@ -177,7 +177,7 @@ def search_bytes(n: int, d: int, spec: FitSpec) -> float:
 
 
 def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
-    """Return the seconds of weights, posterior and diagnostics, of both laws of the noise if one is to be chosen."""
+    """Return the seconds of weights, posterior and diagnostics, of both noise models if one is to be chosen."""
     k = spec.n_neighbors
     each = 2.2e-6 + 1e-9 * k * k * (d + k)
     if spec.noise == "auto":
