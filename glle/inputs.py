@@ -17,8 +17,8 @@ from numpy.lib import format as npy
 from glle.transport.calls import JSON, NPY, NPZ, Body
 from glle.transport.errors import in_words, keyword
 from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
-from glle_engine.base.errors import GlleError
-from glle_engine.tables.anndata import cells_of
+from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.tables.anndata import cells_of, obs_column
 from glle_engine.tables.columns import WholeTable, number_column, objects_column
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
 from glle_engine.tables.packed import pack
@@ -26,7 +26,7 @@ from glle_engine.tables.roles import ColumnRoles, column_option
 from glle_engine.tables.row_texts import label_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from glle.transport.calls import Array
     from glle_engine.tables.columns import Column
@@ -80,6 +80,11 @@ class AdviceDataOptions(AdviceOptions, DataOptions):
 class AuditDataOptions(AuditOptions, DataOptions):
     """Keyword arguments of `Client.audit`."""
 
+    blocks: NotRequired[Any]
+    """
+    Block of each point, or the name of a column.
+    """
+
 
 class CompareDataOptions(CompareOptions, DataOptions):
     """Keyword arguments of `Client.compare`."""
@@ -99,6 +104,34 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
             raise ValueError(f"There is no option {name}=. Did you mean {near[0]}=?")
     data: Any = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
     return data, {name: value for name, value in options.items() if name not in data}
+
+
+def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the blocks of an audit, and the options of its data, with which their column is no feature.
+
+    A column of a table or a file is set apart as an id, unless it has a role; one of an AnnData is read. The block of
+    each point stays as it is.
+
+    Raises
+    ------
+    InvalidParameterError, TableError
+        For the name of a column of data that have no columns, or not this one.
+
+    """
+    found = dict(options)
+    if not isinstance(blocks, str):
+        return blocks, found
+    if is_anndata(data):
+        return label_array(obs_column(data, blocks).objects(), 0), found
+    if not (is_frame(data) or isinstance(data, (str, Path))):
+        raise InvalidParameterError(
+            f"blocks={blocks!r} names a column, and the data have no named columns.",
+            remedy="Give a frame of pandas or polars, or the block of each point.",
+        )
+    ids = column_option("id", found.get("id")) or ()
+    if blocks not in {found.get("label"), found.get("color"), *ids}:
+        found["id"] = [*ids, blocks]
+    return blocks, found
 
 
 @contextmanager

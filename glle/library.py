@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from glle.inputs import set_blocks_apart
 from glle.reading import DataPoints, TableOptions, read_features, read_points, table_options
 from glle.table import score_table
 from glle_engine import GlleError
@@ -312,6 +313,7 @@ def audit(
     method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
     parameters: dict[str, Any] | None = None,
     labels: ArrayLike | None = None,
+    blocks: ArrayLike | str | None = None,
     **options: Any,
 ) -> TableAudit:
     """Audit an embedding: whether to believe it, and which parts of it.
@@ -327,9 +329,12 @@ def audit(
         coordinates (m, p). Coordinates alone show fidelity, tears and islands.
     labels
         Groups of the points (n,); a missing one is the empty text.
+    blocks
+        Subject, series or replicate of each point (n,), or the name of its column, which is no feature then. Halves are
+        halves of the blocks.
     options
-        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `blocks`, `n_neighbors`,
-        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
+        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
+        `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
     ------
@@ -338,10 +343,16 @@ def audit(
 
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
+    blocks, of_table = set_blocks_apart(X, blocks, of_table)
     points = read_points(X, of_table)
-    rest = {"names": points.names, **rest, "blocks": points.rows(rest.get("blocks"))}
     found = engine_audit(
-        points.X, points.rows(Y), method=method, parameters=parameters, labels=points.classes(labels), **rest
+        points.X,
+        points.rows(Y),
+        method=method,
+        parameters=parameters,
+        labels=points.classes(labels),
+        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
+        **{"names": points.names, **rest},
     )
     return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
 

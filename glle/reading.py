@@ -21,7 +21,7 @@ from glle_engine.base.validation import Missing, array_of, is_sparse, require_un
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
-from glle_engine.tables.roles import SINGLE, ColumnRoles, column_order
+from glle_engine.tables.roles import SINGLE, ColumnRoles, array_of_column, column_order
 from glle_engine.tables.table import CHOICE, is_of_missing, read_table
 
 if TYPE_CHECKING:
@@ -97,6 +97,17 @@ class DataPoints:
         if self.kept is None:
             return self.index
         return (np.arange(len(self.kept)) if self.index is None else self.index)[self.kept]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the values (n,) of a column that is the label, the color or an id."""
+        lists = {role: [names] if isinstance(names, str) else names for role, names in self.options.items()}
+        found = array_of_column(name, lists)
+        if found is None:
+            raise InvalidParameterError(
+                f"{name!r} is no column beside the features.", remedy="Give the value of each point in an array."
+            )
+        array = getattr(self, found[0])
+        return np.asarray(array if array.ndim == 1 else array[:, found[1]])
 
     def classes(self, labels: Any) -> Any:
         """Return the given labels of the points, or the labels of the table; a missing label is the empty text."""

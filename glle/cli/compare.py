@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
 from glle.cli.connection import add_command, argument, report, report_all, select_options
-from glle.cli.resources import DATA, dataset_of
+from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
 if TYPE_CHECKING:
@@ -131,8 +131,13 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
 
 def _audit(args: argparse.Namespace, client: Client) -> int:
     """Audit a map: whether it is more than chance, how much of it remains, which points are stable."""
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
+
     is_map = args.data.startswith(("post_", "emb_"))
     labels = args.labels and dataset_of(client, args.labels)
+    if not is_map and file_or_id(args.data) != args.data:
+        options = select_options(args, UploadOptions)
+        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), options)[1])
     result = client.audit(
         args.data if is_map else dataset_of(client, args.data, args),
         args.coordinates and dataset_of(client, args.coordinates),
@@ -146,7 +151,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
         vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
         columns = {**output.embedding_columns(result.embedding), **vectors}
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
-    lines = [result.verdict]
+    lines = [f"{result.level}: {result.verdict}"]
     if (groups := result.groups) is not None:
         share = [
             f"{a} and {b} {groups['apart'][i][j]:.0%}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from glle.inputs import AuditDataOptions, CompareDataOptions, data_options
-from glle.resources.datasets import dataset_id, dataset_of, labels_id, new_points, optional_id
+from glle.inputs import AuditDataOptions, CompareDataOptions, data_options, set_blocks_apart
+from glle.resources.datasets import dataset_id, dataset_of, is_stored, labels_id, new_points, optional_id
 from glle.resources.results import Result, result_of, run_job, run_on
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
@@ -235,37 +235,44 @@ class MethodOperations(Generic[EmbeddingT]):
             A posterior or an embedding of the service, or its id; else a data set, its id, or any argument of
             `dataset`, with coordinates or a method.
         coordinates
-            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands.
+            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands;
+            beside a method they are compared with its maps.
         method, parameters
             Name of a method, and its parameters.
         timeout
             Seconds; None for no limit.
         options
             Options of `dataset` for data to upload; `labels`, the group of each point, or a data set with labels, by
-            default the labels of the data; `n_neighbors` that are compared, and the `seed`.
+            default the labels of the data; `blocks`, the subject, series or replicate of each point, or the name of its
+            column; `standardize` of the features and `metric` of the distances; `n_neighbors` that are compared, and
+            the `seed`.
 
         Returns
         -------
         Result
             With the names of `glle.audit`: `verdict`, `level`, `remains`, `islands`, `arrangement`, `neighborhoods`,
             `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; a row for each point of `embedding`,
-            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
+            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`,
             `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
         given, body = data_options(options, AuditDataOptions)
-        roles: Any = {name: value for name, value in given.items() if name != "labels"}
+        blocks = body.pop("blocks", None)
         id_ = str(getattr(data, "id", data)) if coordinates is None else ""
         kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
         if kind is not None:
             body[kind] = id_
         else:
+            roles: Any = {name: value for name, value in given.items() if name != "labels"}
+            if not is_stored(data, roles):
+                blocks, roles = set_blocks_apart(data, blocks, roles)
             data = await dataset_of(self._session, data, roles)
             body |= {"dataset": data if isinstance(data, str) else data.id}
             body |= {"method": method, "parameters": parameters or {}}
             if coordinates is not None:
                 body["coordinates"] = await dataset_id(self._session, coordinates)
         body["labels"] = await labels_id(self._session, given.get("labels"))
+        body["blocks"] = blocks if isinstance(blocks, str) else await labels_id(self._session, blocks)
         result = await run_job(self._session, "/v1/audits", body, timeout)
         return result_of(data, result)
 

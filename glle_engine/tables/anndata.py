@@ -14,6 +14,7 @@ from glle_engine.tables.row_texts import label_array
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.tables.columns import Column
     from glle_engine.tables.roles import ColumnRoles
 
 
@@ -53,7 +54,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     if names is not None and len(set(names)) < len(names):
         detail = "The AnnData has several variables of one name."
         raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique().")
-    label, color = (None if name is None else _column(data.obs, name) for name in (roles.label, roles.color))
+    label, color = (None if name is None else obs_column(data, name) for name in (roles.label, roles.color))
     if color is not None and color.kind not in {"number", "date"}:
         detail = f"The column {roles.color!r} of type {color.type} cannot be the color, which has numbers or dates."
         raise TableError("unsupported-column", detail, remedy="Name another column, or cast this one.")
@@ -66,8 +67,9 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     )
 
 
-def _column(obs: Any, name: str) -> Any:
-    if name not in obs:
-        columns = ", ".join(map(str, obs)) or "(none)"
+def obs_column(data: Any, name: str) -> Column:
+    """Return a column of the `obs` of an AnnData; raises `TableError` without such a column."""
+    if name not in data.obs:
+        columns = ", ".join(map(str, data.obs)) or "(none)"
         raise TableError("no-such-column", f"There is no column {name!r} in obs.", remedy=f"Name one of {columns}.")
-    return series_column(obs[name])
+    return series_column(data.obs[name])

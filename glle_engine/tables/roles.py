@@ -400,6 +400,22 @@ def column_option(name: str, value: Any) -> Any:
     return (found[0] or None) if found else None
 
 
+def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
+    """Return the array beside the features that has a column, and the column's position in it; None for others.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns that were set apart, by role.
+
+    """
+    for role, array in (("label", "labels"), ("color", "color"), ("id", "ids")):
+        names = list(columns.get(role, ()))[:MAX_IDS]
+        if name in names:
+            return array, names.index(name)
+    return None
+
+
 def option(name: str, columns: Sequence[str]) -> str:
     """Return the query that gives columns a role."""
     return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe='*'))}" for column in columns)

@@ -11,6 +11,7 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_enough_points, require_neighbors
+from glle_engine.methods import method
 from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
@@ -23,7 +24,7 @@ from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, Reconstru
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, job_response, load_or_compute
-from service.submission.planning import Plan, classes_for_spread
+from service.submission.planning import Plan, blocks_for_audit, classes_for_spread
 from service.submission.validation import (
     MAX_NEIGHBORS,
     coordinates_beside,
@@ -191,13 +192,14 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
     again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
-    its islands, and where it tears or folds the data. The result has the `verdict` in at most two sentences and as a
-    `level`, `remains` (R^2 over samples), four answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`,
-    `dimension`, `groups` of the labels, the radii of the `regions`, `notes`, and `arrays` with a row for each point:
-    `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`, `is_point_beyond`,
-    `stability`, `spread`, `half_axes` of the regions, `member_probability`. npz also has
-    `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j
-    is a neighbor of i, by rows. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
+    its islands, and where it tears or folds the data; beside their method they are compared with its maps. The result
+    has the `verdict` in at most two sentences and as a `level`, `remains` (R^2 over samples), four answers (`islands`,
+    `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the `regions`,
+    `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`,
+    `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,
+    `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix
+    (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs,
+    GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
     return await job_response(stores, partial(_audit, stores, body, command), command.wait)
 
@@ -251,36 +253,45 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: Command
 def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     """Return the job that audits a map."""
     map_: dict[str, Any] = {}
+    space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     priority: Priority = "interactive"
     points: Array | None = None
+    source = body.dataset
     if body.posterior is not None:
         record = require_posterior(stores, body.posterior)
         require_calibratable(record)
+        _refuse_space("posterior", space)
         source = record.dataset
-    elif body.coordinates is not None:
-        assert body.dataset is not None
-        source, n = body.dataset, stores.datasets.fetch(body.dataset).n
-        map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, n)
-    else:
-        recipe = stores.embeddings.fetch(body.embedding).recipe if body.embedding else _recipe(stores, body)
+    elif body.embedding is not None:
+        recipe = stores.embeddings.fetch(body.embedding).recipe
+        _refuse_space("embedding", space)
         source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
-        map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
-        if plan.method.labels:
-            raise InvalidParameterError(
-                f"{plan.method.title} uses labels, which an audit does not have for other samples.",
-                remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
-            )
-        data = stores.datasets.fetch(source)
-        require_resamplable(data.n, data.d, plan.method, plan.spec)
-        priority = plan.priority(data.n)
+        map_ = {"embedding": recipe.id, "recipe": asdict(recipe)}
+        priority = _resampled_priority(stores, source, plan)
+    assert source is not None
     dataset = stores.datasets.fetch(source)
+    if body.coordinates is not None:
+        map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, dataset.n)
+    if body.method is not None:
+        plan, space = _plan_of_method(body, space)
+        plan.require_possible(stores, dataset, labels=plan.method.labels)
+        plan.require_memory(dataset.n, stores.settings)
+        require_not_all_equal(stores, dataset)
+        if body.coordinates is None and not space:
+            recipe = Recipe(dataset=source, method=plan.method.name, parameters=plan.parameters)
+            map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
+        else:
+            map_ |= {"method": plan.method.name, "parameters": plan.parameters}
+        priority = _resampled_priority(stores, source, plan)
     n = dataset.n
     require_neighbors(body.n_neighbors, n)
     require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
         **map_,
+        **space,
         labels=classes_for_spread(stores, dataset, body.labels),
+        blocks=blocks_for_audit(stores, dataset, body.blocks),
         n_neighbors=body.n_neighbors,
         seed=body.seed,
     )
@@ -288,17 +299,34 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
 
 
-def _recipe(stores: Stores, body: AuditIn) -> Recipe:
-    """Return the embedding of a method; for glle it is the mean unless another scale is given."""
+def _refuse_space(kind: str, space: dict[str, Any]) -> None:
+    """Raise `InvalidParameterError` if an embedding or a posterior shall have another standardization or metric."""
+    for name, value in space.items():
+        raise InvalidParameterError(
+            f"{name}={value!r} cannot change the {kind}, which has its own {name}.",
+            remedy=f"Leave {name} out, or audit the data set with the method, and with {name}.",
+        )
+
+
+def _plan_of_method(body: AuditIn, space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a method, and what it has no parameter for; glle is the mean unless another scale is given."""
     assert body.method is not None
-    assert body.dataset is not None
+    of_method = space if space.keys() <= method(body.method).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if body.method == "glle" else {}
-    plan = Plan.of(body.method, mean | body.parameters)
-    dataset = stores.datasets.fetch(body.dataset)
-    plan.require_possible(stores, dataset, labels=plan.method.labels)
-    plan.require_memory(dataset.n, stores.settings)
-    require_not_all_equal(stores, dataset)
-    return Recipe(dataset=body.dataset, method=plan.method.name, parameters=plan.parameters)
+    plan = Plan.of(body.method, mean | body.parameters | of_method)
+    return plan, {} if of_method else space
+
+
+def _resampled_priority(stores: Stores, source: str, plan: Plan) -> Priority:
+    """Return the priority of an audit by a method; raise a problem if the method cannot embed halves of the data."""
+    if plan.method.labels:
+        raise InvalidParameterError(
+            f"{plan.method.title} uses labels, which an audit does not have for other samples.",
+            remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
+        )
+    data = stores.datasets.fetch(source)
+    require_resamplable(data.n, data.d, plan.method, plan.spec)
+    return plan.priority(data.n)
 
 
 def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:

@@ -311,7 +311,7 @@ class AdviceIn(DatasetCommandIn):
 
 
 class AuditIn(CommandIn):
-    """Map to audit: coordinates beside a data set, an embedding, a posterior, or a method."""
+    """Map to audit: an embedding, a posterior, or coordinates of a data set, their method, or both."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the data of coordinates, or of a method.")
     coordinates: str | Rows | None = Field(
@@ -321,12 +321,26 @@ class AuditIn(CommandIn):
     )
     embedding: str | None = Field(default=None, description="Id of an embedding.")
     posterior: str | None = Field(default=None, description="Id of a posterior.")
-    method: MethodName | None = Field(default=None, description="Name of an embedding method: GET /v1/methods.")
+    method: MethodName | None = Field(
+        default=None,
+        description="Name of an embedding method: GET /v1/methods. Beside coordinates it is the one that made them.",
+    )
     parameters: Parameters
+    standardize: Standardize | None = Field(
+        default=None,
+        description="Of the features of a data set; of a method that has this parameter, that parameter. An embedding "
+        "and a posterior have their own.",
+    )
+    metric: Metric | None = Field(default=None, description="Of the distances of a data set, as standardize.")
     labels: str | None = Field(
         default=None,
         description="Id of a data set with the group of each point: its labels, else its only column. By default the "
         "labels of the data, if they have some.",
+    )
+    blocks: str | None = Field(
+        default=None,
+        description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
+        "data have beside their features (label, color, id), or the id of a data set, as of labels.",
     )
     n_neighbors: int = Field(default=NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0
@@ -334,8 +348,8 @@ class AuditIn(CommandIn):
     @model_validator(mode="after")
     def _one_map(self) -> Self:
         maps = [name for name in ("coordinates", "embedding", "posterior", "method") if getattr(self, name) is not None]
-        if len(maps) != 1:
-            raise ValueError("give one of coordinates, embedding, posterior and method")
+        if len(maps) != 1 and maps != ["coordinates", "method"]:
+            raise ValueError("give one of coordinates, embedding, posterior and method, or coordinates and method")
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
         if self.parameters and self.method is None:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.audit.answers import Answer
 from glle_engine.audit.result import Audit, Groups
-from glle_engine.base.spec import Align, Source
+from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
 from glle_engine.reliability.alignment import Regions
@@ -372,6 +372,15 @@ class GroupsOut(BaseModel):
     apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
 
 
+class SeamOut(BaseModel):
+    """Two regions that a map tears apart, or lays onto each other."""
+
+    kind: Literal["tear", "fold"]
+    sizes: list[int] = Field(description="Points on both sides.")
+    islands: list[int] = Field(description="Index of the island of most points of each side.")
+    score: float = Field(description="Mean stretch of the points of a tear, or squeeze of those of a fold.")
+
+
 class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
@@ -382,6 +391,7 @@ class AuditArraysOut(BaseModel):
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
     is_torn: FlagsOut = Field(description="(n,), points that the map tears off their neighbors.")
     is_glued: FlagsOut = Field(description="(n,), points beside others that are not their neighbors.")
+    seam: VectorOut = Field(description="(n,), j and -j on both sides of seam j, from 1 on; 0 for most points.")
     p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
     is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
     spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
@@ -398,9 +408,14 @@ class AuditOut(BaseModel):
 
     engine: str = Field(description="Version of the engine's numbers.")
     dataset: str = Field(description="Id of the data.")
-    subject: str = Field(description="Id of the embedding, the posterior, or the data set of the coordinates.")
+    subject: str = Field(
+        description="Id of the embedding, the posterior, or the data set of the coordinates; else of the data."
+    )
     method: str | None = Field(description="Method of the map; null for coordinates alone.")
+    standardize: Standardize | None = Field(description="Of the features; null if a parameter of the map says it.")
+    metric: Metric | None = Field(description="Of the distances; null as standardize.")
     labels: str | None = Field(description="Data set with the groups; null for none.")
+    blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
@@ -408,6 +423,7 @@ class AuditOut(BaseModel):
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
     shape: AnswerOut | None = Field(description="Form of the islands; null for coordinates alone.")
     tears: list[list[int]] = Field(description="Pairs of points that are neighbors and lie far apart in the map.")
+    seams: list[SeamOut] = Field(description="Tears and folds with two sides, the largest first.")
     groups: GroupsOut | None = Field(description="Null without labels.")
     regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
     notes: list[NoteOut]

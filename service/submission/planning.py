@@ -13,8 +13,10 @@ from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES
 from glle_engine.posterior.cost.estimate import largest
 from glle_engine.reliability.movement import MAX_CLASSES
+from glle_engine.tables.roles import option
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
+from worker.analyses.audit import block_column
 from worker.analyses.embedding import ScoreSpec
 from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import refuse
@@ -209,14 +211,39 @@ def _require_rows(name: str, dataset: Dataset, n: int) -> None:
         )
 
 
-def _require_classes(stores: Stores, dataset: Dataset, n: int) -> None:
+def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
+    """Return the column of a data set, or the id of another one, with the block of each point.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is neither.
+    InvalidShapeError
+        If the other data set has no block for each point.
+
+    """
+    if blocks is None or block_column(dataset, blocks) is not None:
+        return blocks
+    if blocks.startswith("ds_"):
+        _require_classes(stores, stores.datasets.fetch(blocks), dataset.n, "blocks")
+        return blocks
+    name, is_feature = blocks[:100], blocks in (dataset.names or ())
+    detail = "is a feature of the data" if is_feature else "is no label, color or id of the data, and no data set"
+    raise InvalidParameterError(
+        f"blocks={name!r} {detail}.",
+        remedy=f"Upload the data with {option('id', [name])}, which sets that column apart from the features, or give "
+        "the id of a data set with the block of each point.",
+    )
+
+
+def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labels") -> None:
     """Raise a problem unless a data set has a class for each of n points."""
-    _require_rows("labels", dataset, n)
+    _require_rows(name, dataset, n)
     if dataset.has_labels:
         return
     if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
         raise InvalidShapeError(
-            f"labels={dataset.id} has no labels, and is not one column of integers.",
+            f"{name}={dataset.id} has no labels, and is not one column of integers.",
             remedy="Use a data set of one column of integers, or one that was uploaded with ?label=.",
             details={"shape": [dataset.n, dataset.d]},
         )

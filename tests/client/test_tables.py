@@ -385,6 +385,27 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
     assert "labels" not in named
 
 
+def test_blocks_are_a_column_or_an_array() -> None:
+    """A column with the blocks of an audit is no feature, whether it has a role or not; its name alone is refused."""
+    subjects = np.arange(N) // 4
+    texts = np.array([f"s{subject:02}" for subject in subjects])
+    direct = glle.audit(X, method="pca", blocks=subjects)
+    for column in (subjects, texts):
+        frame = pd.DataFrame(X).rename(columns=str).assign(who=column)
+        for options in ({"blocks": "who"}, {"blocks": "who", "id": "who"}, {"blocks": column, "ignore": "who"}):
+            found = glle.audit(frame, method="pca", **options)
+            assert (found.remains, found.pairs) == (direct.remains, direct.pairs), options
+    gaps = frame.assign(who=texts)
+    gaps.iloc[5, 0] = np.nan
+    kept = gaps["who"].notna() & gaps["0"].notna()
+    dropped = glle.audit(gaps, method="pca", blocks="who", missing="drop")
+    assert dropped.remains == glle.audit(X[kept], method="pca", blocks=subjects[kept]).remains
+    with pytest.raises(GlleError, match="blocks='who' names a column, and the data have no named columns"):
+        glle.audit(X, method="pca", blocks="who")
+    with pytest.raises(GlleError, match=r"no column 'nobody'\. Use one of"):
+        glle.audit(frame, method="pca", blocks="nobody")
+
+
 def test_labels_are_those_of_their_rows() -> None:
     """A series has the order of its index; missing labels are the empty one."""
     table = POINTS.set_axis(NAMES)

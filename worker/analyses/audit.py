@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glle_engine.base.spec import FitSpec
+from glle_engine.tables.roles import array_of_column
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
 from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
+    from glle_engine.base.spec import Metric, Standardize
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
+    from worker.records.dataset import Dataset
 
 NEIGHBORS = "neighbors_"  # of the names of the arrays of a sparse matrix: they have no row for each point
 
 
+REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
+"""Parameters that the result repeats."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditSpec(AnalysisSpec):
-    """An audit of an embedding by its recipe, of coordinates, or of the job's posterior if it has neither."""
+    """An audit of an embedding by its recipe, of coordinates, of a method, or else of the job's posterior.
+
+    A method beside coordinates is compared with them. A method alone is one whose embedding is not stored: PCA and
+    others without the parameters `standardize` and `metric`, in the space of these.
+    """
 
     kind = "audit"
     main = "embedding"
@@ -31,7 +42,12 @@ class AuditSpec(AnalysisSpec):
     coordinates: str | None = None  # the data set of the coordinates
     embedding: str | None = None  # its id
     recipe: dict[str, Any] | None = None  # its inputs
+    method: str | None = None
+    parameters: dict[str, Any] | None = None  # all of the method's
+    standardize: Standardize | None = None
+    metric: Metric | None = None
     labels: str | None = None  # the data set of the groups
+    blocks: str | None = None  # a column of the data, or the data set of the blocks
     n_neighbors: int = 15
     seed: int = 0
 
@@ -43,36 +59,54 @@ class AuditSpec(AnalysisSpec):
         """Return the last statement; publish each one before as the partial result."""
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
 
-        labels = None if self.labels is None else groups_of(context, self.labels)
+        names = context.record_of(self.dataset).names
         result = Entry({}, {})
         for audit in audits(
             **self._subject(context),
-            labels=labels,
+            labels=None if self.labels is None else groups_of(context, self.labels),
+            blocks=self._blocks(context),
             n_neighbors=self.n_neighbors,
+            names=names,
             seed=self.seed,
             threads=1,  # as the workers announce; they compute several tasks at once
             on_progress=context.on_progress,
         ):
-            result = self._entry(audit, context.subject)
+            notes = tuple(note.with_names(names) for note in audit.notes)
+            result = self._entry(replace(audit, notes=notes), context.subject)
             context.publish_partial(self.key(context.subject), result)
         return result
 
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:
         """Return the data and the embedding: the arguments of the engine's `audits`."""
-        if self.recipe is None and self.coordinates is None:
+        if self.recipe is None and self.coordinates is None and self.method is None:
             return {"X": context.training(), "Y": context.posterior()}
-        data = {"X": np.asarray(context.values(self.dataset), np.float64)}
-        if self.recipe is None:
-            assert self.coordinates is not None
-            return {**data, "Y": np.asarray(context.values(self.coordinates), np.float64)}
-        recipe = Recipe(**self.recipe)
-        parameters = recipe.parameters
-        if recipe.method == "glle":  # a draw, or the mean; resamples have the posterior's mean
+        subject = {
+            "X": np.asarray(context.values(self.dataset), np.float64),
+            "standardize": self.standardize,
+            "metric": self.metric,
+        }
+        if self.coordinates is not None:
+            subject["Y"] = np.asarray(context.values(self.coordinates), np.float64)
+        method, parameters = self.method, self.parameters or {}
+        if self.recipe is not None:
+            recipe = Recipe(**self.recipe)
+            method, parameters = recipe.method, recipe.parameters
+            subject["Y"] = np.asarray(recipe.load_or_compute(context, context.on_progress).arrays["embedding"])
+        if method == "glle":  # a draw, or the mean; resamples have the posterior's mean
             parameters = {
                 name: parameters[name] for name in parameters.keys() & {item.name for item in fields(FitSpec)}
             }
-        Y = recipe.load_or_compute(context, context.on_progress).arrays["embedding"]
-        return {**data, "Y": np.asarray(Y), "method": recipe.method, "parameters": parameters}
+        return {**subject, "method": method, "parameters": parameters}
+
+    def _blocks(self, context: AnalysisContext) -> Array | None:
+        """Return the block of each point, or None."""
+        if self.blocks is None:
+            return None
+        if (column := block_column(context.record_of(self.dataset), self.blocks)) is None:
+            return groups_of(context, self.blocks)
+        name, position = column
+        array = np.asarray(context.extras(self.dataset)[name])
+        return array if array.ndim == 1 else array[:, position]
 
     def _entry(self, audit: Audit, posterior: str) -> Entry:
         """Return the statements, and the arrays: one row for each point, and the sparse matrix of neighbors."""
@@ -81,9 +115,16 @@ class AuditSpec(AnalysisSpec):
             parts = ("data", "indices", "indptr")
             arrays |= {NEIGHBORS + name: getattr(audit.neighbors, name) for name in parts}
         subject = self.coordinates or self.embedding or posterior
-        request = {name: getattr(self, name) for name in ("engine", "dataset", "labels", "n_neighbors", "seed")}
-        method = None if self.coordinates else "glle" if self.recipe is None else self.recipe["method"]
+        method = self.method if self.recipe is None else self.recipe["method"]
+        if method is None and self.coordinates is None:
+            method = "glle"
+        request = {name: getattr(self, name) for name in REQUEST}
         return Entry({**request, "subject": subject, "method": method, **audit.to_dict()}, arrays)
+
+
+def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
+    """Return the array beside the features of a data set that has a column, and its position in it, or None."""
+    return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.reliability.resamples import Embedder
     from worker.records.cache_entry import Array, Entry
+    from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
     from worker.records.job import Kind
 
@@ -57,6 +58,9 @@ class AnalysisContext(Protocol):
 
     def embedder(self) -> Embedder:
         """Return the job's posterior and its data, to be embedded again."""
+
+    def record_of(self, dataset: str) -> Dataset:
+        """Return the record of a data set, with the names of its columns."""
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays: labels, color, coordinates, if any."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
+    from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
@@ -85,13 +86,17 @@ class TaskContext:
         """Return a data set's values, in the order of the columns of `like`, or the request's points of that id."""
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
-        values, fetch = self.stores.datasets.values(dataset), self.stores.datasets.fetch
-        order = None if like is None else column_order(fetch(like).names, fetch(dataset).names)
+        values = self.stores.datasets.values(dataset)
+        order = None if like is None else column_order(self.record_of(like).names, self.record_of(dataset).names)
         return values if order is None else values[:, order]
+
+    def record_of(self, dataset: str) -> Dataset:
+        """Return the record of a data set; raises ``dataset-not-found``."""
+        return self.stores.datasets.fetch(dataset)
 
     def extras(self, dataset: str) -> dict[str, Array]:
         """Return a data set's extra arrays."""
-        return self.stores.datasets.load_extras(self.stores.datasets.fetch(dataset))
+        return self.stores.datasets.load_extras(self.record_of(dataset))
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration."""

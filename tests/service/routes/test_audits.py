@@ -58,9 +58,46 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     assert abs(csr_array(tuple(parts), shape=(N, N)) - direct.neighbors).max() == 0
     header = client.get(place, headers={"accept": "text/csv"}).text.partition("\n")[0]
     assert header.startswith(
-        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value"
+        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value"
     )
     assert len(client.get(f"{place}?points=2:5").json()["arrays"]["p_value"]["data"]) == 3
+
+
+def test_space_and_blocks_are_those_of_the_engine(client: httpx.Client, stores: Stores) -> None:
+    """Standardization, metric and blocks give the engine's statements, of a method with and without these parameters.
+
+    A column is named in the verdict. Blocks are a column beside the features, or another data set.
+    """
+    subjects = np.arange(N) // 3
+    X = np.column_stack([ROLL.X[:, 0], ROLL.X[:, 2], 30 * ROLL.X[:, 0]])
+    rows = "".join(f"{','.join(map(str, row))},{subject}\n" for row, subject in zip(X, subjects, strict=True))
+    answer = client.post("/v1/datasets?id=who", content=f"a,b,c,who\n{rows}", headers={"content-type": "text/csv"})
+    dataset, names = answer.json()["id"], ["a", "b", "c"]
+    places = ROLL.coordinates
+    stored = upload(client, places)
+    zscore: dict[str, Any] = {"standardize": "zscore"}
+    cosine: dict[str, Any] = {"metric": "cosine", "standardize": "robust"}
+    isomap: dict[str, Any] = {"method": "isomap", "parameters": {"n_neighbors": 12}}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"method": "pca", "blocks": "who"}, {"method": "pca", "blocks": subjects}),
+        ({"method": "pca", "blocks": upload(client, subjects[:, None])}, {"method": "pca", "blocks": subjects}),
+        ({"method": "pca", **zscore}, {"method": "pca", **zscore}),
+        ({**isomap, **cosine}, {**isomap, **cosine}),
+        ({"coordinates": stored, **cosine}, {"Y": places, **cosine}),
+        ({"coordinates": stored, **isomap, **zscore}, {"Y": places, **isomap, **zscore}),
+    ]
+    for body, options in cases:
+        _, found = run_audit(client, stores, dataset=dataset, n_neighbors=8, **body)
+        direct = audit(X, names=names, n_neighbors=8, **options)
+        notes = [note.with_names(names).message for note in direct.notes]
+        stated = ("verdict", "level", "pairs", "remains", "islands")
+        assert {name: found[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body
+        assert [note["message"] for note in found["notes"]] == notes, body
+        assert (found["method"], found["blocks"]) == (body.get("method"), body.get("blocks"))
+    assert "column 'c'" in audit(X, method="pca", blocks=subjects, names=names, n_neighbors=8).verdict
+    of_method = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", **zscore}).json()
+    as_parameter = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", "parameters": zscore}).json()
+    assert of_method["id"] == as_parameter["id"]
 
 
 def test_a_method_is_the_embedding(client: httpx.Client, stores: Stores, dataset: str) -> None:
@@ -97,7 +134,7 @@ def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
     assert found["level"] == "unknown"
     assert found["islands"]["in_samples"] is None
-    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued"}
+    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued", "seam"}
     np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 
@@ -128,9 +165,11 @@ def test_the_latest_statement_is_a_partial_result(
 
 def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be audited, or not in time, is refused before it is queued, with the remedy."""
+    job = client.post("/v1/audits", json={"dataset": dataset, "method": "pca"}).json()
+    embedding = job["links"]["embedding"].rpartition("/")[2]
     cases: list[tuple[dict[str, Any], int, str]] = [
         ({}, 422, "invalid-request"),
-        ({"dataset": dataset, "coordinates": dataset, "method": "pca"}, 422, "invalid-request"),
+        ({"dataset": dataset, "coordinates": dataset, "embedding": embedding}, 422, "invalid-request"),
         ({"method": "pca"}, 422, "invalid-request"),
         ({"dataset": dataset, "coordinates": [[1, 2]], "parameters": {"n": 1}}, 422, "invalid-request"),
         ({"dataset": dataset, "coordinates": [[1.0, 2.0]]}, 422, "invalid-shape"),
@@ -140,9 +179,17 @@ def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.Monkey
         ({"dataset": dataset, "method": "no-such"}, 422, "invalid-parameter"),
         ({"dataset": dataset, "method": "pca", "n_neighbors": 59}, 422, "invalid-parameter"),
         ({"dataset": dataset, "method": "supervised-lle"}, 422, "invalid-parameter"),
+        ({"dataset": dataset, "method": "pca", "metric": "none"}, 422, "invalid-request"),
+        ({"dataset": dataset, "method": "pca", "blocks": "who"}, 422, "invalid-parameter"),
+        ({"dataset": dataset, "method": "pca", "blocks": "ds_none"}, 404, "dataset-not-found"),
+        ({"dataset": dataset, "method": "pca", "blocks": upload(client, np.eye(7))}, 422, "invalid-shape"),
+        ({"embedding": embedding, "standardize": "zscore"}, 422, "invalid-parameter"),
     ]
     for body, status, code in cases:
         assert check_problem(client.post("/v1/audits", json=body), status, code)["remedy"], body
+    feature = client.post("/v1/audits", json={"dataset": dataset, "method": "pca", "blocks": "q"}).json()
+    assert feature["detail"] == "blocks='q' is a feature of the data."
+    assert "?id=q" in feature["remedy"]
 
 
 def test_a_worker_audits_in_one_thread(

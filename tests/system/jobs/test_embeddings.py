@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import glle
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
-from glle_engine.audit.audit import audit as glle_audit
 from glle_engine.methods import METHODS
 from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
@@ -31,21 +32,31 @@ SHEET = manifolds.make("s_curve", N, seed=31)
 
 
 def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The client's audit of a method has the statements, arrays and names of the engine's.
+    """The client's audit of a table has the statements, notes, arrays and names of `glle.audit`.
 
-    The command prints the verdict and the groups, and writes a row for each point.
+    So it has of a file, of a frame and of an array with the blocks beside it. The command prints the level first, the
+    verdict and the groups, and writes a row for each point.
     """
     data, group = SHEET.X, np.where(SHEET.X[:, 0] > 0, "late", "early")
-    rows = "".join(f"{','.join(map(str, row))},{side}\n" for row, side in zip(data, group, strict=True))
+    frame = pd.DataFrame(data, columns=["x", "y", "z"]).assign(side=group, who=np.arange(N) // 5)
     sheet = tmp_path / "sheet.csv"
-    sheet.write_text("x,y,z,side\n" + rows)
+    frame.to_csv(sheet, index=False)
+    options: dict[str, Any] = {"method": "pca", "standardize": "zscore"}
     with Client(up.url) as client:
-        found = client.audit(str(sheet), label="side", method="pca")
+        found = client.audit(str(sheet), label="side", blocks="who", **options)
+        again = client.audit(frame, label="side", blocks="who", **options)
+        beside = client.audit(data, labels=group, blocks=frame["who"], **options)
         alone = client.audit(data, SHEET.coordinates)
         with pytest.raises(InvalidRequestError, match="rows of coordinates"):
             client.audit(data, SHEET.coordinates[:9])
-    direct = glle_audit(data, method="pca", labels=group)
-    assert (found.verdict, found.remains, found.pairs) == (direct.verdict, direct.remains, direct.pairs)
+        with pytest.raises(ValueError, match="blocks='who' names a column"):
+            client.audit(data, blocks="who", **options)
+    direct = glle.audit(frame, label="side", blocks="who", **options)
+    for each in (found, again, beside):
+        assert (each.level, each.verdict, each.remains, each.pairs) == (
+            direct.level, direct.verdict, direct.remains, direct.pairs,
+        )  # fmt: skip
+    assert [note["message"] for note in again.notes] == [note.message for note in direct.notes]
     assert direct.groups is not None
     assert found.groups == direct.groups.to_dict()
     for name, array in direct.arrays().items():
@@ -53,12 +64,12 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert abs(found.neighbors - direct.neighbors).max() == 0
     assert (alone.remains, alone.level, alone.stretch.shape) == (None, "unknown", (N,))
     out = tmp_path / "audit.csv"
-    words = ["audit", str(sheet), "--label", "side", "--method", "pca", "--set", "n_components=2"]
+    words = ["audit", str(sheet), "--label", "side", "--blocks", "who", "--method", "pca", "--standardize", "zscore"]
     assert main.main([*words, "--out", str(out), "--url", up.url]) == 0
     printed = capsys.readouterr().out
-    assert found.verdict in printed
+    assert printed.startswith(f"{direct.level}: {direct.verdict}")
     assert re.search(r"Groups apart in other samples: early and late \d+%", printed)
-    assert out.read_text().startswith("y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value,")
+    assert out.read_text().startswith("id,y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,")
 
 
 def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None:

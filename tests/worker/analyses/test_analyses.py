@@ -99,7 +99,7 @@ def test_the_key_of_a_result_covers_every_field(spec: AnalysisSpec) -> None:
         "calibrated": True, "n_resamples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
         "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
         "methods": COMPARISON.methods * 2, "align": "first", "coordinates": "ds_3", "embedding": "emb_1",
-        "recipe": asdict(EMBEDDING.recipe),
+        "recipe": asdict(EMBEDDING.recipe), "blocks": "who",
     }  # fmt: skip
     if spec.kind in {"embedding", "comparison"}:
         other["n_neighbors"] = 5
