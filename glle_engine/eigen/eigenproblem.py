@@ -228,7 +228,7 @@ def require_pairs(n: int, n_components: int) -> None:
     """Raise `InvalidParameterError` for more components than Lanczos has steps; few points have no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
-            f"n_components={n_components} is more than the {MAX_STEPS - 1} eigenvectors of one computation.",
+            f"n_components={n_components} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
             remedy=f"Give n_components of at most {MAX_STEPS - 1}.",
             details={"n_components": n_components, "most": MAX_STEPS - 1},
         )

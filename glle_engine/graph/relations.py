@@ -178,7 +178,7 @@ def require_differing(points: Data) -> None:
 
 
 def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
-    """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
+    """Return the data as a fit uses them: coordinates or distances, in its space and in the unit of computation.
 
     Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and
     `glle_engine.graph.sparse.require_possible`.

@@ -178,7 +178,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     require_same_length(X, Y)
     if n > MAX_POINTS:
         raise InvalidParameterError(
-            f"The GP-LVM log likelihood does at most {MAX_POINTS:,} points, not {n:,}: it takes n^3.",
+            f"The GP-LVM log likelihood takes at most {MAX_POINTS:,} points; the data have {n:,}.",
             remedy=f"Score a sample of at most {MAX_POINTS:,} points, the same one for every embedding.",
             details={"n_points": n, "most": MAX_POINTS},
         )

@@ -253,7 +253,7 @@ class JobStore:
             raise refuse(
                 "job-not-ended",
                 409,
-                f"Job {id_} is {job.status}: its record is needed.",
+                f"Job {id_} is {job.status}, so its record cannot be removed yet.",
                 f"Cancel it with DELETE /v1/jobs/{id_}, and remove the record when it has ended.",
                 job=id_,
             )

@@ -116,7 +116,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
         raise ImportError("glle.widget needs jupyter-scatter: pip install 'glle[notebook]'.") from error
     points = PointTable.of(shown)
     if points.places.shape[1] < 2:
-        raise ValueError("A widget needs two coordinates, and the result has one: draw it by glle.plot.")
+        raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
     given = points.labels if labels is None else np.asarray(align_rows(labels, points.index))
     embeddings: Any = draws
     if isinstance(draws, int):

@@ -214,7 +214,7 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add the rest of the children's contribution blocks to this one, the heir's excepted."""
+    """Add the children's contribution blocks to this block, except the heir's, which is there already."""
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
     while child != -1:

@@ -109,7 +109,7 @@ def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[N
 
 @compiled
 def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the depth-first walk, in which each supernode is entered and left."""
+    """Return a depth-first walk of the supernodes: each appears when it is entered, and again when it is left."""
     nodes = len(parent)
     visits = np.empty(2 * nodes, np.int32)
     following = child.copy()

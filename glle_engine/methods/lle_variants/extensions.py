@@ -41,7 +41,7 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
 
 
 def relative_lle(X: NDArray[np.float64], spec: LleSpec, gamma: float | None = None) -> Embedding:
-    """Embed X (n, d) by LLE whose neighbors are nearest after the relative, or kernel relative, transformation."""
+    """Embed X (n, d) by LLE, with neighbors chosen by relative distances; `gamma` makes these of a Gaussian kernel."""
     nearest, _ = connected_neighbors(relative_points(X, gamma), spec.n_neighbors, silent)
     return lle_of(X, nearest, spec, silent)
 

@@ -1,4 +1,4 @@
-"""npy and npz bodies: check the sizes of their headers before any allocation; never unpickle."""
+"""Read npy and npz bodies: the sizes in their headers are checked before anything is allocated, and pickles refused."""
 
 from __future__ import annotations
 
