@@ -88,7 +88,7 @@ from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples,
 from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import ArrayLike, NDArray
@@ -127,6 +127,7 @@ def audits(
     seed: int = 0,
     executor: Executor | None = None,
     threads: int | None = None,
+    embed_halves: Callable[..., Resamples] = resample,
     on_progress: OnProgress = silent,
 ) -> Iterator[Audit]:
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
@@ -170,7 +171,7 @@ def audits(
 
         def add_halves(pairs: int, done: Resamples | None) -> Resamples:
             first = 0 if done is None else len(done.places)
-            added = resample(
+            added = embed_halves(
                 embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=pool,
                 on_progress=on_progress,
             )  # fmt: skip
@@ -230,6 +231,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
         Computes the resamples in parallel, with the same bits. By default threads do for methods of this library.
     threads : int, optional
         Number of these threads. Default: the number of processors.
+    embed_halves : callable
+        In place of `resample`, with its arguments, for halves that are stored.
     on_progress
         Called with (done, all, stage); its exceptions end the audit.
 
@@ -241,6 +244,26 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     """
     *_, result = audits(X, Y, **options)
     return result
+
+
+def embedder_of_halves(
+    X: ArrayLike,
+    Y: Any = None,
+    *,
+    method: str | Function | Transformer | None = None,
+    parameters: dict[str, Any] | None = None,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
+    blocks: ArrayLike | None = None,
+    seed: int = 0,
+) -> Embedder:
+    """Return what embeds the halves of an audit, of which `resample` makes those of the stream `SEPARATE`.
+
+    Parameters and errors are those of `audit`; coordinates alone have no halves.
+    """
+    source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
+    assert source.embedder is not None
+    return _part_embedder(source.embedder, blocks, seed)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
