@@ -9,11 +9,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-ui test-compose lint docs bench believe honesty generate wheels lock clean
+.PHONY: help setup demo up test coverage test-ui test-compose lint docs bench believe honesty generate wheels lock clean
 
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
 	@echo "make test          run the tests (some minutes)"
+	@echo "make coverage      run the tests and print the lines that they reach, by package"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
 	@echo "make setup         create .venv for developers, from requirements/dev.lock"
 	@echo "make lint          ruff, mypy --strict, import contracts"
@@ -73,6 +74,14 @@ up: $(VENV)/.demo $(TYPES)
 # service (tests/conftest.py) run in one process. BLAS has one thread.
 test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+
+# Lines that the tests reach in their process, in workers and in services; those of compiled code are not counted.
+coverage: setup
+	rm -rf out/coverage
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o out/coverage/report.json
+	$(BIN)/python -m qa.coverage out/coverage/report.json
 
 test-ui: setup $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)

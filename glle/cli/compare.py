@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, report_all, select_options
+from glle.cli.connection import add_command, argument, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
     truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
     add_command(commands, _methods, options=[MethodsOptions])
 
-    method = argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
+    method = argument("--method", metavar="METHOD", required=True, help="name of the method: see `glle methods`")
     parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
     text = "scores: all fast ones by default, or `none`"
@@ -45,7 +45,14 @@ def add(commands: Commands) -> None:
     audited = (of, places, method, parameters, labels, out)
     add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
-    methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
+    methods = argument(
+        "--methods",
+        metavar="METHOD",
+        nargs="+",
+        required=True,
+        type=_method,
+        help="NAME or NAME:PARAMETER=VALUE,...",
+    )
     shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
     add_command(commands, _compare, *shared, options=[UploadOptions, CompareOptions], timeout=True)
 
@@ -100,9 +107,9 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     elif args.out is not None:
         columns = output.embedding_columns(result.embedding)
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
-    lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
+    lines = [f"{result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"{name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
-    return report(args, result.metadata, *lines, notes=result.notes)
+    return report_made(args, result.metadata, result.id, *lines, notes=result.notes)
 
 
 def _spread(args: argparse.Namespace, client: Client) -> int:

@@ -16,30 +16,43 @@ are its neighbors in halves, weighted by their probability. *Squeeze* is how far
 it in halves. Both are in units of the typical distance to the neighbors there: 1 is usual. With coordinates alone, the
 data take the place of the halves. Two points are far from each other if their distance is more than four times that to
 the k-th neighbor of either. A point is *torn off* if a tenth of its neighbors elsewhere, by weight, are far from it in
-the picture, and *glued* if half of its neighbors in the picture are far from it elsewhere.
+the picture, and *glued* if half of its neighbors in the picture are far from it elsewhere. A *seam* is a tear or a fold
+with two sides: connected points that are torn off each other, or laid onto each other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.islands import contact, find_islands, isolated
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
-from glle_engine.reliability.thresholds import DISTURBED, FAR, GROUP_CONTACT, LIKELY_NEIGHBORS, STAYS
+from glle_engine.reliability.thresholds import (
+    DISTURBED,
+    FAR,
+    FEW_DISTURBED,
+    GROUP_CONTACT,
+    LIKELY_NEIGHBORS,
+    MANY_DISTURBED,
+    MOSTLY,
+    STAYS,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from scipy.sparse import csr_array
 
 MIN_CENTERS = 3  # islands, for an arrangement
 MIN_SHAPE = 5  # points of an island, for a shape
 PERMUTATIONS = 8
 SHOWN_TEARS = 100  # pairs of points
+MAX_SEAMS = 9
+MIN_SIDE = 3  # points on each side of a seam, at least; also `FEW_DISTURBED` of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +147,35 @@ class Islands:
 
 
 @dataclass(frozen=True, eq=False)
+class Seam:
+    """Two regions that the picture tears apart, or lays onto each other.
+
+    Attributes
+    ----------
+    kind : {"tear", "fold"}
+    sides : pair of (s,) int64
+        The points on both sides, the larger side first.
+    islands : (int, int)
+        Island of most points of each side.
+    score : float
+        Mean `stretch` of a tear's points, or `squeeze` of a fold's.
+
+    """
+
+    kind: Literal["tear", "fold"]
+    sides: tuple[NDArray[np.int64], NDArray[np.int64]]
+    islands: tuple[int, int]
+    score: float
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the points as a JSON-able dictionary."""
+        sizes = [len(side) for side in self.sides]
+        return {"kind": self.kind, "sizes": sizes, "islands": list(self.islands), "score": self.score}
+
+
+@dataclass(frozen=True, eq=False)
 class Disturbed:
     """Points whose places in the picture do not fit their neighbors.
 
@@ -143,6 +185,8 @@ class Disturbed:
     is_torn, is_glued : (n,) bool
     tears : (t, 2) int64
         Some pairs of points that are neighbors and lie far apart in the picture.
+    seams : tuple of Seam
+        Tears and folds with two sides, the largest first.
 
     """
 
@@ -151,8 +195,18 @@ class Disturbed:
     is_torn: NDArray[np.bool_]
     is_glued: NDArray[np.bool_]
     tears: NDArray[np.int64]
+    seams: tuple[Seam, ...] = ()
 
     __repr__ = brief
+
+    @property
+    def seam(self) -> NDArray[np.int64]:
+        """Seam (n,) of each point: j and -j on both sides of seam j, from 1 on, and 0 for most points."""
+        of_points = np.zeros(len(self.stretch), np.int64)
+        for number, seam in reversed(list(enumerate(self.seams, start=1))):
+            for side, sign in zip(seam.sides, (1, -1), strict=True):
+                of_points[side] = sign * number
+        return of_points
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> Islands:
@@ -162,14 +216,33 @@ def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> I
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
 
 
-def islands_of_samples(found: Islands, pictures: NDArray[np.float64]) -> Islands:
-    """Return the islands with the share of pictures (m, n, p) of halves in which each one is isolated."""
+def islands_of_samples(
+    found: Islands, pictures: NDArray[np.float64], is_chosen: NDArray[np.bool_] | None = None
+) -> Islands:
+    """Return the islands with the share of pictures (m, n, p) of halves in which each one is isolated.
+
+    The points of the halves themselves, `is_chosen` (m, n), are left out: a picture of few points in many dimensions
+    shows the points that made it farther from each other than other points, which a new sample would have.
+    """
     if not found.count:
         return replace(found, in_samples=np.zeros(1))
-    holds = np.array([isolated(Y, found.of_points) for Y in pictures])
+    holds = np.array(
+        [
+            isolated(Y, found.of_points) if is_chosen is None else _isolated_among(Y, found.of_points, ~is_chosen[at])
+            for at, Y in enumerate(pictures)
+        ]
+    )
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
     in_samples = holds.mean(axis=0)
     return replace(found, share=float(of_pairs.mean()), error=standard_error(of_pairs), in_samples=in_samples)
+
+
+def _isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return whether each island (m,) is isolated among some points; an island without any of them is not."""
+    present, of_rows = np.unique(islands[rows], return_inverse=True)
+    holds = np.zeros(int(islands.max()) + 1, bool)
+    holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
+    return holds
 
 
 def groups_apart(points: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -218,7 +291,11 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
 
 
 def disturbed_by_samples(
-    Y: NDArray[np.float64], probability: csr_array, pictures: NDArray[np.float64], near: NDArray[Any]
+    Y: NDArray[np.float64],
+    probability: csr_array,
+    pictures: NDArray[np.float64],
+    near: NDArray[Any],
+    islands: NDArray[np.int64],
 ) -> Disturbed:
     """Return the points that a picture (n, p) tears off or glues, by pictures (m, n, p) with neighbors (m, n, k)."""
     k = near.shape[2]
@@ -232,32 +309,76 @@ def disturbed_by_samples(
     is_likely = weights >= LIKELY_NEIGHBORS
     is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
     torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
-    squeeze, glued = np.zeros(len(Y)), np.zeros(len(Y))
+    is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
+    squeeze, far = np.zeros(len(Y)), np.zeros(own.shape)
     for places, nearest in zip(pictures, near, strict=True):
         distance = np.linalg.norm(places[:, None] - places[own], axis=2)
         inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
-        squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0)
+        squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0) / len(pictures)
         limit = inside.max(axis=1)
-        glued += (distance > FAR * np.maximum(limit[:, None], limit[own])).mean(axis=1)
-    return Disturbed(
-        stretch, squeeze / len(pictures), torn > DISTURBED * np.maximum(likely, 1e-12), glued / len(pictures) > 0.5,
-        _some_tears(rows[is_far], columns[is_far], weights[is_far]),
-    )  # fmt: skip
+        far += (distance > FAR * np.maximum(limit[:, None], limit[own])) / len(pictures)
+    is_glued = far.mean(axis=1) > MOSTLY
+    pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(own)
+    tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
+    laid = in_picture[(far > MOSTLY).ravel() & is_glued[in_picture[:, 0]]]
+    folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
+    shown = _some_tears(rows[is_far], columns[is_far], weights[is_far])
+    return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
 
 
-def disturbed_by_data(Y: NDArray[np.float64], points: NDArray[np.float64], k: int) -> Disturbed:
+def disturbed_by_data(
+    Y: NDArray[np.float64], points: NDArray[np.float64], k: int, islands: NDArray[np.int64]
+) -> Disturbed:
     """Return the points that a picture (n, p) tears off or glues, by the neighbors of points (n, d)."""
     (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
-    scores, shares = [], []
+    scores, far = [], []
     for places, own, other in ((Y, in_picture, in_data), (points, in_data, in_picture)):
         inside = np.linalg.norm(places[:, None] - places[own], axis=2)
         distance = np.linalg.norm(places[:, None] - places[other], axis=2)
         scores.append(distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0))
         limit = inside.max(axis=1)
-        shares.append(distance > FAR * np.maximum(limit[:, None], limit[other]))
-    rows, at = np.nonzero(shares[0])
-    tears = _some_tears(rows, in_data[rows, at], np.ones(len(rows)))
-    return Disturbed(scores[0], scores[1], shares[0].mean(axis=1) > DISTURBED, shares[1].mean(axis=1) > 0.5, tears)
+        far.append(distance > FAR * np.maximum(limit[:, None], limit[other]))
+    is_torn, is_glued = far[0].mean(axis=1) > DISTURBED, far[1].mean(axis=1) > MOSTLY
+    torn, laid = _pairs(in_data)[far[0].ravel()], _pairs(in_picture)[far[1].ravel()]
+    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, scores[0])
+    folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, scores[1])
+    shown = _some_tears(torn[:, 0], torn[:, 1], np.ones(len(torn)))
+    return Disturbed(scores[0], scores[1], is_torn, is_glued, shown, tears + folds)
+
+
+def _pairs(near: NDArray[Any]) -> NDArray[np.int64]:
+    """Return each point with each of its neighbors (n, k) as pairs (n k, 2)."""
+    return np.stack([np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()], axis=1).astype(np.int64)
+
+
+def _seams(
+    kind: Literal["tear", "fold"],
+    pairs: NDArray[np.int64],
+    near: NDArray[np.int64],
+    islands: NDArray[np.int64],
+    score: NDArray[np.float64],
+) -> tuple[Seam, ...]:
+    """Return the seams of disturbed pairs (t, 2): the sides are connected by near pairs (s, 2) among their points."""
+    n, least = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
+    is_node = np.zeros(n, bool)
+    is_node[pairs.ravel()] = True
+    if not 0 < len(np.unique(pairs[:, 0])) <= MANY_DISTURBED * n:
+        return ()
+    inside = near[is_node[near].all(axis=1)]
+    graph = csr_array((np.ones(len(inside)), inside.T), shape=(n, n))
+    side = connected_components(graph, directed=False)[1]
+    of_pairs = np.sort(side[pairs], axis=1)
+    found = []
+    for first, second in np.unique(of_pairs[of_pairs[:, 0] != of_pairs[:, 1]], axis=0):
+        crossing = pairs[(of_pairs == (first, second)).all(axis=1)].ravel()
+        points = [np.unique(crossing[side[crossing] == one]) for one in (first, second)]
+        if min(len(each) for each in points) >= least:
+            points.sort(key=len, reverse=True)
+            at = tuple(int(np.bincount(islands[each]).argmax()) for each in points)
+            found.append(
+                Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
+            )
+    return tuple(sorted(found, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
 
 
 def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:

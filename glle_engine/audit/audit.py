@@ -64,6 +64,7 @@ from glle_engine.audit.dependence import dependence_notes
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
+    dense_rows,
     points_in_space,
     source_of_coordinates,
     source_of_function,
@@ -84,7 +85,7 @@ from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
-from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples, resample
+from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples, draw_sample, resample
 from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
 
 if TYPE_CHECKING:
@@ -144,14 +145,16 @@ def audits(
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     dominant = dominant_feature(points)
+    islands = islands_of_picture(embedding, points)
     facts = Facts(
         name=source.name,
+        n=int((~copies).sum()),
         has_structure=None if relations is None else relations > 0,
         kept=kept,
         by_chance=by_chance,
         least_kept=LEAST_KEPT,
-        islands=islands_of_picture(embedding, points),
-        disturbed=disturbed_by_data(embedding, points, min(k, n // 5)),
+        islands=islands,
+        disturbed=disturbed_by_data(embedding, points, min(k, n // 5), islands.of_points),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
@@ -165,7 +168,7 @@ def audits(
     if n > MANY:
         notes.append(Note("audited-by-sample", f"The maps are of halves of {SAMPLED:,} random points of {n:,}."))
     embedder = _part_embedder(source.embedder, blocks, seed)
-    found = _Found(embedding, k, classes, facts, tuple(notes))
+    found = _Found(embedding, embedder, seed, k, classes, facts, tuple(notes))
     is_threaded = executor is None and source.is_threaded and threads != 1
     with ThreadPoolExecutor(threads or os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
 
@@ -205,7 +208,7 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     Parameters
     ----------
     X : (n, d) array-like
-        The data.
+        The data; sparse ones become dense.
     Y : (n, p) array-like, Posterior, fitted estimator or Embedding, optional
         Coordinates from anywhere, or a posterior of the data. Coordinates beside a method are compared with its maps.
     method : str, callable or estimator, optional
@@ -274,6 +277,8 @@ class _Found:
     """Results of the stages of an audit so far."""
 
     embedding: NDArray[np.float64]
+    embedder: Embedder
+    seed: int
     k: int
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
     facts: Facts
@@ -383,6 +388,7 @@ def _source(
                 "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
             )
         return source_of_posterior(X, Y), Y.embedding
+    X = dense_rows(X)
     if isinstance(method, str):
         if not space.keys() <= method_of(method).spec.parameters().keys():  # PCA has the space of its data
             X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
@@ -452,6 +458,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     """Return the audit by the maps of separate halves."""
     places, problems, embedding = halves.places, halves.problems, found.embedding
     pictures = _complete_pairs(places)
+    is_chosen = _chosen(found.embedder, found.seed, places)
     if len(pictures) < 2 * MIN_PAIRS:
         raise InvalidParameterError(
             f"{len(places) - len(pictures)} of {len(places)} halves of the data could not be embedded."
@@ -470,7 +477,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
     graph = _neighbor_probability(near)
     rows = np.repeat(np.arange(len(own)), found.k)
-    islands = islands_of_samples(found.facts.islands, pictures)
+    islands = islands_of_samples(found.facts.islands, pictures, is_chosen)
     of_neighbors, of_points = neighborhoods(near, islands.of_points)
     groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
     facts = replace(
@@ -480,7 +487,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         arrangement=arrangement(pictures, islands.of_points),
         neighborhoods=of_neighbors,
         shape=shape(pictures, islands.of_points),
-        disturbed=disturbed_by_samples(embedding, graph, pictures, near),
+        disturbed=disturbed_by_samples(embedding, graph, pictures, near, islands.of_points),
         groups="" if groups is None else groups.statement(),
     )
     return Audit(
@@ -537,6 +544,16 @@ def _preliminary(found: Audit) -> Audit:
     level = found.level if found.level == "no" and found.remains is None else "unknown"
     statement = Statement(level, f"Preliminary: {found.verdict}")
     return replace(found, **_said(statement), is_preliminary=True)
+
+
+def _chosen(embedder: Embedder, seed: int, places: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which points (2 m, n) are those of each half, of the complete pairs."""
+    rows = [draw_sample(embedder, SEPARATE, seed, number).chosen for number in range(len(places))]
+    is_chosen = np.zeros(places.shape[:2])
+    for each, chosen in zip(is_chosen, rows, strict=True):
+        each[chosen] = 1
+    is_chosen[~np.isfinite(places).all(axis=(1, 2))] = np.nan
+    return _complete_pairs(is_chosen[:, :, None])[:, :, 0].astype(bool)
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,10 +6,17 @@ estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability di
 largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without
 that extra, and because the islands of one picture then are the same on every machine and with every version.
 
-Clusters alone are no islands: HDBSCAN cuts a uniform disc, too. A cluster of m points is *isolated* if at most 2 % of
-its points, and at most :math:`.45 / \sqrt m`, touch another cluster (the points along a border are about a multiple of
-:math:`\sqrt m`): a point touches others within the distance that its cluster's points have to their fifth neighbor
-inside (the median). Clusters that touch are one island, so that the islands of a picture are isolated.
+Clusters alone are no islands: HDBSCAN cuts a uniform disc, too, and random points of a curve have gaps. A gap is more
+than chance if points without one would hardly leave it open. Random points of density :math:`\lambda` on a curve have a
+gap of length :math:`\delta` somewhere with a probability of about :math:`n e^{-\lambda \delta}`, so that the gap has to
+be as wide as :math:`\log n + 3` points. In two dimensions and more, a cluster is surrounded by so many places that
+might have a point that the distance to the fifth neighbor is wide enough. The *reach* of a cluster is that distance
+(the median over its points), or the wider one on a curve; between both, by the dimension of the cluster's points.
+
+A point touches another cluster within the reach of its own, or within the other cluster's reach up to 1.5 times its
+own. A cluster is *isolated* if at most 2 % of its points touch another one, and at most a tenth of the share that would
+touch if the cluster itself were cut in two. Clusters that touch are one island, so that the islands of a picture are
+isolated.
 """
 
 from __future__ import annotations
@@ -31,7 +38,12 @@ MIN_POINTS, MIN_SHARE = 8, 0.02  # of an island, the larger of both
 INNER_NEIGHBOR = 5  # its distance is the reach of an island's points
 TREE_DIMENSIONS = 10  # up to which trees search faster than all distances
 MANY = 5000  # points at most whose distances are compared
-BORDER = 0.45  # times the root of its points: how many may touch, if the island is large
+GAP = 3.0  # points in a gap of a curve, beyond the logarithm of their number: one of twenty curves has such a gap
+DIMENSION_NEIGHBORS = 30  # of the dimension of a cluster's points
+WIDER = 1.5  # times its own reach, up to which the reach of another cluster counts
+BORDER = 0.1  # share of the points that would touch along a cut, which may touch others
+CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
+MIN_CUT = 4  # points that can be cut
 CHUNK = 500  # rows of distances in memory at once
 
 
@@ -55,7 +67,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     islands = np.unique(clusters[is_known][nearest], return_inverse=True)[1].astype(np.int64)
     while (count := int(islands.max()) + 1) > 1:
         touching, any_other = contact(Y, islands)
-        limit = _most_contact(islands)
+        limit = _most_contact(Y, islands)
         if (any_other <= limit).all():
             break
         joined = touching > limit[:, None]
@@ -69,19 +81,37 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each island (m,) is isolated among points (n, d)."""
-    return contact(points, islands)[1] <= _most_contact(islands)
+    return contact(points, islands)[1] <= _most_contact(points, islands)
 
 
-def _most_contact(islands: NDArray[np.int64]) -> NDArray[np.float64]:
+def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the share of its points (m,) that may touch others if an island is isolated."""
-    return np.minimum(ISLAND_CONTACT, BORDER / np.sqrt(np.bincount(islands)))
+    members = (points[islands == island] for island in range(int(islands.max()) + 1))
+    return np.array([min(ISLAND_CONTACT, BORDER * _cut_contact(each, len(points))) for each in members])
+
+
+def _cut_contact(points: NDArray[np.float64], n: int) -> float:
+    """Return the share of an island's points that would touch if the island were cut across its longest axis.
+
+    This is the median over three cuts.
+    """
+    if len(points) < MIN_CUT:
+        return 0.0
+    centered, reach, shares = points - points.mean(axis=0), _reach(points, n), []
+    along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
+    for cut in CUTS:
+        is_right = along > np.quantile(along, cut)
+        sides = points[is_right], points[~is_right]
+        touching = sum(int((_nearest(a, b, reach) <= reach).sum()) for a, b in (sides, sides[::-1]))
+        shares.append(touching / len(points))
+    return float(np.median(shares))
 
 
 def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the share (g, g) of the points of each group that touch each other one, and (g,) that touch any.
 
-    A point touches a group that has a point within the reach of its own group. Groups of one point touch none. Of more
-    than 5,000 points a random part is compared, with at least one point of each group.
+    Groups of one point touch none. Of more than 5,000 points a random part is compared, with at least one point of each
+    group.
     """
     if len(points) > MANY:
         rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))
@@ -90,35 +120,47 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
         points, groups = points[rows], groups[rows]
     count = int(groups.max()) + 1
     members = [np.flatnonzero(groups == group) for group in range(count)]
-    reach = np.array([_reach(points[rows]) for rows in members])
+    reach = np.array([_reach(points[rows], len(points)) for rows in members])
+    limits = np.clip(reach, reach[:, None], WIDER * reach[:, None])
     touches = np.zeros((len(points), count), bool)
-    if points.shape[1] <= TREE_DIMENSIONS:
-        tree = cKDTree(points)
-        for group, rows in enumerate(members):
-            for start in range(0, len(rows), CHUNK):
-                part = rows[start : start + CHUNK]
-                near = tree.query_ball_point(points[part], reach[group])
-                at = np.repeat(part, [len(found) for found in near])
-                touches[at, groups[np.concatenate(near).astype(np.intp)]] = True
-    else:
-        is_member = (groups[:, None] == np.arange(count)).astype(np.float32)
-        for start in range(0, len(points), CHUNK):
-            rows = np.arange(start, min(start + CHUNK, len(points)))
-            near = cdist(points[rows], points) <= reach[groups[rows]][:, None]
-            touches[rows] = near.astype(np.float32) @ is_member > 0
+    for group, rows in enumerate(members):
+        limit = limits[groups, group]
+        touches[:, group] = _nearest(points, points[rows], limit.max()) <= limit
+    touches[limits[groups, groups] == 0] = False
     touches[np.arange(len(points)), groups] = False
     shares = np.array([touches[rows].mean(axis=0) for rows in members])
     return shares, np.array([touches[rows].any(axis=1).mean() for rows in members])
 
 
-def _reach(points: NDArray[np.float64]) -> float:
-    """Return the median distance of points to their fifth neighbor, or to the last one of fewer points."""
+def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+    """Return the distance (m,) of each point to the nearest of others; it may be infinite if it is above `most`."""
+    if points.shape[1] <= TREE_DIMENSIONS:
+        return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(most, np.inf))[0])
+    parts = (points[start : start + CHUNK] for start in range(0, len(points), CHUNK))
+    return np.concatenate([cdist(part, others).min(axis=1) for part in parts])
+
+
+def _reach(points: NDArray[np.float64], n: int) -> float:
+    r"""Return the reach of m points of a cluster among n points.
+
+    With :math:`r` the median distance to the fifth neighbor, and :math:`D` the dimension by the distances to up to 30
+    neighbors (Levina and Bickel, NeurIPS 2004), between 1 and 2, it is the distance :math:`r (k / 5)^{1 / D}` to the
+    k-th neighbor, :math:`k = 5 + (2 - D) (2 \log n + 2 \cdot 3 - 5)`: a curve has two sides.
+    """
     if len(points) < 2:
         return 0.0
     if len(points) == 2:
         return float(np.linalg.norm(points[0] - points[1]))
-    k = min(INNER_NEIGHBOR, len(points) - 1)
-    return float(np.median(kneighbors(np.ascontiguousarray(points), k)[1][:, -1]))
+    distance = kneighbors(np.ascontiguousarray(points), min(DIMENSION_NEIGHBORS, len(points) - 1))[1]
+    fifth = min(INNER_NEIGHBOR, distance.shape[1])
+    usual, k = float(np.median(distance[:, fifth - 1])), distance.shape[1]
+    distinct = distance[distance[:, 0] > 0]
+    if k < MIN_CUT or not len(distinct):
+        return usual
+    inverse = np.log(distinct[:, -1:] / distinct[:, :-1]).mean() * (k - 1) / (k - 2)
+    dimension = float(np.clip(1 / max(inverse, 1e-12), 1, 2))
+    needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + GAP) - INNER_NEIGHBOR, 0.0)
+    return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
 
 
 def _spanning_tree(

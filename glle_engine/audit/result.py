@@ -89,7 +89,8 @@ class Audit(PointResult):
     islands : Islands
         Which islands the map has, and whether the data have them; with a method also whether other samples have them.
     disturbed : Disturbed
-        Where the map tears or folds the data: `stretch` and `squeeze` of each point.
+        Where the map tears or folds the data: `stretch` and `squeeze` of each point, and `seams`, the pairs of regions
+        that are torn apart or laid onto each other.
     remains : float in [0, 1] or None
         What another sample of half as many points would show of the map: the smaller one of R^2 of the maps of two
         separate halves, and of R^2 of this map with those. None for coordinates alone, and for coordinates that are no
@@ -186,6 +187,11 @@ class Audit(PointResult):
         return self.disturbed.is_glued
 
     @property
+    def seam(self) -> NDArray[np.int64]:
+        """Seam (n,) of each point: j and -j on both sides of `disturbed.seams[j - 1]`, and 0 for most points."""
+        return self.disturbed.seam
+
+    @property
     def island(self) -> NDArray[np.int64]:
         """Island (n,) of each point; 0 is the largest one."""
         return self.islands.of_points
@@ -193,8 +199,8 @@ class Audit(PointResult):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays with a row for each point that there are.
 
-        `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `p_value`,
-        `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.
+        `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
+        `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.
         """
         arrays = {
             "embedding": self.embedding,
@@ -204,6 +210,7 @@ class Audit(PointResult):
             "squeeze": self.squeeze,
             "is_torn": self.is_torn,
             "is_glued": self.is_glued,
+            "seam": self.seam,
             "p_value": self.p_value,
             "is_point_beyond": self.is_point_beyond,
             "spread": self.spread,
@@ -226,6 +233,7 @@ class Audit(PointResult):
             "islands": self.islands.to_dict(),
             **{name: None if answer is None else answer.to_dict() for name, answer in answers.items()},
             "tears": self.disturbed.tears.tolist(),
+            "seams": [seam.to_dict() for seam in self.disturbed.seams],
             "dimension": self.dimension,
             "pairs": self.pairs,
             "regions": {name: regions.to_dict() for name, regions in self.regions.items()},

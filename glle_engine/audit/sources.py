@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
+
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.validation import checked_matrix, finite_matrix, is_sparse
+from glle_engine.base.validation import checked_matrix, finite_data, finite_matrix, is_sparse
 from glle_engine.methods import registry
 from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit
@@ -21,7 +24,6 @@ from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedde
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.results import Note
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
+
+MAX_DENSE_BYTES = 2**31  # of sparse data
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +86,12 @@ class Source:
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.of`."""
     embedder, spec = PosteriorEmbedder.of(posterior, X), posterior.spec
-    _require_columns(X, spec)
+    _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
-    return Source("GLLE", finite_matrix(X), partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
+    data = finite_matrix(dense_rows(X))
+    return Source("GLLE", data, partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
 
 
 def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tuple[Source, NDArray[np.float64]]:
@@ -96,7 +101,7 @@ def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tup
         return source_of_posterior(X, posterior), posterior.embedding
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
-    _require_columns(X, spec)
+    _require_columns(spec)
     data = finite_matrix(X)
     embedder = MethodEmbedder(data, method, quick_spec(method, spec))
     wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))
@@ -136,6 +141,27 @@ def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
     """Return the source of given coordinates, which nothing makes again."""
     data = checked_matrix(X)
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
+
+
+def dense_rows(X: ArrayLike) -> ArrayLike:
+    """Return sparse data as dense rows, whose columns an audit permutes, and other data as they are.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows would need more than 2 GiB.
+
+    """
+    if not is_sparse(X):
+        return X
+    rows: Any = finite_data(X)
+    if (needed := 8 * math.prod(rows.shape)) > MAX_DENSE_BYTES:
+        raise InvalidParameterError(
+            f"An audit permutes the columns of the data, and sparse data of shape {rows.shape} have "
+            f"{needed / 2**30:,.1f} GiB as dense ones; the most is {MAX_DENSE_BYTES / 2**30:g} GiB.",
+            remedy="Audit a random part of the rows, or 50 components by sklearn.decomposition.TruncatedSVD.",
+        )
+    return np.ascontiguousarray(rows.toarray())
 
 
 def quick_spec(method: Method[Any], spec: S) -> S:
@@ -183,10 +209,10 @@ def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
     return Space.of(data, spec).points(data)
 
 
-def _require_columns(X: ArrayLike, spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for data without columns to permute: sparse data and distances."""
-    if is_sparse(X) or "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
+def _require_columns(spec: SpaceSpec) -> None:
+    """Raise `InvalidParameterError` for data without columns to permute: distances."""
+    if "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
         raise InvalidParameterError(
-            "An audit permutes the columns of the data, which sparse data and distances do not have.",
-            remedy="Give dense coordinates, such as the first components of the data.",
+            "An audit permutes the columns of the data, which distances do not have.",
+            remedy="Give coordinates, such as by classical scaling of the distances.",
         )

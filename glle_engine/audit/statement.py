@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from glle_engine.base.results import brief
-from glle_engine.reliability.thresholds import FEW_DISTURBED, MANY_DISTURBED, PARTLY, TRUST
+from glle_engine.reliability.thresholds import FEW_DISTURBED, FEW_POINTS, MANY_DISTURBED, PARTLY, TRUST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from glle_engine.audit.answers import Answer, Disturbed, Islands
+    from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
 NAMED = 5  # islands or groups in a sentence
@@ -58,6 +58,8 @@ class Facts:
     ----------
     name : str
         Of the method.
+    n : int
+        Distinct points.
     has_structure : bool or None
         Whether the features are related; None if it cannot be decided.
     kept, by_chance : float
@@ -82,6 +84,7 @@ class Facts:
     """
 
     name: str
+    n: int
     has_structure: bool | None
     kept: float
     by_chance: float
@@ -102,32 +105,25 @@ class Facts:
 
 def state(facts: Facts) -> Statement:
     """Return the statement on a map."""
-    if facts.has_structure is False:
+    unseen = _unseen(facts)
+    if facts.foreign is not None:
+        own, usual = facts.foreign
+        why = _fidelity(facts) if unseen is None else unseen[1:]
         return Statement(
-            "no",
-            "Do not read structure into this map: we found none. Your points lie as far apart as points with "
-            "independent features would.",
+            "unknown" if unseen is None else unseen[0],
+            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
+            f"{own:.0%} of its neighbors with the maps of {facts.name}, and these share {usual:.0%} with each other."
+            f"{_sentence(why)}",
         )
-    if facts.has_structure and facts.kept - facts.by_chance < facts.least_kept:
-        return Statement(
-            "no",
-            "Do not rely on this map: the data have structure, but the map does not show it. It keeps "
-            f"{facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}.",
-        )
+    if unseen is not None:
+        level, action, because = unseen
+        return Statement(level, f"{action}.{_sentence([because])}")
     if facts.dominant is not None:
         name, share = facts.dominant
         return Statement(
             "partly",
             f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
-        )
-    if facts.foreign is not None:
-        own, usual = facts.foreign
-        return Statement(
-            "unknown",
-            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
-            f"{own:.0%} of its neighbors with the maps of {facts.name}, and these share {usual:.0%} with each other."
-            f"{_sentence(_fidelity(facts))}",
         )
     if facts.remains is None:
         return Statement(
@@ -138,6 +134,24 @@ def state(facts: Facts) -> Statement:
     return _on_samples(facts)
 
 
+def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
+    """Return the level if the map shows no structure, what to do, and why; None if it shows some or none is known."""
+    apart = "points lie as far apart as points with independent features would"
+    if facts.has_structure is False and facts.n < FEW_POINTS:
+        action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
+        return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"
+    if facts.has_structure is False:
+        return "no", "Do not read structure into this map: we found none", f"your {apart}"
+    if facts.has_structure and facts.kept - facts.by_chance < facts.least_kept:
+        action = "Do not rely on this map: the data have structure, but the map does not show it"
+        return (
+            "no",
+            action,
+            f"it keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}",
+        )
+    return None
+
+
 def _on_samples(facts: Facts) -> Statement:
     """Return the statement on a map whose method is known."""
     assert facts.remains is not None
@@ -146,7 +160,7 @@ def _on_samples(facts: Facts) -> Statement:
     distrusted = {thing: text for thing, (is_trusted, text) in things.items() if not is_trusted}
     stays = int(facts.islands.stays.sum())
     is_whole = stays == facts.islands.count if stays else facts.remains >= TRUST
-    is_sound = is_whole and not _disturbances(facts.disturbed) and facts.hidden is None
+    is_sound = is_whole and not _disturbances(facts) and facts.hidden is None
     level: Level = "trust" if is_sound and not distrusted.keys() - {"neighbors"} else "partly"
     if facts.has_structure is None:
         level = "unknown"
@@ -195,9 +209,9 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append(f"there {are} that the method cuts from data without a gap{_named(islands, islands.is_cut)}")
     changing = ~islands.stays & ~islands.is_cut
     if islands.count and (count := int(changing.sum())):
-        change = "one island changes" if count == 1 else f"{count} islands change"
-        reasons.append(f"{change} with the sample{_named(islands, changing)}")
-    reasons += _disturbances(facts.disturbed)
+        change = "one island is" if count == 1 else f"{count} islands are"
+        reasons.append(f"{change} not separate in other samples{_named(islands, changing)}")
+    reasons += _disturbances(facts)
     if facts.remains is not None:
         reasons.append(f"we expect a new sample half this size to reproduce {facts.remains:.0%} of this map (R²)")
     if facts.hidden is not None:
@@ -213,19 +227,35 @@ def _fidelity(facts: Facts) -> list[str]:
     parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
     if islands.count:
         parts.append(f"{int(islands.in_data.sum())} of its {islands.count} islands are separate in the data")
-    return [*parts, *_disturbances(facts.disturbed)][:MAX_REASONS]
+    return [*parts, *_disturbances(facts)][:MAX_REASONS]
 
 
-def _disturbances(disturbed: Disturbed) -> list[str]:
-    """Return which points are torn off or glued, if some are, and not most of them."""
-    parts = []
-    for flags, text in (
-        (disturbed.is_torn, "points lie far from their neighbors, where the map tears (`stretch`)"),
-        (disturbed.is_glued, "points lie beside points that are not their neighbors, where the map folds (`squeeze`)"),
-    ):
+def _disturbances(facts: Facts) -> list[str]:
+    """Return which points are torn off or glued, if some are, and not most of them; with two sides, which regions."""
+    disturbed, parts = facts.disturbed, []
+    texts = {
+        "tear": "lie far from their neighbors, where the map tears (`stretch`)",
+        "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
+    }
+    for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
-            parts.append(f"{count} {text}")
+            seams = [seam for seam in disturbed.seams if seam.kind == kind]
+            parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else f"{count} points {texts[kind]}")
     return parts
+
+
+def _sides(seam: Seam, islands: Islands) -> str:
+    """Return which two regions a map tears apart or lays onto each other."""
+    (a, first), (b, second) = sorted(
+        (islands.names[at], len(side)) for at, side in zip(seam.islands, seam.sides, strict=True)
+    )
+    is_tear = seam.kind == "tear"
+    if a != b:
+        what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
+        return f"{what} ({first} and {second} points, `seam`)"
+    if is_tear:
+        return f"the map tears one surface in two ({first} and {second} points lie along the tear, `seam`)"
+    return f"the map lays two regions of {first} and {second} points onto each other (`seam`)"
 
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:

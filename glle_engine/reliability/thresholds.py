@@ -8,6 +8,7 @@ from __future__ import annotations
 # Shares of an audit that remain in another sample: `remains`, arrangement and shape.
 TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share at all; also the least share of neighbors that is more than chance
+FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
 STAYS = 0.9  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 
@@ -18,7 +19,8 @@ GROUP_CONTACT = 0.1  # the same for labeled groups, whose labels may be wrong
 # Places where the picture and its resamples disagree.
 FAR = 4.0  # distance of two points in units of the larger distance to a k-th neighbor, from which on they are far
 LIKELY_NEIGHBORS = 0.4  # probability of two points to be neighbors in another sample, from which on a tear is said
-DISTURBED = 0.1  # share of a point's neighbors that are torn off or glued on, from which on the point is marked
+DISTURBED = 0.1  # share of a point's neighbors that are torn off, from which on the point is marked
+MOSTLY = 0.5  # share of a point's neighbors in the picture that are far elsewhere, from which on the point is glued
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5  # share of marked points: fewer are not mentioned, more are no local fault
 FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbors with its maps than times this share
 FOREIGN_GAP = 0.1  # and at least this share fewer

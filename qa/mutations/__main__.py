@@ -1,80 +1,147 @@
-"""`make -C qa mutations`: try random changes of logic, and print those that the tests of the same folder do not find.
+"""`make -C qa mutations`: try random changes of logic, and print those that the nearest tests do not find.
 
-Each change is made in a copy of the project, one at a time, and the tests of the changed file run, then those of its
-folder, until one fails. A change that none finds is printed with its line: it is equivalent, or a test is missing.
+Each change is made in a copy of the project, one at a time. The tests of the changed file run, then those that import
+it, then those of its folder, until one fails; at the end, this test must pass without the change. A change that no test
+can find, because the program does the same, has a line with its reason in `equivalent.txt`, and does not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
-import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 
 from qa.frame import ROOT, say
-from qa.mutations.changes import find_changes
+from qa.mutations.changes import Change, find_changes
 
 ROOMS = {"glle": "client", "glle_engine": "engine", "service": "service", "worker": "worker"}  # and their tests
 COMPILED = b"@compiled"  # kernels, which would be compiled again for each change
+EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 GOAL = 0.85
-SECONDS = 300.0  # of the tests of one change; a change that makes them endless is found
+PROCESSES = 2
+SECONDS = 1200.0  # of tests of one change; pytest ends a single test that is endless earlier
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of a source file, whose path starts at the top of the project."""
+
+    path: Path
+    change: Change
+
+    @property
+    def name(self) -> str:
+        """What identifies the change, wherever its line is."""
+        before = " ".join(self.change.before.split())
+        return f"{self.path}: {self.change.function}: {before} -> {self.change.after}"
+
+    def rank(self, seed: int) -> bytes:
+        """Return a random position that depends on the change and the seed alone, so that other files may change."""
+        return hashlib.sha256(f"{seed} {self.name} {self.change.start}".encode()).digest()
 
 
 def main() -> int:
-    """Try changes; return 1 if fewer than `GOAL` of them are found."""
+    """Try changes; return 1 if fewer than `GOAL` of those that are not equivalent are found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--room", choices=ROOMS, help="only this package")
+    parser.add_argument("--only", default="", help="only changes whose path, function or text contains this")
     options = parser.parse_args()
-    chosen = random.Random(options.seed)  # noqa: S311 # no secret
-    rooms = [options.room] if options.room else list(ROOMS)
-    sources = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py")) if tests_of(path)]
-    tried = missed = 0
+    mutants = [each for each in find_mutants() if options.only in each.name]
+    chosen = sorted(mutants, key=lambda each: each.rank(options.seed))[: options.changes]
+    equivalent = read_equivalent()
+    tried = [each for each in chosen if each.name not in equivalent]
     with tempfile.TemporaryDirectory(prefix="glle-mutations-") as folder:
-        copy = Path(folder) / "glle"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
-        while tried < options.changes:
-            path = chosen.choice(sources)
-            source = path.read_bytes()
-            changes = [] if COMPILED in source else find_changes(source)
-            if not changes:
-                continue
-            change = chosen.choice(changes)
-            changed = copy / path.relative_to(ROOT)
-            changed.write_bytes(change.apply(source))
-            is_found = any(fails(copy, tests) for tests in tests_of(path))
-            changed.write_bytes(source)
-            tried, missed = tried + 1, missed + (not is_found)
-            where = f"{path.relative_to(ROOT)}:{change.line}"
-            say(f"{'found    ' if is_found else 'NOT FOUND'} {where}: {change.before!r} -> {change.after!r}")
-    say(f"{tried - missed} of {tried} changes were found.")
-    return int(tried - missed < GOAL * tried)
+        copies: Queue[Path] = Queue()
+        for i in range(PROCESSES):
+            copies.put(
+                shutil.copytree(ROOT, Path(folder, str(i)), ignore=shutil.ignore_patterns(".*", "out", "__pycache__"))
+            )
+        with ThreadPoolExecutor(PROCESSES) as threads:
+            failed = list(threads.map(lambda each: try_mutant(each, copies), tried))
+        copy, by_chance = copies.get(), set[str]()
+        found = {name for name in failed if name}
+        while broken := first_failed(copy, sorted(found - by_chance)) if found - by_chance else None:
+            say(f"{broken} fails without a change, too.")
+            by_chance.add(broken)
+    missed = [each.name for each, name in zip(tried, failed, strict=True) if name is None or name in by_chance]
+    say("Not found:", *missed)
+    say(f"{len(tried) - len(missed)} of {len(tried)} changes were found; {len(chosen) - len(tried)} are equivalent.")
+    return int(len(missed) > (1 - GOAL) * len(tried))
 
 
-def tests_of(path: Path) -> list[Path]:
-    """Return the tests of a source file and those of its folder, as far as they exist, in the order to run."""
-    room, *folders, _ = path.relative_to(ROOT).parts
+def find_mutants() -> list[Mutant]:
+    """Return every change of the product, without those of compiled kernels."""
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    sources = {path.relative_to(ROOT): path.read_bytes() for path in paths}
+    return [
+        Mutant(path, change)
+        for path, source in sources.items()
+        if COMPILED not in source
+        for change in find_changes(source)
+    ]
+
+
+def read_equivalent() -> dict[str, str]:
+    """Return the reasons of the changes that are known as equivalent, by name."""
+    lines = [line for line in EQUIVALENT.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return {name: reason for name, _, reason in (line.rpartition("  # ") for line in lines)}
+
+
+def try_mutant(mutant: Mutant, copies: Queue[Path]) -> str | None:
+    """Run the nearest tests on a copy with the change; print and return the name of the first that fails."""
+    copy = copies.get()
+    changed = copy / mutant.path
+    source = changed.read_bytes()
+    changed.write_bytes(mutant.change.apply(source))
+    results = (first_failed(copy, tests) for tests in tests_of(mutant.path))
+    failed = next((name for name in results if name), None)
+    changed.write_bytes(source)
+    copies.put(copy)
+    say(f"{'found    ' if failed else 'NOT FOUND'} {mutant.name} (line {mutant.change.line}) {failed or ''}")
+    return failed
+
+
+def tests_of(path: Path) -> list[list[str]]:
+    """Return the tests of a source file, those that import it, and those of its folder: what to run, in this order."""
+    room, *folders, _ = path.parts
     folder = Path("tests", ROOMS[room], *folders)
-    own = folder / f"test_{path.stem}.py"
-    return [each for each in (own, folder) if (ROOT / each).exists()]
+    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    imports = re.compile(rf"^ *(?:from|import) {re.escape(module)} ", re.MULTILINE)
+    files = [file for file in (ROOT / "tests" / ROOMS[room]).rglob("test_*.py") if imports.search(file.read_text())]
+    own = [str(folder / f"test_{path.stem}.py")] if (ROOT / folder / f"test_{path.stem}.py").exists() else []
+    importing = [file for file in sorted(str(each.relative_to(ROOT)) for each in files) if file not in own]
+    while not (ROOT / folder).exists():
+        folder = folder.parent
+    others = [str(folder), *(f"--ignore={file}" for file in [*own, *importing])]
+    is_whole_room = len(folder.parts) == 2  # whose tests take too long
+    return [tests for tests in (own, importing, [] if is_whole_room and (own or importing) else others) if tests]
 
 
-def fails(copy: Path, tests: Path) -> bool:
-    """Return whether tests fail in the copy."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", str(tests)]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+def first_failed(copy: Path, tests: list[str]) -> str | None:
+    """Return the name of the first test that fails in the copy."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
     try:
         result = subprocess.run(  # our own interpreter
-            command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS, check=False
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return True
-    return result.returncode == 1
+        return tests[0]
+    if result.returncode in {0, 5}:  # passed, or without a test
+        return None
+    match = _FAILED.search(result.stdout)
+    return match[1] if match else tests[0]
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ class Change:
     start, end : int
         Range of the expression in bytes.
     line : int
+    function : str
+        Name of the function with the expression.
     before, after : str
         The expression, and what replaces it.
 
@@ -46,6 +48,7 @@ class Change:
     start: int
     end: int
     line: int
+    function: str
     before: str
     after: str
 
@@ -59,20 +62,29 @@ def find_changes(source: bytes) -> list[Change]:
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     found = {}
     for function in functions:
-        for statement in function.body:
-            for node in ast.walk(statement):
-                for after in _variants(node):
-                    assert isinstance(node, ast.expr)
-                    assert node.end_lineno is not None
-                    assert node.end_col_offset is not None
-                    start = starts[node.lineno - 1] + node.col_offset
-                    end = starts[node.end_lineno - 1] + node.end_col_offset
-                    before = source[start:end].decode()
-                    found[start, end, after] = Change(start, end, node.lineno, before, after)
+        for node in (each for statement in function.body for each in _walk(statement)):
+            for after in _variants(node):
+                assert isinstance(node, ast.expr)
+                assert node.end_lineno is not None
+                assert node.end_col_offset is not None
+                start = starts[node.lineno - 1] + node.col_offset
+                end = starts[node.end_lineno - 1] + node.end_col_offset
+                before = source[start:end].decode()
+                found[start, end, after] = Change(start, end, node.lineno, function.name, before, after)
     return list(found.values())
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and what is in it, without expressions of f-strings, whose positions Python 3.11 does not know."""
+    if not isinstance(node, ast.JoinedStr):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _walk(child)
 
 
 def _variants(node: ast.AST) -> Iterator[str]:

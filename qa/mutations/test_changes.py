@@ -27,6 +27,7 @@ def f(a: int | None, b: int = 2) -> object:
         ("return a * b - 1", {"return (a * b + 1)", "return (a / b) - 1"}),
         ('return "é" + f"{a}", a is None', {'return "é" + f"{a}", (a is not None)'}),
         ("return [1] + [2]", set()),
+        ('return f"{a < b}"', set()),
     ],
 )
 def test_each_kind_is_changed_alone(statement: str, expected: set[str]) -> None:

@@ -196,7 +196,7 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
     has the `verdict` in at most two sentences and as a `level`, `remains` (R^2 over samples), four answers (`islands`,
     `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the `regions`,
     `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`,
-    `is_torn`, `is_glued`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,
+    `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,
     `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix
     (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs,
     GET /v1/jobs/{id}/result?partial=true has its latest statements.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import numpy as np
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model, model_validator
 
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
@@ -49,12 +49,19 @@ class SyntheticIn(CommandIn):
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="The same seed gives the same points.")
 
 
+def auto_of_none(value: object) -> object:
+    """Return "auto" for null, which means the same."""
+    return "auto" if value is None else value
+
+
 def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
     """Return type and pydantic field of a declared parameter; the words of a choice are in its type."""
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
-        return Annotated[type_, Field(**limits)] | Literal[parameter.words], Field(default, description=parameter.doc)
+        type_, limits = Annotated[type_, Field(**limits)] | Literal[parameter.words], {}
+    if "auto" in parameter.words and not parameter.optional:
+        type_ = Annotated[type_, BeforeValidator(auto_of_none)]
     return type_, Field(default, description=parameter.doc, **limits)
 
 

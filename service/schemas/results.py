@@ -297,7 +297,7 @@ class CoordinatesOut(EmbeddingOut):
     links: dict[str, str] | None = absent(LINKS)  # type: ignore[assignment] # absent in results
     scores: dict[str, float] | None = absent("By name; absent if none were asked for.")
     truth: str | None = Field(default=None, description="Data set with the true coordinates.")
-    n_neighbors: int | None = absent("Neighbors that the scores used.")
+    score_neighbors: int | None = absent("Neighbors that the scores used.")
     arrays: EmbeddingArraysOut
 
 
@@ -373,6 +373,15 @@ class GroupsOut(BaseModel):
     apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
 
 
+class SeamOut(BaseModel):
+    """Two regions that a map tears apart, or lays onto each other."""
+
+    kind: Literal["tear", "fold"]
+    sizes: list[int] = Field(description="Points on both sides.")
+    islands: list[int] = Field(description="Index of the island of most points of each side.")
+    score: float = Field(description="Mean stretch of the points of a tear, or squeeze of those of a fold.")
+
+
 class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has those of the sparse matrix of neighbors."""
 
@@ -383,6 +392,7 @@ class AuditArraysOut(BaseModel):
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
     is_torn: FlagsOut = Field(description="(n,), points that the map tears off their neighbors.")
     is_glued: FlagsOut = Field(description="(n,), points beside others that are not their neighbors.")
+    seam: VectorOut = Field(description="(n,), j and -j on both sides of seam j, from 1 on; 0 for most points.")
     p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
     is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
     spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
@@ -414,6 +424,7 @@ class AuditOut(BaseModel):
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
     shape: AnswerOut | None = Field(description="Form of the islands; null for coordinates alone.")
     tears: list[list[int]] = Field(description="Pairs of points that are neighbors and lie far apart in the map.")
+    seams: list[SeamOut] = Field(description="Tears and folds with two sides, the largest first.")
     groups: GroupsOut | None = Field(description="Null without labels.")
     regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
     notes: list[NoteOut]
@@ -446,7 +457,7 @@ class ComparisonOut(BaseModel):
     dataset: str
     labels: str | None
     truth: str | None
-    n_neighbors: int
+    score_neighbors: int = Field(description="Neighbors that the scores used.")
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")

@@ -62,7 +62,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
         """Return the embedding of one of the methods."""
-        shared = ("dataset", "labels", "truth", "scores", "n_neighbors", "engine")
+        shared = ("dataset", "labels", "truth", "scores", "score_neighbors", "engine")
         request = {name: getattr(self, name) for name in shared}
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 

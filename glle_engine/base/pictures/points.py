@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _DRAWS, _FEWEST, _DRAWN = 40, 4, 400_000  # draws of a posterior; of many points as many as have so many rows, or four
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
 _COLUMNS = (
-    "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "p_value", "is_point_beyond", "spread",
-    "stability", "local_trust", "member_probability",
+    "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
+    "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
 APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
@@ -118,6 +119,19 @@ def test_the_verdict_names_groups_that_do_not_stay_apart(low: list[tuple[int, in
         assert Groups(np.arange(2), share * (1 - np.eye(2)), np.ones(5), np.arange(5) % 2).statement() == of_two
 
 
+def test_sparse_data_are_audited_as_dense_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coordinates, methods and posteriors of sparse data have the audit of the dense data; huge ones are refused."""
+    counts = np.random.default_rng(8).poisson(np.exp(PLANE[:120] / 2)).astype(float)
+    rows = csr_array(counts)
+    for options in ({"method": "pca"}, {"Y": counts[:, :2]}, {"method": "glle"}):
+        assert audit(rows, **options).to_dict() == audit(counts, **options).to_dict()
+    by_posterior = audit(rows, fit(rows))
+    assert by_posterior.remains == pytest.approx(audit(counts, fit(counts)).remains, abs=1e-6)
+    monkeypatch.setattr("glle_engine.audit.sources.MAX_DENSE_BYTES", 1000)
+    with pytest.raises(InvalidParameterError, match=r"shape \(120, 8\) have"):
+        audit(rows, method="pca")
+
+
 def test_a_posterior_and_its_method_are_one() -> None:
     """The audit of a posterior is that of the method by name, with the same bits, by any number of threads."""
     X = PLANE[:100]
@@ -137,8 +151,8 @@ def test_a_function_is_a_method() -> None:
     assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
     frame = found.frame()
     assert list(frame.columns) == [
-        "y1", "y2", "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "p_value", "is_point_beyond",
-        "spread", "stability",
+        "y1", "y2", "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value",
+        "is_point_beyond", "spread", "stability",
     ]  # fmt: skip
     assert len(frame) == len(PLANE)
 
@@ -179,6 +193,9 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
         assert found.statement.trusted == ()
         assert (found.remains, found.neighborhoods) == (None, None)
     assert "this is no map by Principal component analysis" in audit(X, line, method="pca").verdict
+    noise = audit(NOISE[:120], RNG.permutation(principal(NOISE[:120])), method="pca")
+    assert (noise.level, noise.verdict.startswith("Audit these coordinates by")) == ("no", True)
+    assert "Do not read structure into this map: we found none; your points" in noise.verdict
     turned = 3 * own @ [[0, 1], [1, 0]] + 7
     assert audit(X, turned, method="pca").level == "trust"
 
@@ -206,8 +223,14 @@ def test_tears_are_found(method: str | None) -> None:
     assert not found.is_torn[abs(own) > 1].any()
     assert len(found.disturbed.tears)
     assert (np.sign(own[found.disturbed.tears]).prod(axis=1) == -1).all()
-    assert "tears" in found.verdict
+    assert "the map tears islands A and B apart" in found.verdict
     assert found.level != "trust"
+    seam = found.disturbed.seams[0]
+    assert (seam.kind, sorted(seam.islands)) == ("tear", [0, 1])
+    sides = [own[side] for side in seam.sides]
+    assert {bool((each > 0).all()) for each in sides} == {True, False}, "each side is on one side of the cut"
+    np.testing.assert_array_equal(np.flatnonzero(found.seam == 1), seam.sides[0])
+    np.testing.assert_array_equal(np.flatnonzero(found.seam == -1), seam.sides[1])
 
 
 @pytest.mark.parametrize("method", ["pca", None])
@@ -223,6 +246,9 @@ def test_glue_is_found(method: str | None) -> None:
     assert area_under_curve(found.squeeze, side) >= 0.9
     assert found.is_glued[side].mean() > 0.5
     assert found.is_glued[~side].mean() < 0.2
+    seam = next(seam for seam in found.disturbed.seams if seam.kind == "fold")
+    assert {bool(side[each].all()) for each in seam.sides} == {True, False}, "each side is a group"
+    assert not any(side[each].any() and not side[each].all() for each in seam.sides)
 
 
 def test_exchanged_points_have_stretch() -> None:
@@ -247,6 +273,28 @@ def test_islands_of_pictures() -> None:
     assert not find_islands(rng.standard_normal((12, 2))).any(), "few points have no islands"
     shares, any_other = contact(Y, np.repeat([0, 1, 2], sizes))
     assert (shares.max(), any_other.max()) == (0, 0)
+
+
+def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
+    """Return points of one piece."""
+    rng = np.random.default_rng([n, seed])
+    angle, u = rng.uniform(0, 2 * np.pi, n), rng.uniform(size=(n, 2))
+    circle = np.c_[np.cos(angle), np.sin(angle)]
+    pieces = {
+        "sheet": u, "strip": u * [10, 1], "disc": np.sqrt(u[:, :1]) * circle, "normal": rng.standard_normal((n, 2)),
+        "ring": circle + 0.03 * rng.standard_normal((n, 2)), "curve": np.c_[9 * u[:, 0], np.sin(9 * u[:, 0])],
+        "band": np.c_[9 * u[:, 0], np.sin(9 * u[:, 0])] + 0.1 * rng.standard_normal((n, 2)),
+    }  # fmt: skip
+    return np.asarray(pieces[name])
+
+
+@pytest.mark.parametrize("name", ["sheet", "strip", "disc", "normal", "ring", "curve", "band"])
+def test_chance_gaps_are_no_islands(name: str) -> None:
+    """Random points of one piece have gaps, and none of them makes an island, in two or in three dimensions."""
+    found = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 250, 600) for seed in range(6)]
+    assert sum(count > 0 for count in found) <= 1
+    X = without_groups(name, 250, 0)
+    assert "islands" not in audit(np.c_[X, 0.1 * X[:, 0] ** 2], X).verdict
 
 
 def test_islands_that_the_method_cuts_are_named() -> None:
@@ -344,16 +392,16 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         flags = rng.random((2, 60)) < rng.choice([0, 0.05, 0.9])
         disturbed = Disturbed(np.ones(60), np.ones(60), flags[0], flags[1], np.empty((0, 2), np.int64))
         answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
-        found = state(
-            Facts(
-                name="PCA", has_structure=structure, kept=float(rng.choice([0.1, 0.6])), by_chance=0.1, least_kept=0.01,
+        facts = Facts(
+                name="PCA", n=200, has_structure=structure,
+                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1, least_kept=0.01,
                 islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
                 neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
                 foreign=(0.1, 0.8) if rng.random() < 0.1 else None,
                 dominant=("column 1", 0.97) if rng.random() < 0.1 else None,
                 hidden=3 if rng.random() < 0.2 else None,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
+        found = state(facts)
         assert not set(found.trusted) & set(found.distrusted)
         assert found.text.count(". ") <= 1
         assert found.text.endswith(".")
@@ -365,6 +413,16 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
             assert not set(found.distrusted) - {"neighbors"}
         if structure is False:
             assert (found.level, found.trusted) == ("no", ())
+        assert found.text.startswith("Audit these coordinates by the method") == (facts.foreign is not None)
+
+
+@pytest.mark.parametrize("n", [20, 60, 99])
+def test_few_points_are_too_few_to_tell(n: int) -> None:
+    """Without visible structure, the level of few points is "unknown", and that of more is "no"."""
+    for seed in range(3):
+        found = audit(np.random.default_rng(seed).standard_normal((n, 5)), method="pca")
+        assert (found.level, found.statement.trusted) == ("unknown", ())
+        assert found.verdict.startswith(f"Collect more points before you read this map: {n} points are too few")
 
 
 @pytest.mark.parametrize(

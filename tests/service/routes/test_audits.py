@@ -58,7 +58,7 @@ def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, da
     assert abs(csr_array(tuple(parts), shape=(N, N)) - direct.neighbors).max() == 0
     header = client.get(place, headers={"accept": "text/csv"}).text.partition("\n")[0]
     assert header.startswith(
-        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value"
+        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value"
     )
     assert len(client.get(f"{place}?points=2:5").json()["arrays"]["p_value"]["data"]) == 3
 
@@ -134,7 +134,7 @@ def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -
     assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
     assert found["level"] == "unknown"
     assert found["islands"]["in_samples"] is None
-    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued"}
+    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued", "seam"}
     np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 

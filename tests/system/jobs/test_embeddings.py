@@ -69,7 +69,7 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     printed = capsys.readouterr().out
     assert printed.startswith(f"{direct.level}: {direct.verdict}")
     assert re.search(r"Groups apart in other samples: early and late \d+%", printed)
-    assert out.read_text().startswith("id,y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,p_value,")
+    assert out.read_text().startswith("id,y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,")
 
 
 def test_a_running_audit_states_what_it_has_found(up: Up, client: httpx.Client) -> None:

@@ -58,6 +58,7 @@ def zip_matrix(save: str) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_what_uploads_unpack_leaves_the_reserve(small_disk: Path) -> None:
     """Several at once get 507 with the numbers; afterwards their space is free, and an upload and a job succeed."""
     bodies = [

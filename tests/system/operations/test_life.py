@@ -100,6 +100,7 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

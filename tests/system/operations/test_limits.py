@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
 
-pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="private memory is limited on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not process_guard.LINUX, reason="private memory is limited on Linux"),
+]
 
 ROLES = ("glle-quick", "glle-batch")
 BYTES = 40 * 2**20

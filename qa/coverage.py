@@ -1,0 +1,31 @@
+"""`make coverage`: the table of measured lines and branches by package, from the data of a run of the tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from qa.frame import align, say
+
+DEPTH = 2  # folders of a path that name a package
+
+
+def main(report: Path) -> None:
+    """Print a row for each package, from the JSON report of coverage."""
+    parts = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(parts))
+    for name, file in json.loads(report.read_bytes())["files"].items():
+        folders = Path(name).parent.parts
+        for package in {"/".join(folders[:DEPTH]), folders[0], "all"}:
+            sums[package] = [total + file["summary"][part] for total, part in zip(sums[package], parts, strict=True)]
+    rows = [
+        (package, lines, f"{covered / max(lines, 1):.1%}", branches, f"{taken / max(branches, 1):.1%}")
+        for package, (lines, covered, branches, taken) in sorted(sums.items())
+    ]
+    say(align([("package", "lines", "covered", "branches", "covered"), *rows]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
