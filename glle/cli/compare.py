@@ -32,7 +32,10 @@ def add(commands: Commands) -> None:
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
     text = "scores: all fast ones by default, or `none`"
     scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
-    arguments = (DATA, method, parameters, out, scores, labels, truth)
+    near = argument(
+        "--score-neighbors", type=_number_or_auto, default="auto", metavar="N", help="k of the scores, or auto"
+    )
+    arguments = (DATA, method, parameters, out, scores, near, labels, truth)
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 
     embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
@@ -68,6 +71,10 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def _number_or_auto(text: str) -> int | str:
+    return text if text == "auto" else int(text)
+
+
 def _method(text: str) -> dict[str, Any]:
     name, _, parameters = text.partition(":")
     return {"method": name, "parameters": dict(_pair(part) for part in parameters.split(",") if part)}
@@ -101,7 +108,9 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
-    result = client.embed(data, args.method, scores=scores, **options, **dict(args.set))
+    result = client.embed(
+        data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.set)
+    )
     if image := output.picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:

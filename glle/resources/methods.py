@@ -238,7 +238,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands;
             beside a method they are compared with its maps.
         method, parameters
-            Name of a method, and its parameters.
+            Name of a method, and its parameters; with coordinates, the method that made them.
         timeout
             Seconds; None for no limit.
         options
