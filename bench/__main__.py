@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench.engine import draws, fits, memory, stages
+from bench.engine import audits, draws, fits, memory, stages
 from bench.report import HEAD, compare, machine, print_table, show
 from bench.service import cached, concurrency, uncached
 from bench.service.deployment import running_service
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bench.report import Row
 
 WORKERS = 1  # of the service; on two cores the other one has the API process, the servers and the clients
-PARTS = ("draws", "fits", "parallel", "serving", "memory", "stages")
+PARTS = ("draws", "fits", "audits", "parallel", "serving", "memory", "stages")
 
 
 def main() -> None:
@@ -67,6 +67,8 @@ def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
         yield from draws.rows(largest)
     if "fits" in parts:
         yield from fits.rows(largest)
+    if "audits" in parts:
+        yield from audits.rows(largest)
     if "parallel" in parts:
         yield from draws.parallel_rows()
     if "memory" in parts and largest >= memory.N:

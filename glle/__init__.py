@@ -14,8 +14,8 @@
         summary = posterior.summary()  # consensus, spread, stability
 
 `glle.GLLE` and `glle.Embedding` are estimators of scikit-learn, `glle.datasets` samples manifolds, `glle.load` reads a
-posterior. `glle.frame`, `glle.to_xarray` and `glle.widget` show results in other ways. They, `glle.Embedding`,
-`AsyncClient`, the errors and the other classes of `glle.client` are importable from here; `dir(glle)` lists the rest.
+posterior. `glle.frame`, `glle.to_xarray` and `glle.widget` show results in other ways. `dir(glle)` lists all public
+names, with `AsyncClient`, the errors and the other classes of `glle.client`.
 
 A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, only `library`
 imports the engine. Read `library` and `client` first.
@@ -26,42 +26,93 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glle.client import *  # noqa: F403 # its __all__
-    from glle.client import Client
+    from glle.client import (
+        AsyncClient,
+        AsyncDataset,
+        AsyncEmbedding,
+        AsyncJob,
+        AsyncPosterior,
+        AuthError,
+        Client,
+        ConflictError,
+        Dataset,
+        GlleServiceError,
+        InvalidRequestError,
+        Job,
+        JobTimeoutError,
+        NotFoundError,
+        Posterior,
+        RateLimitedError,
+        Result,
+        Retries,
+        UnavailableError,
+    )
     from glle.library import advise, audit, compare, datasets, embed, fit, load
-    from glle_engine.base.errors import GlleError as GlleError
+    from glle_engine.base.errors import GlleError
     from glle_engine.base.pictures.plotting import plot
-    from glle_engine.base.pictures.points import frame as frame
-    from glle_engine.base.pictures.points import to_xarray as to_xarray
-    from glle_engine.base.pictures.widget import widget as widget
+    from glle_engine.base.pictures.points import frame, to_xarray
+    from glle_engine.base.pictures.widget import widget
     from glle_engine.base.version import __version__ as __version__
-    from glle_engine.estimator import GLLE
-    from glle_engine.estimator import Embedding as Embedding
+    from glle_engine.estimator import GLLE, Embedding
 
-__all__ = ["GLLE", "Client", "advise", "audit", "compare", "datasets", "embed", "fit", "load", "plot"]
+__all__ = [
+    "GLLE",
+    "AsyncClient",
+    "AsyncDataset",
+    "AsyncEmbedding",
+    "AsyncJob",
+    "AsyncPosterior",
+    "AuthError",
+    "Client",
+    "ConflictError",
+    "Dataset",
+    "Embedding",
+    "GlleError",
+    "GlleServiceError",
+    "InvalidRequestError",
+    "Job",
+    "JobTimeoutError",
+    "NotFoundError",
+    "Posterior",
+    "RateLimitedError",
+    "Result",
+    "Retries",
+    "UnavailableError",
+    "advise",
+    "audit",
+    "compare",
+    "datasets",
+    "embed",
+    "fit",
+    "frame",
+    "load",
+    "plot",
+    "to_xarray",
+    "widget",
+]
 
 _PICTURES = "glle_engine.base.pictures"
-# Module of each public name; all others are names of `glle.client`.
-_MODULES = dict.fromkeys(__all__, "glle.library")
-_MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
-_MODULES |= {"Client": "glle.client", "plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}
+# Module of each public name.
+_MODULES = dict.fromkeys(__all__, "glle.client")
+_MODULES |= dict.fromkeys(("advise", "audit", "compare", "datasets", "embed", "fit", "load"), "glle.library")
 _MODULES |= dict.fromkeys(("GLLE", "Embedding"), "glle_engine.estimator")
+_MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
+_MODULES |= {"plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}
 _MODULES |= dict.fromkeys(("frame", "to_xarray"), f"{_PICTURES}.points")
-_OPTIONAL = {"GLLE": "sklearn", "Client": "httpx"}
+_OPTIONAL = {"glle_engine.estimator": "sklearn", "glle.client": "httpx"}
 
 
 if not TYPE_CHECKING:  # for type checkers an unknown name is an error
 
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
-        if name in _MODULES or not name.startswith("_"):
-            module = import_module(_MODULES.get(name, "glle.client"))
-            if name in _MODULES or name in module.__all__:
-                globals()[name] = value = getattr(module, name)
-                return value
+        if name in _MODULES:
+            globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+            return value
         raise AttributeError(f"module 'glle' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Return the public names whose optional packages are installed, for `help` and completion."""
-    return [name for name in __all__ if name not in _OPTIONAL or find_spec(_OPTIONAL[name])]
+    absent = [module for module, package in _OPTIONAL.items() if not find_spec(package)]
+    return [name for name in __all__ if _MODULES[name] not in absent]

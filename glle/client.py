@@ -119,7 +119,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
               list or a `Series`. A missing label is empty
             - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
             - `obsm`: key of the points of an AnnData in place of `X`; `label` and `color` name columns of its `obs`
-            - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file
+            - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file; `sheet` of a workbook
 
             Columns of texts and dates without a role are ids, the label or the color, if their values are distinct,
             few words, or dates; `notices` of the data set say so. Others are refused.

@@ -18,7 +18,7 @@ from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.result import Audit
 from glle_engine.audit.sources import checked_coordinates
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
@@ -94,7 +94,9 @@ class TableResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableEmbedding(TableResult, Embedding):
-    """Embedding of `glle.embed`."""
+    """Embedding of `glle.embed`, with its `scores` by name."""
+
+    scores: dict[str, float] = field(default_factory=dict)
 
     def transform(self, points: Any, on_progress: OnProgress = silent) -> NDArray[np.float64]:
         """Return the places (m, p) of new points (m, d): an array, or a table with the columns of the data."""
@@ -363,6 +365,9 @@ def embed(
     /,
     *,
     labels: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
+    scores: Sequence[str] | None = (),
+    score_neighbors: int | Literal["auto"] | None = "auto",
     init: ArrayLike | str | None = None,
     on_progress: OnProgress | None = None,
     **parameters: Any,
@@ -376,7 +381,13 @@ def embed(
     method
         Name of the method, such as "isomap" or "t-sne".
     labels
-        Class of each point, integers or words, for a supervised method.
+        Class of each point, integers or words: for a supervised method, for scores and for pictures.
+    truth
+        True coordinates (n, q) of the points, for scores.
+    scores
+        Names of scores; None for the fast ones whose inputs are given, by default none.
+    score_neighbors
+        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     init
         Name of a start, or initial coordinates (n, p), for the methods that have one.
     on_progress
@@ -393,17 +404,51 @@ def embed(
     chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
     options, parameters = table_options(parameters, chosen.spec.parameters())
     points = read_points(X, options)
-    labels = points.classes(labels) if chosen.labels else points.rows(labels)
+    classes = points.classes(labels)
     if isinstance(init, str):
         parameters["init"], init = init, None
     found = chosen.embed(
         points.X,
         chosen.spec.from_dict(parameters),
         on_progress,
-        labels=_classes(labels),
+        labels=_classes(classes) if chosen.labels else None,
         init=points.rows(init),
     )
-    return TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), points)
+    if np.shape(classes) not in {(), (len(found.Y),)}:
+        raise InvalidShapeError(
+            f"The labels have shape {np.shape(classes)}.", remedy=f"Give one for each of the {len(found.Y)} points."
+        )
+    given = _Scored(points.X, classes, points.rows(truth), score_neighbors)
+    names = given.names(scores)
+    result = TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), replace(points, labels=classes))
+    return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """What scores of embeddings of X (n, d) need."""
+
+    X: Any
+    labels: Any
+    truth: Any
+    neighbors: int | Literal["auto"] | None
+
+    def names(self, scores: Sequence[str] | None) -> list[str]:
+        """Return the names of scores; None stands for the fast ones whose inputs are given."""
+        if isinstance(scores, str) or not isinstance(scores, Iterable | None):
+            raise InvalidParameterError(
+                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+            )
+        if scores is not None:
+            return [*scores]
+        given = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
+        return [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `score`."""
+        n = np.shape(self.X)[0] if np.ndim(self.X) else 0
+        k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
+        return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}
 
 
 def advise(X: Any, **options: Any) -> Advice:
@@ -452,7 +497,7 @@ def compare(
     labels: ArrayLike | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = None,
-    n_neighbors: int | None = None,
+    score_neighbors: int | Literal["auto"] | None = "auto",
     **options: Unpack[TableOptions],
 ) -> Comparison:
     """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
@@ -468,8 +513,8 @@ def compare(
         Class (n,) and true coordinates (n, q) of the points, for the scores and methods that use them.
     scores
         Names of scores; None for the fast ones whose inputs are given.
-    n_neighbors
-        Of the scores; None for 10, or fewer for less than 21 points.
+    score_neighbors
+        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     options
         Of a table, as for `fit`; its labels are those of the scores.
 
@@ -481,19 +526,8 @@ def compare(
     """
     found = read_points(X, table_options(options, _keywords(compare))[0])
     X, truth, labels = found.X, found.rows(truth), found.classes(labels)
-    points = np.shape(X)[0] if np.ndim(X) else 0
-    given = {"nothing", *(name for name, value in (("labels", labels), ("truth", truth)) if value is not None)}
-    if isinstance(scores, str) or not isinstance(scores, Iterable | None):
-        raise InvalidParameterError(
-            f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
-        )
-    if scores is None:
-        scores = [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
-    of_scores: Any = {
-        "n_neighbors": max(1, min(10, (points - 1) // 2)) if n_neighbors is None else n_neighbors,
-        "labels": labels,
-        "truth": truth,
-    }
+    given = _Scored(X, labels, truth, score_neighbors)
+    names, of_scores = given.names(scores), given.options()
     compared = Comparison()
     scales: dict[str, Note] = {}
     for label, item in _label_methods(methods).items():
@@ -505,7 +539,7 @@ def compare(
         compared.embeddings[label] = Y
         compared.scores[label] = {}
         scales |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
-        for name in scores:
+        for name in names:
             try:
                 compared.scores[label] |= score(X, Y, [name], **of_scores)
             except GlleError as error:

@@ -19,6 +19,7 @@ except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
+from glle_engine.base.parameters import check_integer
 from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
@@ -84,8 +85,8 @@ class GLLE(_Embedder):
 
     Parameters
     ----------
-    n_neighbors : int, optional
-        None for the default of `glle_engine.base.spec.FitSpec`, which grows with the root of the number of points.
+    n_neighbors : int or "auto"
+        "auto", which None means, too, grows with the root of the number of points.
     disconnected : {"bridge", "error"}
         A graph in several components is bridged, with a UserWarning, or an error.
     random_state : int, RandomState or None
@@ -121,7 +122,7 @@ class GLLE(_Embedder):
 
     def __init__(
         self,
-        n_neighbors: int | None = None,
+        n_neighbors: words.NeighborCount | None = DEFAULTS.n_neighbors,
         n_components: int = DEFAULTS.n_components,
         *,
         method: words.Method = DEFAULTS.method,
@@ -264,8 +265,6 @@ class GLLE(_Embedder):
         """Return the parameters of `FitSpec`."""
         parameters: dict[str, Any] = self.get_params()
         del parameters["random_state"]
-        if parameters["n_neighbors"] is None:
-            parameters["n_neighbors"] = DEFAULTS.n_neighbors
         return parameters
 
     def __sklearn_tags__(self) -> Any:
@@ -284,8 +283,9 @@ def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) ->
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
+    """Return the stream of draws; the errors name `random_state`."""
     if isinstance(random_state, numbers.Integral):
-        return int(random_state)
+        return check_integer("random_state", random_state, 0, counter=True)
     return int(check_random_state(random_state).randint(2**31))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, report_all, select_options
+from glle.cli.connection import add_command, argument, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
 
@@ -27,12 +27,15 @@ def add(commands: Commands) -> None:
     truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
     add_command(commands, _methods, options=[MethodsOptions])
 
-    method = argument("method", metavar="METHOD", help="name of the method: see `glle methods`")
+    method = argument("--method", metavar="METHOD", required=True, help="name of the method: see `glle methods`")
     parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
     out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
     text = "scores: all fast ones by default, or `none`"
     scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
-    arguments = (DATA, method, parameters, out, scores, labels, truth)
+    near = argument(
+        "--score-neighbors", type=_number_or_auto, default="auto", metavar="N", help="k of the scores, or auto"
+    )
+    arguments = (DATA, method, parameters, out, scores, near, labels, truth)
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 
     embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
@@ -45,7 +48,14 @@ def add(commands: Commands) -> None:
     audited = (of, places, method, parameters, labels, out)
     add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
-    methods = argument("methods", metavar="METHOD", nargs="+", type=_method, help="NAME or NAME:PARAMETER=VALUE,...")
+    methods = argument(
+        "--methods",
+        metavar="METHOD",
+        nargs="+",
+        required=True,
+        type=_method,
+        help="NAME or NAME:PARAMETER=VALUE,...",
+    )
     shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
     add_command(commands, _compare, *shared, options=[UploadOptions, CompareOptions], timeout=True)
 
@@ -59,6 +69,10 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+def _number_or_auto(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 def _method(text: str) -> dict[str, Any]:
@@ -94,15 +108,17 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
-    result = client.embed(data, args.method, scores=scores, **options, **dict(args.set))
+    result = client.embed(
+        data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.set)
+    )
     if image := output.picture_format(args.out):
         client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
     elif args.out is not None:
         columns = output.embedding_columns(result.embedding)
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
-    lines = [f"{result.id}  {result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
+    lines = [f"{result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"{name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
-    return report(args, result.metadata, *lines, notes=result.notes)
+    return report_made(args, result.metadata, result.id, *lines, notes=result.notes)
 
 
 def _spread(args: argparse.Namespace, client: Client) -> int:

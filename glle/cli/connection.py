@@ -137,6 +137,15 @@ def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[No
     return 0
 
 
+def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
+    """Print a resource that was made: as JSON, or its id alone, so that a shell can take it, and lines on stderr."""
+    if args.json:
+        return report(args, value)
+    print(id_)  # noqa: T201 # the command's output
+    print("\n  ".join([*lines, *(note["message"] for note in notes)]), file=sys.stderr)  # noqa: T201 # the same
+    return 0
+
+
 def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[Any], dict[str, object]]) -> int:
     """Print a list, as JSON or as a table: `row` returns the cells of an item by column."""
     rows = [row(item) for item in items]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, select_options
+from glle.cli.connection import add_command, argument, report, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.transport.errors import flag, in_words
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions, WeightsOptions
@@ -86,8 +86,8 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
     dataset = dataset_of(client, args.data, args)
     options = select_options(args, FitOptions)
     posterior = client.fit(dataset, neighbors=args.neighbors, timeout=args.timeout, **options)
-    head = f"{posterior.id}  {posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
-    return report(args, posterior.metadata, head, *posterior.notes)
+    head = f"{posterior.n:,} points, fitted in {posterior.metadata['seconds']:.2f} s"
+    return report_made(args, posterior.metadata, posterior.id, head, *posterior.notes)
 
 
 def _draw(args: argparse.Namespace, client: Client) -> int:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glle.cli.connection import REFUSED, add_command, argument, report, report_all, select_options
+from glle.cli.connection import REFUSED, add_command, argument, report, report_all, report_made, select_options
 from glle.transport.errors import flag, in_words
 from glle.types import DatasetsOptions, JobsOptions, SyntheticOptions, UploadOptions
 
@@ -118,7 +118,8 @@ def _synthetic(args: argparse.Namespace, client: Client) -> int:
 
 def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:
     notices = [in_words(notice, flag) for notice in dataset.metadata["notices"]]
-    return report(args, dataset.metadata, f"{dataset.id}  {dataset.n:,} points, {dataset.d} features", *notices)
+    lines = [f"{dataset.n:,} points, {dataset.d} features", *notices]
+    return report_made(args, dataset.metadata, dataset.id, *lines)
 
 
 def _delete(args: argparse.Namespace, client: Client) -> int:

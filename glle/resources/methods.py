@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from glle.inputs import AuditDataOptions, CompareDataOptions, data_options, set_blocks_apart
 from glle.resources.datasets import dataset_id, dataset_of, is_stored, labels_id, new_points, optional_id
@@ -118,7 +118,7 @@ class MethodOperations(Generic[EmbeddingT]):
         *,
         truth: Any = None,
         scores: Sequence[str] | None = None,
-        score_neighbors: int | None = None,
+        score_neighbors: int | Literal["auto"] | None = "auto",
         timeout: float | None = None,
         **parameters: Any,
     ) -> EmbeddingT:
@@ -135,7 +135,7 @@ class MethodOperations(Generic[EmbeddingT]):
         scores
             Names of scores; None for all fast ones, () for none.
         score_neighbors
-            Neighbors that the scores use.
+            Neighbors that the scores use; "auto", which None means, too, takes 10, or fewer for few points.
         timeout
             Seconds; None for no limit.
         parameters
@@ -158,7 +158,7 @@ class MethodOperations(Generic[EmbeddingT]):
             "parameters": spec,
             "truth": await optional_id(self._session, truth),
             "scores": None if scores is None else list(scores),
-            "n_neighbors": score_neighbors,
+            "score_neighbors": score_neighbors,
         }
         return self._embedding(await run_on(self._session, "/v1/embeddings", dataset, body, timeout))
 
@@ -194,7 +194,7 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `n_neighbors` of the scores,
+            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `score_neighbors`,
             `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
             row has the figures of its movement.
 
@@ -238,7 +238,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands;
             beside a method they are compared with its maps.
         method, parameters
-            Name of a method, and its parameters.
+            Name of a method, and its parameters; with coordinates, the method that made them.
         timeout
             Seconds; None for no limit.
         options

@@ -32,6 +32,7 @@ from scipy.sparse.csgraph import connected_components
 from glle_engine.audit.islands import contact, find_islands, isolated
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.reliability.thresholds import (
     DISTURBED,
@@ -216,29 +217,21 @@ def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> I
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
 
 
-def islands_of_samples(
-    found: Islands, pictures: NDArray[np.float64], is_chosen: NDArray[np.bool_] | None = None
-) -> Islands:
-    """Return the islands with the share of pictures (m, n, p) of halves in which each one is isolated.
-
-    The points of the halves themselves, `is_chosen` (m, n), are left out: a picture of few points in many dimensions
-    shows the points that made it farther from each other than other points, which a new sample would have.
-    """
+def islands_of_samples(found: Islands, holds: NDArray[np.bool_]) -> Islands:
+    """Return the islands with the share of pictures of halves in which each is isolated; `holds` (m, islands)."""
     if not found.count:
         return replace(found, in_samples=np.zeros(1))
-    holds = np.array(
-        [
-            isolated(Y, found.of_points) if is_chosen is None else _isolated_among(Y, found.of_points, ~is_chosen[at])
-            for at, Y in enumerate(pictures)
-        ]
-    )
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
     in_samples = holds.mean(axis=0)
     return replace(found, share=float(of_pairs.mean()), error=standard_error(of_pairs), in_samples=in_samples)
 
 
-def _isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among some points; an island without any of them is not."""
+def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return whether each island (m,) is isolated among some points; an island without any of them is not.
+
+    In the picture of a half these are its other points: a picture of few points in many dimensions shows the points
+    that made it farther from each other than other points, which a new sample would have.
+    """
     present, of_rows = np.unique(islands[rows], return_inverse=True)
     holds = np.zeros(int(islands.max()) + 1, bool)
     holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
@@ -264,14 +257,20 @@ def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> An
     return Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares))
 
 
-def neighborhoods(near: NDArray[Any], islands: NDArray[np.int64]) -> tuple[Answer, NDArray[np.float64]]:
-    """Return how far neighbors remain, and the share (n,) of each point, for neighbors (m, n, k) in halves."""
-    k = near.shape[2]
+def neighborhoods(
+    near: NDArray[Any], islands: NDArray[np.int64], rows: NDArray[np.intp] | None = None
+) -> tuple[Answer, NDArray[np.float64]]:
+    """Return how far neighbors remain, and the share (n,) of each point, for neighbors (m, n, k) in halves.
+
+    The neighbors are some `rows` of the points, and the answer is the mean over these.
+    """
+    k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
-    by_chance = np.minimum(k / np.maximum(np.bincount(islands) - 1, 1), 1.0)[islands]
+    sizes = np.bincount(islands[rows], minlength=int(islands.max()) + 1)
+    by_chance = np.minimum(k / np.maximum(sizes - 1, 1), 1.0)[islands]
     beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
     of_points = np.clip(beyond.mean(axis=0), 0, 1)
-    shares = beyond.mean(axis=1)
+    shares = beyond[:, rows].mean(axis=1)
     of_islands = np.bincount(islands, beyond.mean(axis=0)) / np.bincount(islands)
     answer = Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares), np.clip(of_islands, 0, 1))
     return answer, of_points
@@ -292,15 +291,18 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
 
 def disturbed_by_samples(
     Y: NDArray[np.float64],
+    own: NDArray[Any],
     probability: csr_array,
     pictures: NDArray[np.float64],
     near: NDArray[Any],
     islands: NDArray[np.int64],
 ) -> Disturbed:
-    """Return the points that a picture (n, p) tears off or glues, by pictures (m, n, p) with neighbors (m, n, k)."""
-    k = near.shape[2]
-    own, radii = kneighbors(np.ascontiguousarray(Y), k)
-    reach, usual = radii[:, -1], float(np.median(radii.mean(axis=1)))
+    """Return the points that a picture (n, p) tears off or glues.
+
+    By the neighbors `own` (n, k) in it, and the pictures of halves (m, n, p) with neighbors (m, n, k).
+    """
+    radii = np.linalg.norm(Y[:, None] - Y[own], axis=2)
+    reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
     rows = np.repeat(np.arange(len(Y)), np.diff(probability.indptr))
     columns, weights = probability.indices, probability.data
     apart = np.linalg.norm(Y[rows] - Y[columns], axis=1)
@@ -379,6 +381,16 @@ def _seams(
                 Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
             )
     return tuple(sorted(found, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
+
+
+def neighbors_among(Y: NDArray[np.float64], rows: NDArray[np.intp], k: int) -> NDArray[np.int32]:
+    """Return the k nearest (n, k) of some rows to each point of a picture (n, p), without the point itself."""
+    Y = np.ascontiguousarray(Y)
+    if len(rows) == len(Y):
+        return kneighbors(Y, k)[0]
+    own = np.full(len(Y), -1)
+    own[rows] = np.arange(len(rows))
+    return rows.astype(np.int32)[nearest_rows(Y[rows], Y, own, k)[0]]
 
 
 def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:

@@ -19,8 +19,8 @@ something that the shown map does not have. The spread of a point is that over h
 (docs/explanation/believe.md).
 
 More halves are made until `remains` and the share of islands are 2.5 standard errors away from the thresholds of the
-statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points, and places the
-other points by their weights.
+statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points. All shares are of
+these, and so are the neighbors; the other points get their scores from their places by weights on the sample.
 
 With one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples
 share: a 3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
@@ -31,9 +31,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -45,7 +46,9 @@ from glle_engine.audit.answers import (
     groups_apart,
     islands_of_picture,
     islands_of_samples,
+    isolated_among,
     neighborhoods,
+    neighbors_among,
     shape,
     shared,
     standard_error,
@@ -85,11 +88,19 @@ from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
-from glle_engine.reliability.resamples import SEPARATE, PartEmbedder, Resamples, draw_sample, resample
+from glle_engine.reliability.refits import affine_map
+from glle_engine.reliability.resamples import (
+    SEPARATE,
+    BlockEmbedder,
+    Resamples,
+    draw_sample,
+    placing_weights,
+    resample,
+)
 from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import ArrayLike, NDArray
@@ -99,10 +110,11 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.reliability.resamples import Embedder
 
-STAGES = (2, 4, 8, 12)  # pairs of separate halves: the first statement, and at most
+STAGES = (2, 4, 8)  # pairs of separate halves: the first statement, and at most
 MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
 WIDER_PAIRS = 2  # pairs with one coordinate more
+WIDER_POINTS = 2000  # of which these are halves
 LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
 DIMENSION_NEIGHBORS = 10
 LEAST = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
@@ -144,7 +156,6 @@ def audits(
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     dominant = dominant_feature(points)
-    islands = islands_of_picture(embedding, points)
     facts = Facts(
         name=source.name,
         n=int((~copies).sum()),
@@ -152,8 +163,7 @@ def audits(
         kept=kept,
         by_chance=by_chance,
         least_kept=LEAST_KEPT,
-        islands=islands,
-        disturbed=disturbed_by_data(embedding, points, min(k, n // 5), islands.of_points),
+        islands=islands_of_picture(embedding, points),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
@@ -162,38 +172,40 @@ def audits(
     if blocks is None:
         notes += dependence_notes(points, seed)
     if source.embedder is None:
-        yield _of_coordinates(embedding, facts, tuple(notes))
+        yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    if n > MANY:
-        notes.append(Note("audited-by-sample", f"The maps are of halves of {SAMPLED:,} random points of {n:,}."))
-    embedder = _part_embedder(source.embedder, blocks, seed)
-    found = _Found(embedding, embedder, seed, k, classes, facts, tuple(notes))
-    is_threaded = executor is None and source.is_threaded and threads != 1
-    with ThreadPoolExecutor(threads or os.cpu_count()) if is_threaded else nullcontext(executor) as pool:
-
-        def add_halves(pairs: int, done: Resamples | None) -> Resamples:
-            first = 0 if done is None else len(done.places)
-            added = resample(
-                embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=pool,
-                on_progress=on_progress,
-            )  # fmt: skip
-            return added if done is None else done + added
-
+    rows = _rows_of_halves(source.embedder, seed)
+    if len(rows) < n:
+        notes.append(_sampled(len(rows), n))
+        facts = replace(facts, half=len(rows) // 2)
+    embedder = _part_embedder(source.embedder, rows, blocks)
+    place = _placement(points, rows, is_linear=source.is_linear)
+    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place)
+    with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        makers = pool if source.is_threaded else executor
         halves = None
         for pairs in STAGES:
-            halves = add_halves(pairs, halves)
+            first = 0 if halves is None else len(halves.places)
+            added = resample(
+                embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=makers,
+                on_progress=on_progress,
+            )  # fmt: skip
+            halves = added if halves is None else halves + added
+            found.read(halves.places, pool)
             if pairs == STAGES[1]:
                 if reason is None:
                     chance = compare_with_chance(
-                        source, embedding, k, seed=seed, executor=pool, on_progress=on_progress
+                        source, embedding, k, seed=seed, executor=makers, on_progress=on_progress
                     )
                     found = replace(
                         found, chance=chance, facts=replace(found.facts, has_gain=chance.has_gain),
                         notes=(*found.notes, *_on_points(facts, chance)),
                     )  # fmt: skip
                 if source.wider is not None:
-                    found.dimension, hidden = _dimension(source.wider, seed, pool, on_progress)
-                    found = replace(found, facts=replace(found.facts, hidden=hidden))
+                    some = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64))).permutation(rows)
+                    wider = source.wider.of_rows(np.sort(some[:WIDER_POINTS])) if n > WIDER_POINTS else source.wider
+                    dimension, hidden = _dimension(wider, seed, makers, on_progress)
+                    found = replace(found, dimension=dimension, facts=replace(found.facts, hidden=hidden))
             result = _of_halves(found, halves)
             is_last = pairs == MAX_PAIRS or (pairs > MIN_PAIRS and _is_certain(result))
             yield result if is_last else _preliminary(result)
@@ -249,10 +261,20 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
 
 
+class _Reading(NamedTuple):
+    """What the picture of a half shows: places (n, p), neighbors (n, k), isolated islands (m,), groups apart (g, g)."""
+
+    places: NDArray[np.float64]
+    near: NDArray[np.int32]
+    isolated: NDArray[np.bool_]
+    apart: NDArray[np.bool_] | None
+
+
 @dataclass(eq=False)
 class _Found:
-    """Results of the stages of an audit so far."""
+    """Results of the stages of an audit so far; every picture is read once."""
 
+    points: NDArray[np.float64]
     embedding: NDArray[np.float64]
     embedder: Embedder
     seed: int
@@ -260,8 +282,82 @@ class _Found:
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
     facts: Facts
     notes: tuple[Note, ...]
+    rows: NDArray[np.intp]  # of which halves are made, and neighbors
+    place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # all points, by the places of the rows
     chance: Chance | None = None
     dimension: int | None = None
+    readings: list[_Reading] = field(default_factory=list)
+
+    @property
+    def answered(self) -> NDArray[np.intp]:
+        """Points of the answers: the rows, or all if an island has none of them."""
+        islands = self.facts.islands.of_points
+        has_all = (np.bincount(islands[self.rows], minlength=int(islands.max()) + 1) > 1).all()
+        return self.rows if has_all else np.arange(len(islands))
+
+    def read(self, places: NDArray[np.float64], executor: Executor | None) -> None:
+        """Read the complete pairs of pictures (m, r, p) of the rows that are new."""
+        numbers = _complete_pairs(places)[len(self.readings) :]
+        chosen = [self.rows[draw_sample(self.embedder, SEPARATE, self.seed, number).chosen] for number in numbers]
+        classes = None if self.classes is None else self.classes[1]
+        islands = self.facts.islands.of_points
+        read = partial(_read, self.place, self.rows, self.answered, self.k, islands, classes)
+        self.readings += (map if executor is None else executor.map)(read, places[numbers], chosen)
+
+
+def _read(
+    place: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    rows: NDArray[np.intp],
+    answered: NDArray[np.intp],
+    k: int,
+    islands: NDArray[np.int64],
+    classes: NDArray[np.int64] | None,
+    picture: NDArray[np.float64],
+    chosen: NDArray[np.intp],
+) -> _Reading:
+    Y, is_other = place(picture), np.zeros(len(islands), bool)
+    is_other[answered] = True
+    is_other[chosen] = False
+    near = neighbors_among(Y, rows, k)
+    held = isolated_among(Y, islands, is_other) if islands.any() else np.zeros(1, bool)
+    return _Reading(Y, near, held, None if classes is None else groups_apart(Y, classes))
+
+
+def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+    """Return the rows of which halves are made, ascending: all, or a sample of many."""
+    n = embedder.shape[0]
+    if n <= MANY:
+        return np.arange(n)
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    return np.sort(rng.permutation(embedder.rows)[:SAMPLED])
+
+
+def _sampled(rows: int, n: int) -> Note:
+    return Note(
+        "audited-by-sample",
+        f"The audit is of {rows:,} random points of {n:,}: maps are of halves of these, and neighbors are among these. "
+        "The scores of the other points are by their places in those maps.",
+    )
+
+
+def _placement(
+    points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return the function of the places (r, p) of rows of points (n, d) to the places (n, p) of all."""
+    if len(rows) == len(points):
+        return lambda places: places
+    known = np.ascontiguousarray(points[rows])
+    if is_linear:
+        return lambda places: affine_map(known, places).transform(points)
+    others = np.setdiff1d(np.arange(len(points)), rows, assume_unique=True)
+    weights = placing_weights(known, points[others])
+
+    def place(places: NDArray[np.float64]) -> NDArray[np.float64]:
+        placed = np.empty((len(points), places.shape[1]))
+        placed[rows], placed[others] = places, weights.embed(places)
+        return placed
+
+    return place
 
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
@@ -322,22 +418,20 @@ def _name(names: Sequence[str] | None, column: int, columns: int) -> str:
     return f"column {names[column]!r}" if names is not None and len(names) == columns else f"column {column + 1}"
 
 
-def _part_embedder(embedder: Embedder, blocks: ArrayLike | None, seed: int) -> Embedder:
-    """Return an embedder of halves of blocks, and of a sample of many points."""
-    n, of_blocks, some_rows = embedder.shape[0], None, None
-    if blocks is not None:
-        _, of_blocks = _labels(blocks, n, "blocks")
-        if (count := len(np.unique(of_blocks[embedder.rows]))) < LEAST_BLOCKS:
-            raise InvalidParameterError(
-                f"The points are of {count} blocks, which have no halves to compare.",
-                remedy=f"Give blocks of at least {LEAST_BLOCKS} kinds, such as the subject of each row, or none.",
-            )
-    if len(embedder.rows) > MANY:
-        rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-        some_rows = np.sort(embedder.rows[rng.permutation(len(embedder.rows))[:SAMPLED]])
-    if of_blocks is None and some_rows is None:
+def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: ArrayLike | None) -> Embedder:
+    """Return an embedder of halves of some rows, or of their blocks."""
+    n = embedder.shape[0]
+    if len(rows) < n:
+        embedder = embedder.of_rows(rows)
+    if blocks is None:
         return embedder
-    return PartEmbedder(embedder, some_rows, of_blocks)
+    of_blocks = _labels(blocks, n, "blocks")[1][rows]
+    if (count := len(np.unique(of_blocks[embedder.rows]))) < LEAST_BLOCKS:
+        raise InvalidParameterError(
+            f"The points are of {count} blocks, which have no halves to compare.",
+            remedy=f"Give blocks of at least {LEAST_BLOCKS} kinds, such as the subject of each row, or none.",
+        )
+    return BlockEmbedder(embedder, of_blocks)
 
 
 def _source(
@@ -369,8 +463,7 @@ def _source(
     if isinstance(method, str):
         if not space.keys() <= method_of(method).spec.parameters().keys():  # PCA has the space of its data
             X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
-        source, found = source_of_method(X, method, parameters | space)
-        return source, found if Y is None else checked_coordinates(Y, len(found))
+        return source_of_method(X, method, parameters | space, Y)
     if method is not None:
         return source_of_function(X, method, Y, DistanceSpec.from_dict(space))
     if Y is None:
@@ -401,7 +494,7 @@ def _dimension(
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data have no further coordinate
         found = resample(wider, 2 * WIDER_PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
-        places = _complete_pairs(found.places)
+        places = found.places[_complete_pairs(found.places)]
     if not len(places):
         return None, None
     filled = intrinsic_dimension(kneighbors(np.ascontiguousarray(places[0]), DIMENSION_NEIGHBORS)[1])
@@ -409,14 +502,18 @@ def _dimension(
     return shared, shared if shared > p and filled >= p + 0.5 else None
 
 
-def _of_coordinates(embedding: NDArray[np.float64], facts: Facts, notes: tuple[Note, ...]) -> Audit:
+def _of_coordinates(
+    embedding: NDArray[np.float64], points: NDArray[np.float64], k: int, facts: Facts, notes: tuple[Note, ...]
+) -> Audit:
     """Return the audit of coordinates that no method makes again."""
+    disturbed = disturbed_by_data(embedding, points, min(k, len(points) // 5), facts.islands.of_points)
+    facts = replace(facts, disturbed=disturbed)
     return Audit(
         **_said(state(facts)),
         beyond_chance=_is_beyond(facts),
         embedding=embedding,
         islands=facts.islands,
-        disturbed=facts.disturbed,
+        disturbed=disturbed,
         notes=notes,
     )
 
@@ -433,38 +530,42 @@ def _is_beyond(facts: Facts) -> bool | None:
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
     """Return the audit by the maps of separate halves."""
-    places, problems, embedding = halves.places, halves.problems, found.embedding
-    pictures = _complete_pairs(places)
-    is_chosen = _chosen(found.embedder, found.seed, places)
-    if len(pictures) < 2 * MIN_PAIRS:
+    embedding, rows, readings = found.embedding, found.rows, found.readings
+    if len(readings) < 2 * MIN_PAIRS:
+        count, problems = len(halves.places), halves.problems
         raise InvalidParameterError(
-            f"{len(places) - len(pictures)} of {len(places)} halves of the data could not be embedded."
+            f"{count - len(readings)} of {count} halves of the data could not be embedded."
             + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
-    near = np.array([kneighbors(np.ascontiguousarray(Y), found.k)[0] for Y in pictures])
-    own = kneighbors(np.ascontiguousarray(embedding), found.k)[0]
-    foreign = _foreign(own, near)
+    pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
+    own = neighbors_among(embedding, rows, found.k)
+    foreign = _foreign(own[rows], near[:, rows])
     if foreign is not None:
-        return _of_coordinates(embedding, replace(found.facts, foreign=foreign), found.notes)
-    shares, (_, _, size) = common_share(pictures), normalize(embedding)
-    with_shown = np.array([1 - disparity(embedding, Y) for Y in pictures])
+        facts = replace(found.facts, foreign=foreign)
+        return _of_coordinates(embedding, found.points, found.k, facts, found.notes)
+    answered, island = found.answered, found.facts.islands.of_points
+    read = pictures[:, answered]
+    shares, (_, _, size) = common_share(read), normalize(embedding)
+    with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
     aligned = Alignment.of([normalize_all(pictures)], normalize(embedding)[0])
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
-    graph = _neighbor_probability(near)
-    rows = np.repeat(np.arange(len(own)), found.k)
-    islands = islands_of_samples(found.facts.islands, pictures, is_chosen)
-    of_neighbors, of_points = neighborhoods(near, islands.of_points)
-    groups = None if found.classes is None else compare_groups(pictures, *found.classes, found.k)
+    graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
+    islands = islands_of_samples(found.facts.islands, np.array([reading.isolated for reading in readings]))
+    of_neighbors, of_points = neighborhoods(near, island, rows)
+    disturbed = disturbed_by_samples(embedding, own, graph, pictures, near, island)
+    groups = None
+    if found.classes is not None:
+        groups = compare_groups(*found.classes, near, np.array([reading.apart for reading in readings]))
     facts = replace(
         found.facts,
         islands=islands,
         remains=min(float(shares.mean()), float(with_shown.mean())),
-        arrangement=arrangement(pictures, islands.of_points),
+        arrangement=arrangement(read, island[answered]),
         neighborhoods=of_neighbors,
-        shape=shape(pictures, islands.of_points),
-        disturbed=disturbed_by_samples(embedding, graph, pictures, near, islands.of_points),
+        shape=shape(read, island[answered]),
+        disturbed=disturbed,
         groups="" if groups is None else groups.statement(),
     )
     return Audit(
@@ -477,11 +578,11 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         arrangement=facts.arrangement,
         neighborhoods=of_neighbors,
         shape=facts.shape,
-        disturbed=facts.disturbed,
+        disturbed=disturbed,
         neighborhood=of_points,
         dimension=found.dimension,
         spread=size * root_trace(aligned.covariance),
-        stability=np.asarray(graph[rows, own.ravel()]).reshape(own.shape).mean(axis=1),
+        stability=np.asarray(graph[at, own.ravel()]).reshape(own.shape).mean(axis=1),
         regions={"mean": regions, "new sample": regions.of_new_sample()},
         neighbors=graph,
         groups=groups,
@@ -523,20 +624,10 @@ def _preliminary(found: Audit) -> Audit:
     return replace(found, **_said(statement), is_preliminary=True)
 
 
-def _chosen(embedder: Embedder, seed: int, places: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which points (2 m, n) are those of each half, of the complete pairs."""
-    rows = [draw_sample(embedder, SEPARATE, seed, number).chosen for number in range(len(places))]
-    is_chosen = np.zeros(places.shape[:2])
-    for each, chosen in zip(is_chosen, rows, strict=True):
-        each[chosen] = 1
-    is_chosen[~np.isfinite(places).all(axis=(1, 2))] = np.nan
-    return _complete_pairs(is_chosen[:, :, None])[:, :, 0].astype(bool)
-
-
-def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pairs of embeddings (2 m, n, p) of which neither failed."""
+def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the numbers of the embeddings (2 m, n, p) of pairs of which neither failed."""
     is_found = np.isfinite(places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
-    return np.asarray(places[np.repeat(is_found, 2)])
+    return np.flatnonzero(np.repeat(is_found, 2))
 
 
 def _neighbor_probability(near: NDArray[Any]) -> csr_array:
@@ -553,15 +644,15 @@ def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     return csr_array(total)
 
 
-def compare_groups(pictures: NDArray[np.float64], names: NDArray[Any], classes: NDArray[np.int64], k: int) -> Groups:
-    """Return how far labeled points are groups in pictures (m, n, p); `classes` (n,) are indices of the names."""
-    apart = np.zeros((len(names), len(names)))
-    member = np.zeros(len(classes))
-    for Y in pictures:
-        near = classes[kneighbors(np.ascontiguousarray(Y), k)[0]]
-        member += (near == classes[:, None]).mean(axis=1) > 0.5
-        apart += groups_apart(Y, classes)
-    return Groups(names, apart / len(pictures), member / len(pictures), classes)
+def compare_groups(
+    names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
+) -> Groups:
+    """Return how far labeled points are groups in pictures; `classes` (n,) are indices of the names.
+
+    `near` (m, n, k) are neighbors in the pictures, and `apart` (m, g, g) says which groups are apart there.
+    """
+    member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
+    return Groups(names, apart.mean(axis=0), member, classes)
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:

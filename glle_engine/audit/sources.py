@@ -46,6 +46,9 @@ S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
 
+QUICK_METHODS = ("t-sne", "umap")
+QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; those of UMAP do not
+THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets others run
 MAX_DENSE_BYTES = 2**31  # of sparse data
 
 
@@ -68,6 +71,8 @@ class Source:
         also for methods whose number of coordinates is fixed, or whose coordinates start at random and have no order.
     is_threaded : bool
         Whether threads may embed at the same time: libraries with threads inside do not allow it.
+    is_linear : bool
+        Whether embeddings are affine functions of the points.
     notes : tuple of Note
         Of the embedding.
 
@@ -80,6 +85,7 @@ class Source:
     embedder: Embedder | None = None
     wider: Embedder | None = None
     is_threaded: bool = False
+    is_linear: bool = False
     notes: tuple[Note, ...] = ()
 
 
@@ -91,24 +97,33 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     again = partial(_posterior_again, spec=replace(spec, landmarks=None))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     data = finite_matrix(dense_rows(X))
-    return Source("GLLE", data, partial(_points, spec=spec), again, embedder, wider, True, notes)  # noqa: FBT003
+    place = partial(_points, spec=spec)
+    return Source("GLLE", data, place, again, embedder, wider, is_threaded=True, notes=notes)
 
 
-def source_of_method(X: ArrayLike, name: str, parameters: dict[str, Any]) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a method of the registry, and its embedding of the data."""
+def source_of_method(
+    X: ArrayLike, name: str, parameters: dict[str, Any], Y: ArrayLike | None = None
+) -> tuple[Source, NDArray[np.float64]]:
+    """Return the source of a method of the registry, and its embedding of the data unless coordinates are given."""
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
-        return source_of_posterior(X, posterior), posterior.embedding
+        found = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
+        return source_of_posterior(X, posterior), found
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
     _require_columns(spec)
     data = finite_matrix(X)
     embedder = MethodEmbedder(data, method, quick_spec(method, spec))
     wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))
-    again = partial(_method_again, method=method, spec=spec, n=len(data))
-    found = method.embed(data, spec)
-    place, is_threaded = partial(_points, spec=spec), not method.libraries
-    return Source(method.title, data, place, again, embedder, wider, is_threaded, found.notes), found.Y
+    of_null = quick_spec(method, spec) if method.name in QUICK_NULLS else spec
+    again = partial(_method_again, method=method, spec=of_null, n=len(data))
+    made = method.embed(data, spec) if Y is None else None
+    notes = _scale_notes(data, spec) if made is None else made.notes
+    source = Source(
+        method.title, data, partial(_points, spec=spec), again, embedder, wider,
+        is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear, notes=notes,
+    )  # fmt: skip
+    return source, checked_coordinates(Y, len(data)) if made is None else made.Y
 
 
 def source_of_function(

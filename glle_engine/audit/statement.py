@@ -76,6 +76,8 @@ class Facts:
         coordinates are no map of the method.
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
+    half : int or None
+        Points of a half, if the halves are not those of all points.
     hidden : int or None
         Dimensions that the data fill, if more than the picture's `p`.
     groups : str
@@ -90,8 +92,9 @@ class Facts:
     by_chance: float
     least_kept: float
     islands: Islands
-    disturbed: Disturbed
+    disturbed: Disturbed | None = None
     p: int = 2
+    half: int | None = None
     remains: float | None = None
     arrangement: Answer | None = None
     neighborhoods: Answer | None = None
@@ -213,7 +216,8 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append(f"{change} not separate in other samples{_named(islands, changing)}")
     reasons += _disturbances(facts)
     if facts.remains is not None:
-        reasons.append(f"we expect a new sample half this size to reproduce {facts.remains:.0%} of this map (R²)")
+        size = "half this size" if facts.half is None else f"of {facts.half:,} points"
+        reasons.append(f"we expect a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)")
     if facts.hidden is not None:
         reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
     if facts.groups:
@@ -232,7 +236,9 @@ def _fidelity(facts: Facts) -> list[str]:
 
 def _disturbances(facts: Facts) -> list[str]:
     """Return which points are torn off or glued, if some are, and not most of them; with two sides, which regions."""
-    disturbed, parts = facts.disturbed, []
+    disturbed, parts = facts.disturbed, list[str]()
+    if disturbed is None:
+        return parts
     texts = {
         "tear": "lie far from their neighbors, where the map tears (`stretch`)",
         "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",

@@ -62,7 +62,9 @@ class Parameter:
     added: bool = False
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value as a Python type, or raise `InvalidParameterError`."""
+        """Return the value as a Python type, with None as "auto" where that is a word, or raise an error."""
+        if value is None and "auto" in self.words and not self.optional:
+            return "auto"
         if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
             return value
         converted = self._convert(value)

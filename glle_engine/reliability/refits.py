@@ -15,7 +15,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -101,6 +101,11 @@ class MethodEmbedder(Embedder, Generic[S]):
         elif not self.method.random:
             raise InvalidParameterError(f"{self.method.title} has no seed.", remedy="Refit it to half-samples alone.")
 
+    def of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows of the data."""
+        X = self.X[np.ix_(rows, rows)] if _is_precomputed(self.spec) else self.X[rows]
+        return replace(self, X=X, labels=None if self.labels is None else self.labels[rows])
+
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
         embedding = self._refit(sample, on_progress)
@@ -110,7 +115,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         place, rest = embedding.map, self.data[sample.others]
         place = None if isinstance(place, NeighborMap) else place
         if place is None and self.method.linear and isinstance(points, np.ndarray):
-            place, rest = _affine(np.ascontiguousarray(points[sample.chosen]), embedding.Y), points[sample.others]
+            place, rest = affine_map(np.ascontiguousarray(points[sample.chosen]), embedding.Y), points[sample.others]
         if place is None:
             return placed_by_weights(points, sample, embedding.Y)
         placed = np.empty(self.shape)
@@ -207,7 +212,7 @@ def _size_of_sample(n: int, d: int, spec: MethodSpec, share: float) -> tuple[int
     return half, half if _is_precomputed(spec) else d
 
 
-def _affine(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
+def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
     """Return the affine map of points (m, d) to their places (m, p); of several the one with the least components."""
     mean, center = points.mean(axis=0), Y.mean(axis=0)
     components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T

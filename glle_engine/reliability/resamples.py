@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
+    from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.posterior import Posterior
 
 _RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
@@ -149,6 +150,10 @@ class Embedder(ABC):
     @abstractmethod
     def require_possible(self, stream: Stream) -> None:
         """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
+
+    @abstractmethod
+    def of_rows(self, rows: NDArray[np.intp]) -> Embedder:
+        """Return the embedder of some rows of the data, without the others."""
 
     @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
@@ -340,6 +345,12 @@ class PosteriorEmbedder(Embedder):
         if obstacle := resampling_obstacle(self.spec, len(self.points)):
             raise obstacle
 
+    def of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows of the data, all of which are in the samples."""
+        points = self.points.at(rows) if isinstance(self.points, Distances) else self.points[rows]
+        reference = None if self.reference is None else self.reference[rows]
+        return replace(self, points=points, reference=reference, landmarks=None)
+
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
         k = self.spec.n_neighbors
@@ -385,6 +396,10 @@ class FunctionEmbedder(Embedder):
         """Raise `InvalidParameterError` for too few points."""
         require_enough_for_halves(len(self.X))
 
+    def of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows of the data."""
+        return replace(self, X=self.X[rows])
+
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:  # noqa: ARG002 # one step
         """Return an embedding (n, p) of all points by a sample."""
         points = checked_matrix(self.X)
@@ -392,22 +407,19 @@ class FunctionEmbedder(Embedder):
 
 
 @dataclass(frozen=True, eq=False)
-class PartEmbedder(Embedder):
-    """Another embedder whose samples are drawn of some rows, or of whole blocks.
+class BlockEmbedder(Embedder):
+    """Another embedder whose samples are drawn of whole blocks.
 
     Attributes
     ----------
     inner : Embedder
-    some_rows : (m,) int, optional
-        Rows of which samples are drawn, ascending.
-    of_blocks : (n,) int64, optional
+    of_blocks : (n,) int64
         Block of each point. The two samples of a pair then differ in size by at most the largest block.
 
     """
 
     inner: Embedder
-    some_rows: NDArray[np.intp] | None = None
-    of_blocks: NDArray[np.int64] | None = None
+    of_blocks: NDArray[np.int64]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -417,16 +429,20 @@ class PartEmbedder(Embedder):
     @property
     def rows(self) -> NDArray[np.intp]:
         """Rows of which samples are drawn."""
-        return self.inner.rows if self.some_rows is None else self.some_rows
+        return self.inner.rows
 
     @property
-    def blocks(self) -> NDArray[np.int64] | None:
+    def blocks(self) -> NDArray[np.int64]:
         """Block (n,) of each point."""
         return self.of_blocks
 
     def require_possible(self, stream: Stream) -> None:
         """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
         self.inner.require_possible(stream)
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows of the data."""
+        return replace(self, inner=self.inner.of_rows(rows), of_blocks=self.of_blocks[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
@@ -475,9 +491,13 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
-    spec = FitSpec(n_neighbors=min(PLACING, len(Y) - 1), reg=_REG)
-    placed[sample.others] = attach(known, rest, spec).extension().embed(Y)
+    placed[sample.others] = placing_weights(known, rest).embed(Y)
     return placed
+
+
+def placing_weights(known: Data, rest: Data) -> Extension:
+    """Return the LLE weights of other points (m, d) on points of a sample (n, d)."""
+    return attach(known, rest, FitSpec(n_neighbors=min(PLACING, len(known) - 1), reg=_REG)).extension()
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:

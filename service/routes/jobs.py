@@ -132,8 +132,8 @@ async def get_result(
     partial: Annotated[
         bool,
         Query(
-            description="Before the job's end: draws as npy, each once it is computed; or the latest statements of an "
-            "audit."
+            description="Before the job's end: draws as npy, each once it is computed; the latest statements of an "
+            "audit; or the methods of a comparison that are done."
         ),
     ] = False,
 ) -> Response:
@@ -150,7 +150,8 @@ async def get_result(
     the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
     With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
     and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length. Of an audit
-    it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it.
+    it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it. Of a
+    comparison it has the rows of the methods that are done.
     """
     job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
@@ -229,7 +230,7 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
 
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
-    if job.kind == "audit":
+    if job.kind != "draws":
         analysis = analysis_of(job)
         entry = await run_in_threadpool(stores.cache.find_partial, analysis.key(job.subject))
         query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)

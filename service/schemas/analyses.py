@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.base.results import Note
@@ -16,7 +16,17 @@ from glle_engine.reliability.calibration import DRAWS
 from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
 from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
 from service.schemas.derived import fields_of
-from service.schemas.resources import LINKS, MAX_COUNTER, CommandIn, DatasetCommandIn, First, Page, Scale, Seed
+from service.schemas.resources import (
+    LINKS,
+    MAX_COUNTER,
+    CommandIn,
+    DatasetCommandIn,
+    First,
+    Page,
+    Scale,
+    Seed,
+    auto_of_none,
+)
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.records.cache_entry import Entry
 
@@ -36,6 +46,7 @@ Parameters = Annotated[
 
 
 MethodName = Annotated[str, AfterValidator(canonical)]
+AutoCount = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValidator(auto_of_none)]
 
 
 class MethodIn(CommandIn):
@@ -67,8 +78,8 @@ class ScoredIn(DatasetCommandIn):
         description="Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` "
         "up to a tenth of it; [] for none.",
     )
-    n_neighbors: int | None = Field(
-        default=None, ge=1, description="Neighbors that the scores use; by default 10, or fewer for few points."
+    score_neighbors: AutoCount = Field(
+        default="auto", description="Neighbors that the scores use; auto: 10, or fewer for few points."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 
 import numpy as np
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model, model_validator
 
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
@@ -49,12 +49,19 @@ class SyntheticIn(CommandIn):
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="The same seed gives the same points.")
 
 
+def auto_of_none(value: object) -> object:
+    """Return "auto" for null, which means the same."""
+    return "auto" if value is None else value
+
+
 def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
     """Return type and pydantic field of a declared parameter; the words of a choice are in its type."""
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
-        return Annotated[type_, Field(**limits)] | Literal[parameter.words], Field(default, description=parameter.doc)
+        type_, limits = Annotated[type_, Field(**limits)] | Literal[parameter.words], {}
+    if "auto" in parameter.words and not parameter.optional:
+        type_ = Annotated[type_, BeforeValidator(auto_of_none)]
     return type_, Field(default, description=parameter.doc, **limits)
 
 
@@ -189,16 +196,16 @@ class DatasetPreviewOut(BaseModel):
         description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
     )
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
-    rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
+    rows: list[list[float]] = Field(description="Features of the first points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
     color: list[float] | None = Field(description="Colors of these points.")
     ids: list[str | int] | list[list[str | int]] | None = Field(description="Ids of these points, as in the file.")
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
     @classmethod
-    def of(cls, table: Table, id_: str) -> Self:
-        """Return the preview of a table."""
-        rows = np.asarray(table.values[:PREVIEW_ROWS], np.float64).tolist()
+    def of(cls, table: Table, id_: str, count: int) -> Self:
+        """Return the preview of a table, with its first points."""
+        rows = np.asarray(table.values[:count], np.float64).tolist()
         extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
         return cls(
             id=id_,
@@ -211,7 +218,7 @@ class DatasetPreviewOut(BaseModel):
             notices=table.source.get("notices", []),
             rows=rows,
             problem=None,
-            **{name: None if array is None else array[:PREVIEW_ROWS].tolist() for name, array in extras.items()},
+            **{name: None if array is None else array[:count].tolist() for name, array in extras.items()},
         )
 
     @classmethod

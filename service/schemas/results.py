@@ -297,7 +297,7 @@ class CoordinatesOut(EmbeddingOut):
     links: dict[str, str] | None = absent(LINKS)  # type: ignore[assignment] # absent in results
     scores: dict[str, float] | None = absent("By name; absent if none were asked for.")
     truth: str | None = Field(default=None, description="Data set with the true coordinates.")
-    n_neighbors: int | None = absent("Neighbors that the scores used.")
+    score_neighbors: int | None = absent("Neighbors that the scores used.")
     arrays: EmbeddingArraysOut
 
 
@@ -457,7 +457,7 @@ class ComparisonOut(BaseModel):
     dataset: str
     labels: str | None
     truth: str | None
-    n_neighbors: int
+    score_neighbors: int = Field(description="Neighbors that the scores used.")
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")

@@ -132,7 +132,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        n_neighbors=_neighbors(body.n_neighbors, dataset.n) if names else NEIGHBORS,
+        score_neighbors=_neighbors(body.score_neighbors, dataset.n) if names else NEIGHBORS,
         labels=body.labels,
         truth=body.truth,
     )
@@ -188,18 +188,18 @@ def _is_possible(name: str, n: int, share: float = 1) -> bool:
     return most is None or n <= share * most
 
 
-def _neighbors(n_neighbors: int | None, n: int) -> int:
+def _neighbors(score_neighbors: int | str, n: int) -> int:
     """Return the number of neighbors for the scores, fewer than half of the points."""
     most = max(1, (n - 1) // 2)
-    if n_neighbors is None:
+    if isinstance(score_neighbors, str):
         return min(NEIGHBORS, most)
-    if n_neighbors > most:
+    if score_neighbors > most:
         raise InvalidParameterError(
-            f"n_neighbors={n_neighbors} of the scores is not below half of {n} points.",
-            remedy=f"Use n_neighbors <= {most}.",
-            details={"n_points": n, "n_neighbors": n_neighbors},
+            f"score_neighbors={score_neighbors} is not below half of {n} points.",
+            remedy=f"Use score_neighbors <= {most}.",
+            details={"n_points": n, "score_neighbors": score_neighbors},
         )
-    return n_neighbors
+    return score_neighbors
 
 
 def _require_rows(name: str, dataset: Dataset, n: int) -> None:

@@ -58,10 +58,10 @@ def test_datasets_from_upload_to_delete(glle: Glle, client: httpx.Client, tmp_pa
     """Upload, list, show and delete print text, and with --json one JSON value of the API."""
     np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
     code, out, err = glle("datasets", "upload", str(tmp_path / "x.npy"))
-    id_, words = out.split("  ")
-    assert (code, words, err) == (0, "4 points, 2 features\n", "")
+    id_ = out.removesuffix("\n")
+    assert (code, err, id_.split()) == (0, "4 points, 2 features\n", [id_])
     made = ("datasets", "synthetic", "s_curve", "-n", "1500", "--noise", "0.1")
-    assert glle(*made)[1].endswith("1,500 points, 3 features\n")
+    assert glle(*made)[2] == "1,500 points, 3 features\n"
     listed = glle("datasets", "list")[1].splitlines()
     assert listed[0].split() == ["id", "points", "features", "from", "created"]
     assert listed[1].split()[1:4] == ["1,500", "3", "s_curve"]
@@ -173,8 +173,8 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
-        (["embed", "ds_x", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
-        (["embed", "ds_x", "pca", "--set", "label=kind"], "label is no parameter of a method"),
+        (["embed", "ds_x", "--method", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
+        (["embed", "ds_x", "--method", "pca", "--set", "label=kind"], "label is no parameter of a method"),
         (
             ["fit", "ds_x", "--label", "kind", "--one-hot", "a"],
             "stored with the roles of its columns: leave out --label",
@@ -247,14 +247,16 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
     assert "…" not in glle("methods")[1]  # a pipe gets every cell in full
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
-    code, _, err = glle("embed", dataset, "lle", "--set", "n_neighbors=1")
+    code, _, err = glle("embed", dataset, "--method", "lle", "--set", "n_neighbors=1")
     assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)
-    code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12,reg=x")
+    code, _, err = glle("compare", dataset, "--methods", "pca", "lle:n_neighbors=12,reg=x")
     assert (code, "methods.1: reg='x'" in err) == (1, True)
-    assert glle("embed", dataset, "pca", "-o", str(tmp_path / "y.txt"))[0] == 2
-    code, _, err = glle("embed", dataset, "pca", "--set", "timeout=3")
+    assert glle("embed", dataset, "--method", "pca", "-o", str(tmp_path / "y.txt"))[0] == 2
+    code, _, err = glle("embed", dataset, "--method", "pca", "--set", "timeout=3")
     assert (code, "timeout is no parameter" in err) == (2, True)
-    code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity")
+    code, _, err = glle(
+        "compare", dataset, "--methods", "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity"
+    )
     assert (code, "it is queued" in err) == (4, True)
     (job,) = json.loads(glle("jobs", "list", "--json")[1])
     assert job["request"]["methods"][1]["parameters"]["n_neighbors"] == 12

@@ -20,7 +20,7 @@ from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
-PUBLIC = "GLLE Client advise audit compare datasets embed fit load plot"
+PUBLIC = "GLLE Embedding GlleError advise audit compare datasets embed fit frame load plot to_xarray widget"
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -76,11 +76,11 @@ def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:
     assert "client.fit(X, labels=y" in text
     assert "class Client(" in text
     assert "fit(X:" in text
-    assert set(dir(glle)) == set(glle.__all__) == set(PUBLIC.split())
+    assert set(dir(glle)) == set(glle.__all__) == {*PUBLIC.split(), *glle.client.__all__}
 
 
 def test_names_of_the_client_are_importable_from_the_package() -> None:
-    """Errors and `AsyncClient` are no public names of `glle`, but found there; other names are not."""
+    """With the errors and `AsyncClient`; other names are not."""
     assert glle.AsyncClient is glle.client.AsyncClient
     assert glle.NotFoundError is glle.client.NotFoundError
     assert glle.GlleError is glle_engine.GlleError

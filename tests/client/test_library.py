@@ -82,12 +82,16 @@ def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
 
 
 def test_embed_takes_any_method_by_name() -> None:
-    """With its parameters; words are classes of supervised methods, and `init` is a word or coordinates."""
+    """With its parameters and scores; words are classes, and `init` is a word or coordinates."""
     isomap = method("isomap")
     expected = isomap.embed(X, isomap.spec(n_neighbors=8)).Y
     np.testing.assert_array_equal(glle.embed(X, "Isomap", n_neighbors=8).Y, expected)
     supervised = glle.embed(X, "supervised-lle", labels=CLASSES).Y
     np.testing.assert_array_equal(supervised, glle.embed(X, "slle", labels=CLASSES == "low").Y)
+    scored = glle.embed(X, "pca", labels=CLASSES, truth=SHEET.coordinates, scores=None)
+    assert scored.scores == glle.compare(X, "pca", labels=CLASSES, truth=SHEET.coordinates).scores["pca"]
+    np.testing.assert_array_equal(scored.labels, CLASSES)
+    assert glle.embed(X, "pca").scores == {}
     started = glle.embed(X, "symmetric-sne", init="random", max_iter=5).Y
     assert glle.embed(X, "symmetric-sne", init=started, max_iter=5).Y.shape == (N, 2)
     np.testing.assert_array_equal(glle.embed(X, method="isomap", n_neighbors=8).Y, expected)
@@ -137,9 +141,10 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
+        (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
         (lambda: glle.embed(X, THREE), "method='3' is not known"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
-        (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
+        (lambda: glle.compare(X, ["pca"], score_neighbours=3), "Did you mean score_neighbors"),  # type: ignore[call-arg]
         (lambda: glle.audit(X, method="pca", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.advise(X, neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
@@ -157,7 +162,7 @@ def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
 
 def test_arguments_are_not_read_as_others() -> None:
     """No neighbors are not the default, and masked coordinates are not those below the mask."""
-    assert "n_neighbors=0" in str(glle.compare(X, "pca", n_neighbors=0).problems["pca"][0])
+    assert "n_neighbors=0" in str(glle.compare(X, "pca", score_neighbors=0).problems["pca"][0])
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
 
 

@@ -98,7 +98,11 @@ def test_small_data_and_components_need_no_parameters() -> None:
     X[20:] += 50
     with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added"):
         GLLE().fit(X)
-    for options, words in (({"disconnected": "error"}, "2 components"), ({"n_neighbors": 50}, "at most 39")):
+    for options, words in (
+        ({"disconnected": "error"}, "2 components"),
+        ({"n_neighbors": 50}, "at most 39"),
+        ({"random_state": -1}, "random_state=-1"),
+    ):
         with pytest.raises(GlleError, match=words):
             GLLE(**options).fit(X)
 

@@ -104,7 +104,7 @@ class ScoreSpec:
     """Scores of embeddings."""
 
     scores: tuple[str, ...] = ()  # names, in the engine's order
-    n_neighbors: int = 10  # for the scores of neighborhoods
+    score_neighbors: int = 10  # of the scores of neighborhoods
     labels: str | None = None  # the data set of the classes
     truth: str | None = None  # the data set of the true coordinates
 
@@ -120,7 +120,7 @@ class ScoreSpec:
         X = np.asarray(context.values(dataset), np.float64)
         labels = None if self.labels is None else classes_of(context, self.labels)
         truth = None if self.truth is None else truth_of(context, self.truth)
-        options: dict[str, Any] = {"n_neighbors": self.n_neighbors, "labels": labels, "truth": truth}
+        options: dict[str, Any] = {"n_neighbors": self.score_neighbors, "labels": labels, "truth": truth}
         scores: dict[str, float] = {}
         notes = []
         for name in self.scores:
@@ -171,23 +171,8 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         entry = self.recipe.load_or_compute(context, context.on_progress)
         Y = entry.arrays["embedding"]
         scores, notes = self.evaluate(context, self.dataset, Y, context.on_progress)
-        if note := self._neighbors_note(len(Y)):
-            notes.append(note)
-        scored = {"scores": scores, "truth": self.truth, "n_neighbors": self.n_neighbors}
+        scored = {"scores": scores, "truth": self.truth, "score_neighbors": self.score_neighbors}
         return Entry({**entry.meta, **scored, "notes": [*entry.meta["notes"], *notes]}, {"embedding": Y})
-
-    def _neighbors_note(self, n: int) -> dict[str, str] | None:
-        """Return a note if the request has neighbors for the scores, and the method has its default number."""
-        from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
-
-        chosen = self.parameters.get("n_neighbors")
-        is_default = chosen is not None and chosen == getattr(METHODS[self.method].spec(), "n_neighbors", None)
-        if not is_default or self.n_neighbors in {chosen, ScoreSpec.n_neighbors, max(1, (n - 1) // 2)}:
-            return None
-        message = (
-            f"n_neighbors={self.n_neighbors} is that of the scores; the method's is parameters.n_neighbors={chosen}."
-        )
-        return {"code": "score-neighbors", "message": message}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from docs.figures.believe.fresh import FRESH
 from docs.figures.methods.tables import table
 from glle_engine.audit.answers import arrangement, islands_of_samples, neighborhoods, shape
 from glle_engine.audit.audit import audit
+from glle_engine.audit.islands import isolated
 from glle_engine.audit.sources import quick_spec
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
@@ -60,7 +61,7 @@ def measure(law: Law, name: str) -> Row:
         pictures.append(embedder(sample, lambda *_: None)[len(fresh) :])
     places = np.array(pictures)
     near = np.array([kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0] for Y in places])
-    islands = islands_of_samples(found.islands, places)
+    islands = islands_of_samples(found.islands, np.array([isolated(Y, found.island) for Y in places]))
     of = {
         "islands": islands,
         "arrangement": arrangement(places, found.island),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docs.figures.believe.peers import compare, embed
+from glle_engine.audit.answers import groups_apart
 from glle_engine.audit.audit import audit, compare_groups
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
@@ -50,7 +51,9 @@ def measure(law: Law, method: str, *, with_peers: bool = False) -> Row:
             other_labels = law.label(np.random.default_rng(1000 + number), n)[: n - probes]
             names, classes = np.unique(np.concatenate([labels[:probes], other_labels]), return_inverse=True)
             if names.tolist() == found.groups.names.tolist():
-                groups = compare_groups(Y[None], names, classes, NEIGHBORS)
+                groups = compare_groups(
+                    names, classes, kneighbors(Y, NEIGHBORS)[0][None], groups_apart(Y, classes)[None]
+                )
                 apart.append(groups.apart)
                 member.append(groups.member_probability[:probes])
     assert found.spread is not None

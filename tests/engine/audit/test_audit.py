@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from glle_engine.base.errors import (
 )
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.methods import METHODS
-from glle_engine.reliability.resamples import SEPARATE, FunctionEmbedder, PartEmbedder, draw_sample
+from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal((200, 8))
@@ -316,7 +317,7 @@ def test_islands_that_the_method_cuts_are_named() -> None:
 def test_blocks_stay_together() -> None:
     """Halves are halves of blocks, and noise in replicates is not said to remain."""
     blocks = np.repeat(np.arange(25), 4)
-    embed = PartEmbedder(FunctionEmbedder(principal, PLANE[:100]), of_blocks=blocks)
+    embed = BlockEmbedder(FunctionEmbedder(principal, PLANE[:100]), of_blocks=blocks)
     first, second = (blocks[draw_sample(embed, SEPARATE, 0, number).chosen] for number in (0, 1))
     assert not set(first) & set(second)
     assert len(first) + len(second) == 100
@@ -366,15 +367,36 @@ def test_few_points_of_many_features_have_structure(seed: int) -> None:
     assert at_random < 0
 
 
-def test_many_points_are_audited_by_a_sample() -> None:
-    """Halves are those of 4,000 points; every point has its scores."""
+@pytest.mark.parametrize("by_name", [True, False])
+def test_many_points_are_audited_by_a_sample(by_name: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    """No map but the shown one has more than half of 4,000 points, and few are made; every point has its scores."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5200, 2)) @ rng.standard_normal((2, 5)) + 0.1 * rng.standard_normal((5200, 5))
-    found = audit(X, method="pca")
+    sizes, embed = [], METHODS["pca"].embed
+
+    def counted(part: NDArray[np.float64]) -> NDArray[np.float64]:
+        sizes.append(len(part))
+        return principal(part)
+
+    def embed_counted(_: object, part: NDArray[np.float64], *arguments: Any, **options: Any) -> Any:
+        sizes.append(len(part))
+        return embed(part, *arguments, **options)
+
+    monkeypatch.setattr(type(METHODS["pca"]), "embed", embed_counted)
+    found = audit(X, principal(X), method="pca" if by_name else counted)
+    assert max(sizes) == 2000
+    assert len(sizes) <= 8 + 4 + (4 if by_name else 0), "halves, permuted data, and one more dimension"
     assert "audited-by-sample" in {note.code for note in found.notes}
     assert found.level == "trust"
-    assert found.stretch.shape == (5200,)
-    assert np.isfinite(found.stretch).all()
+    assert "a new sample of 2,000 points" in found.verdict
+    assert found.neighbors is not None
+    assert found.spread is not None
+    assert len(np.unique(found.neighbors.indices)) <= 4000
+    assert (found.neighbors.indptr[1:] > found.neighbors.indptr[:-1]).all()
+    is_sampled = np.isin(np.arange(5200), found.neighbors.indices)
+    for score in (found.stretch, found.squeeze, found.spread):
+        others = np.median(score[~is_sampled])
+        assert others == pytest.approx(np.median(score[is_sampled]), rel=0.25), "placed points are like the others"
 
 
 SHARES = (0.0, 0.2, 0.45, 0.95)

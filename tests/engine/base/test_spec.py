@@ -25,6 +25,7 @@ def test_neighbors_grow_with_the_root_of_the_number_of_points(n: int, k: int) ->
     """An explicit number stays, landmarks count as points, and a specification of n points is resolved."""
     assert default_neighbors(n) == FitSpec().of_points(n).n_neighbors == k
     assert FitSpec(n_neighbors=7).of_points(n).n_neighbors == 7
+    assert FitSpec(n_neighbors=None, variance=None) == FitSpec()  # type: ignore[arg-type] # None means auto
     assert FitSpec(landmarks=60).of_points(max(n, 61)).n_neighbors == 10
     assert FitSpec().of_points(n).of_points(10 * n) == FitSpec().of_points(n)
 
@@ -34,7 +35,7 @@ def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None
     estimator = pytest.importorskip("glle_engine.estimator")
     signature = inspect.signature(estimator.GLLE.__init__).parameters
     defaults = {name: parameter.default for name, parameter in signature.items() if name != "self"}
-    own = {"n_neighbors": None, "random_state": 0}
+    own = {"random_state": 0}
     assert defaults == {field.name: field.default for field in fields(FitSpec)} | own
 
 

@@ -28,8 +28,10 @@ def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.Captur
     sheet, out = tmp_path / "sheet.npy", tmp_path / "draws.npy"
     np.save(sheet, manifolds.make("s_curve", N, seed=21).X)
     assert main.main(["fit", str(sheet), "-k", "9", "-p", "2", "--method", "direct", "--url", up.url]) == 0
-    id_, words = capsys.readouterr().out.split("  ", 1)
-    assert words.startswith(f"{N} points, fitted in ")
+    made = capsys.readouterr()
+    id_ = made.out.removesuffix("\n")
+    assert id_.split() == [id_]
+    assert made.err.startswith(f"{N} points, fitted in ")
     drawing = ["draw", id_, "--n-draws", "3", "--first", "4", "--seed", "2", "--scales", "0.5", "1", "-o", str(out)]
     assert main.main([*drawing, "--dtype", "float32", "--url", up.url]) == 0
     assert capsys.readouterr().out == f"{out}  2 x 3 x {N} x 2, float32\n"
@@ -67,7 +69,7 @@ def sheet(tmp_path: Path) -> Path:
 
 def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
     """Draws, summary, new points and embeddings have the numbers of the API in files of each kind."""
-    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").split("  ")[0]
+    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").strip()
     with Client(up.url) as client:
         posterior = client.posterior(id_)
         draws, summary, placed = (
@@ -75,9 +77,17 @@ def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_pat
             posterior.summary(6, n_resamples=4),
             posterior.transform(X[:4]),
         )
+        weights, near = posterior.weights(3, seed=1), posterior.arrays()["neighbors"]
     run("draw", id_, "--n-draws", "2", "--scales", "0.5", "1", "-o", str(tmp_path / "d.csv"))
     table = pd.read_csv(tmp_path / "d.csv").set_index(["scale", "draw", "point"])
     np.testing.assert_array_equal(table.loc[1.0, 1].to_numpy(), draws[1, 1])
+    for file in (tmp_path / "w.npy", tmp_path / "w.csv"):
+        assert "weights" in run("weights", id_, "--index", "3", "--seed", "1", "-o", str(file))
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), weights)
+    triples = pd.read_csv(tmp_path / "w.csv")
+    found = np.zeros((N, N))
+    found[triples["row"], triples["column"]] = triples["value"]
+    np.testing.assert_array_equal(np.take_along_axis(found, near, axis=1), weights)
     out = run("summary", id_, "--n-draws", "6", "--n-resamples", "4", "-o", str(tmp_path / "s.parquet"))
     table = pd.read_parquet(tmp_path / "s.parquet")
     np.testing.assert_array_equal(table["spread"], summary.spread)
@@ -89,12 +99,12 @@ def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_pat
     np.save(tmp_path / "new.npy", X[:4])
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
-    scored = run("embed", str(sheet), "pca", "--label", "side", "--scores", "-o", str(tmp_path / "t.csv"))
-    assert "trustworthiness" in scored
-    assert "neighborhood_hit" in scored
+    embed = ("embed", str(sheet), "--method", "pca", "--label", "side", "--scores", "-o", str(tmp_path / "t.csv"))
+    scored = json.loads(run(*embed, "--json"))
+    assert scored["scores"].keys() >= {"trustworthiness", "neighborhood_hit"}
     places = pd.read_csv(tmp_path / "t.csv")
     assert len(places) == N
-    run("transform", scored.split("  ")[0], str(tmp_path / "new.npy"), "-o", str(tmp_path / "n.csv"))
+    run("transform", scored["id"], str(tmp_path / "new.npy"), "-o", str(tmp_path / "n.csv"))
     np.testing.assert_allclose(pd.read_csv(tmp_path / "n.csv"), places[:4], atol=1e-8)
 
 
@@ -113,18 +123,18 @@ def test_ids_are_the_first_column_of_every_table(up: Up, tmp_path: Path, capsys:
         return frame
 
     assert main.main(["fit", str(sheet), "-k", "9", "--url", up.url]) == 0
-    id_ = capsys.readouterr().out.split("  ")[0]
+    id_ = capsys.readouterr().out.strip()
     drawn = table("draw", id_, "--n-draws", "2", "--scales", "0.5", "1")
     assert drawn["id"].tolist() == names * 4
     assert drawn["point"].tolist() == [*range(N)] * 4
     assert table("summary", id_, "--n-draws", "4", "--n-resamples", "4")["id"].tolist() == names
     assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
     capsys.readouterr()
-    placed = table("embed", str(sheet), "pca", "--scores", "none")
+    placed = table("embed", str(sheet), "--method", "pca", "--scores", "none")
     assert placed["id"].tolist() == names
-    printed = capsys.readouterr().out
-    embedding = printed.split("  ")[0]
-    assert "trustworthiness" not in printed
+    printed = capsys.readouterr()
+    embedding = printed.out.strip()
+    assert "trustworthiness" not in printed.err
     assert table("transform", embedding, str(new))["id"].tolist() == ["7", "12"]
     with Client(up.url) as client:
         posterior = client.posterior(id_)

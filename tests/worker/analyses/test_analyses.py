@@ -99,10 +99,8 @@ def test_the_key_of_a_result_covers_every_field(spec: AnalysisSpec) -> None:
         "calibrated": True, "n_resamples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
         "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
         "methods": COMPARISON.methods * 2, "align": "first", "coordinates": "ds_3", "embedding": "emb_1",
-        "recipe": asdict(EMBEDDING.recipe), "blocks": "who",
+        "recipe": asdict(EMBEDDING.recipe), "blocks": "who", "score_neighbors": 5,
     }  # fmt: skip
-    if spec.kind in {"embedding", "comparison"}:
-        other["n_neighbors"] = 5
     keys = {replace(spec, **{name: other[name]}).key("a") for name in spec.to_dict()}
     assert len(keys | {spec.key("a"), spec.key("b")}) == len(spec.to_dict()) + 2
 

@@ -98,10 +98,10 @@ def test_scores_do_not_embed_twice(
     replace_method("counted", run=run)
     first = embed(client, sheet, "counted", scores=["trustworthiness"])
     result_of(stores, first)
-    second = embed(client, sheet, "counted", scores=["trustworthiness"], n_neighbors=5)
+    second = embed(client, sheet, "counted", scores=["trustworthiness"], score_neighbors=5)
     assert second.json()["links"]["embedding"] == first.json()["links"]["embedding"]
     judged = client.get(result_of(stores, second)).json()
-    assert judged["n_neighbors"] == 5
+    assert judged["score_neighbors"] == 5
     result = result_of(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}, scores=[]))
     assert client.get(result).json()["rows"][0]["embedding"] == judged["id"]
     assert len(runs) == 1
@@ -158,7 +158,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
         ({"scores": ["procrustes"]}, "invalid-parameter", "truth"),
         ({"scores": [], "labels": sheet}, "invalid-shape", "column of integers"),
         ({"scores": [], "truth": sheet}, "invalid-parameter", "uses truth"),
-        ({"scores": ["trustworthiness"], "n_neighbors": 40}, "invalid-parameter", "n_neighbors <= 39"),
+        ({"scores": ["trustworthiness"], "score_neighbors": 40}, "invalid-parameter", "score_neighbors <= 39"),
     ]
     for body, code, detail in cases:
         problem = check_problem(embed(client, sheet, **body), 422, code)
@@ -169,14 +169,12 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
 def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """The embedding and the other scores exist; two components have no residual variance."""
     apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
-    result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
+    result = result_of(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], score_neighbors=5))
     payload = client.get(result).json()
     assert set(payload["scores"]) == {"trustworthiness"}
     (note,) = [note for note in payload["notes"] if note["code"] == "no-score"]
     assert "residual_variance" in note["message"]
     assert "components" in note["message"]
-    neighbors = client.get(result_of(stores, embed(client, sheet, "isomap", n_neighbors=5))).json()["notes"][-1]
-    assert "n_neighbors=5 is that of the scores" in neighbors["message"]
 
 
 def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:

@@ -66,7 +66,11 @@ def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[s
 
 def test_values_that_change_nothing_are_not_part_of_the_id(client: httpx.Client) -> None:
     """As many landmarks as points, and defaults; other neighbors, and none, are other posteriors."""
-    plain: list[dict[str, Any]] = [{}, {"landmarks": N, "standardize": "none", "metric": "euclidean"}]
+    plain: list[dict[str, Any]] = [
+        {},
+        {"n_neighbors": None, "variance": None},
+        {"landmarks": N, "standardize": "none", "metric": "euclidean"},
+    ]
     plain += [{"reg": 0.001, "n_neighbors": 10}, {"max_iter": 3, "tol": 0}]  # the last two are of the published em
     others: list[dict[str, Any]] = [
         {"landmarks": 50},

@@ -1,0 +1,186 @@
+"""Table of docs/reference/client.md: the name and the default of each parameter in all surfaces.
+
+`python -m docs.figures.names` writes it from the signatures of the library and the estimators, the parsers of the
+commands, and the models of the API.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import glle
+import glle.cli
+from docs.figures.methods.tables import put, table
+from glle import types
+from glle.library import FittedPosterior
+from glle_engine.audit.audit import audits
+from glle_engine.base.spec import FitSpec
+from glle_engine.estimator import GLLE
+from glle_engine.posterior.selection import advise
+from glle_engine.reliability.calibration import calibrate
+from service.schemas import analyses, resources
+from service.submission.fit_planning import SummaryQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PAGE = Path(__file__).parents[1] / "reference" / "client.md"
+SURFACES = ("library", "estimator", "client", "command", "HTTP")
+REQUIRED = "required"
+FILLED = "of the service"  # a default of the client that leaves a parameter out
+# Parameters of how one surface is used: data, progress, files and waiting; and columns of tables, listed on the page.
+OWN = {
+    *("self", "X", "Y", "data", "dataset", "spec", "neighbors", "coordinates", "embedding", "posterior", "missing"),
+    *("on_progress", "executor", "threads", "halves", "names", "obsm", "priority", "timeout", "out", "dtype", "points"),
+    *("random_state", "index", "scales", "set", "json", "url", "help", *types.UploadOptions.__annotations__),
+}
+# What differs on purpose, with the reason that the page has.
+DIFFERENT = {
+    ("draw", "n_draws"): "a command and an estimator draw a few without being asked",
+    ("draw", "scale"): "left out on a service, it is 1 unless scales are given",
+    ("summary", "n_resamples"): "left out on a service, it is 40 for an ensemble",
+    ("draw", "seed"): "the estimator's is that of `random_state`",
+    ("embed", "method"): "the library takes it by position or by name",
+    ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
+    ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
+    ("embed", "parameters"): "keywords of a function are members of one object, and repeated `--set`",
+    ("audit", "parameters"): "the command has repeated `--set`",
+    ("compare", "align"): "only a service returns aligned embeddings",
+    ("compare", "n_resamples"): "only a service refits",
+    ("advise", "n_neighbors"): "left out, a service has the range of the library",
+}
+
+
+def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
+    """Return the defaults of a function's parameters by name, with those of `**options`: a dataclass or a type."""
+    named = signature(function).parameters.values()
+    kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
+    found = {each.name: each.default for each in named if each.kind not in kinds}
+    for other in others:
+        if is_dataclass(other):
+            found |= {each.name: each.default for each in fields(other)}
+        else:
+            found |= dict.fromkeys(get_type_hints(other), FILLED)
+    return {name: REQUIRED if value is Parameter.empty else value for name, value in found.items()}
+
+
+def of_model(model: Any) -> dict[str, Any]:
+    """Return the defaults of the members of a body."""
+    members = model.model_fields.items()
+    return {
+        name: REQUIRED if each.is_required() else each.get_default(call_default_factory=True) for name, each in members
+    }
+
+
+def of_command(name: str) -> dict[str, Any]:
+    """Return the defaults of the options of a command."""
+    _, commands = glle.cli.command_parser([])
+    found = {}
+    for action in commands.choices[name]._actions:  # noqa: SLF001 # argparse has no public list
+        default = FILLED if action.default == argparse.SUPPRESS else action.default
+        found[action.dest] = REQUIRED if action.required else FILLED if default in (None, []) else default
+    return found
+
+
+def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the defaults of each operation's parameters: by operation, surface and name."""
+    return {
+        "fit": {
+            "library": of_function(glle.fit, FitSpec),
+            "estimator": of_function(GLLE.__init__),
+            "client": of_function(glle.Client.fit, types.FitOptions),
+            "command": of_command("fit"),
+            "HTTP": of_model(resources.PosteriorIn),
+        },
+        "draw": {
+            "library": of_function(FittedPosterior.draws),
+            "estimator": of_function(GLLE.sample),
+            "client": of_function(glle.Posterior.draws, types.DrawsOptions),
+            "command": of_command("draw"),
+            "HTTP": of_model(resources.DrawsIn),
+        },
+        "summary": {
+            "library": of_function(FittedPosterior.summary),
+            "client": of_function(glle.Posterior.summary, types.SummaryOptions),
+            "command": of_command("summary"),
+            "HTTP": {each.name: each.default for each in fields(SummaryQuery)},
+        },
+        "calibrate": {
+            "library": of_function(calibrate),
+            "client": of_function(glle.Posterior.calibration, types.CalibrationOptions),
+            "HTTP": of_model(analyses.CalibrationIn),
+        },
+        "advise": {
+            "library": of_function(advise),
+            "client": of_function(glle.Client.advice, types.AdviceOptions),
+            "HTTP": of_model(analyses.AdviceIn),
+        },
+        "embed": {
+            "library": of_function(glle.embed),
+            "client": {**of_function(glle.Client.embed), "labels": None},
+            "command": of_command("embed"),
+            "HTTP": of_model(analyses.EmbeddingIn),
+        },
+        "audit": {
+            "library": of_function(audits),
+            "client": of_function(glle.Client.audit, types.AuditOptions) | {"labels": None},
+            "command": of_command("audit"),
+            "HTTP": of_model(analyses.AuditIn),
+        },
+        "compare": {
+            "library": of_function(glle.compare),
+            "client": of_function(glle.Client.compare, types.CompareOptions) | {"labels": None},
+            "command": of_command("compare"),
+            "HTTP": of_model(analyses.ComparisonIn),
+        },
+    }
+
+
+def parameters(of: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the names of an operation's parameters in any surface, without those of one surface's use."""
+    names = dict.fromkeys(name for found in of.values() for name in found)
+    return [name for name in names if name not in OWN]
+
+
+def is_one(values: Iterable[Any]) -> bool:
+    """Return whether the defaults of a parameter are one, of the surfaces that do not leave it to the service."""
+    return len({_text(value) for value in values if value is not FILLED}) <= 1
+
+
+def differences() -> list[tuple[str, str]]:
+    """Return the parameters whose default differs between surfaces, or which a surface lacks."""
+    found = []
+    for operation, of in surfaces().items():
+        for name in parameters(of):
+            given = [defaults.get(name) for defaults in of.values() if name in defaults]
+            if len(given) < len(of) or not is_one(given):
+                found.append((operation, name))
+    return found
+
+
+def listing() -> str:
+    """Return the table."""
+    rows = []
+    for operation, of in surfaces().items():
+        for name in parameters(of):
+            found = {surface: defaults.get(name, "absent") for surface, defaults in of.items()}
+            cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
+            rows.append([operation, f"`{name}`", *cells, DIFFERENT.get((operation, name), "")])
+    return table(["operation", "parameter", *SURFACES, "why it differs"], rows)
+
+
+def _text(default: Any) -> str:
+    """Return a default in words, alike in Python, in a command and in JSON."""
+    if default is None or default == {}:
+        return "none"
+    if isinstance(default, tuple | list):
+        return ", ".join(map(str, default)) or "empty"
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+if __name__ == "__main__":
+    put(PAGE, "names", listing())
