@@ -460,7 +460,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
 def replicating(stores: Stores, replicas: int) -> TaskQueue:
     """Return the queue of a service that waits for so many replicas."""
     url = f"{stores.settings.redis_url}?replicas={replicas}"
-    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url))
+    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url), stores.quotas)
 
 
 def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
