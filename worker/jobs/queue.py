@@ -233,7 +233,7 @@ class TaskQueue:
         is_running = False
         for task in filter(None, fetch_tasks(self._client, task_ids(job))):
             is_running |= self._stop(task)
-        if job.status == "cancelling" and not is_running:
+        if not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
 
