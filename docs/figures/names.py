@@ -43,7 +43,7 @@ DIFFERENT = {
     ("draw", "n_draws"): "a command and an estimator draw a few without being asked",
     ("draw", "scale"): "left out on a service, it is 1 unless scales are given",
     ("summary", "n_resamples"): "left out on a service, it is 40 for an ensemble",
-    ("draw", "seed"): "the estimator's is that of `random_state`",
+    ("draw", "seed"): "the estimator takes `random_state`",
     ("embed", "method"): "the library takes it by position or by name",
     ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
     ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
@@ -163,14 +163,20 @@ def differences() -> list[tuple[str, str]]:
 
 
 def listing() -> str:
-    """Return the table."""
-    rows = []
+    """Return a row of the common defaults for each operation, and a table of what differs."""
+    same, other = [], []
     for operation, of in surfaces().items():
+        common = []
         for name in parameters(of):
             found = {surface: defaults.get(name, "absent") for surface, defaults in of.items()}
-            cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
-            rows.append([operation, f"`{name}`", *cells, DIFFERENT.get((operation, name), "")])
-    return table(["operation", "parameter", *SURFACES, "why it differs"], rows)
+            if (operation, name) in DIFFERENT:
+                cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
+                other.append([operation, f"`{name}`", *cells, DIFFERENT[operation, name]])
+            else:
+                common.append(f"`{name}` {_text(next(value for value in found.values() if value is not FILLED))}")
+        same.append([operation, ", ".join(common)])
+    head = ["operation", "parameter", *SURFACES, "why it differs"]
+    return f"{table(['operation', 'parameters and defaults'], same)}\n\n{table(head, other)}"
 
 
 def _text(default: Any) -> str:
