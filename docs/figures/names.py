@@ -56,7 +56,7 @@ DIFFERENT = {
 
 
 def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
-    """Return the defaults of a function's parameters by name, with those of `**options`: a dataclass or a type."""
+    """Return the defaults of a function's parameters by name, and of `**options`: a dataclass or a type."""
     named = signature(function).parameters.values()
     kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
     found = {each.name: each.default for each in named if each.kind not in kinds}
@@ -141,7 +141,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def parameters(of: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the names of an operation's parameters in any surface, without those of one surface's use."""
+    """Return the names of an operation's parameters in any surface, without parameters of one surface's use."""
     names = dict.fromkeys(name for found in of.values() for name in found)
     return [name for name in names if name not in OWN]
 
