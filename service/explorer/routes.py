@@ -32,6 +32,7 @@ MEDIA = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
     ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
 }
 # The plotting library compiles its WebGL commands at run time, which needs 'unsafe-eval'; without it the page draws in
 # two dimensions. Scripts come from this host alone, and none is inline.

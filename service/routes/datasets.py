@@ -24,6 +24,7 @@ from service.routes.params import AT_ONCE, CONTENT_STAYS, Id, TenantStores, add_
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.resources import (
+    PREVIEW_ROWS,
     DatasetOut,
     DatasetPage,
     DatasetPreviewOut,
@@ -112,6 +113,7 @@ class UploadQuery:
         Literal["utf-8", "utf-16", "windows-1252", "iso-8859-15", "macintosh"] | None,
         Query(description="Encoding of text; without it UTF-8, or UTF-16 by its first bytes."),
     ] = None
+    sheet: Annotated[str | None, Query(description="Sheet of a workbook, by its name; without it the first.")] = None
 
 
 Roles = Annotated[UploadQuery, Depends()]
@@ -174,7 +176,12 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
     responses=failures(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
-async def preview(request: Request, stores: TenantStores, options: Roles) -> DatasetPreviewOut:
+async def preview(
+    request: Request,
+    stores: TenantStores,
+    options: Roles,
+    rows: Annotated[int, Query(ge=1, description="Points of the answer, from the first one on.")] = PREVIEW_ROWS,
+) -> DatasetPreviewOut:
     """Read a body as an upload does, and store nothing: the answer shows what would be fitted.
 
     A table that an upload would refuse has its `problem`, with the columns as far as they are known.
@@ -184,7 +191,7 @@ async def preview(request: Request, stores: TenantStores, options: Roles) -> Dat
         def read() -> DatasetPreviewOut:
             try:
                 table = read_table()
-                return DatasetPreviewOut.of(table, stores.datasets.id_of(table))
+                return DatasetPreviewOut.of(table, stores.datasets.id_of(table), rows)
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise

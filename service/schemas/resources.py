@@ -196,16 +196,16 @@ class DatasetPreviewOut(BaseModel):
         description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
     )
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
-    rows: list[list[float]] = Field(description="Features of the first five points, as they are fitted.")
+    rows: list[list[float]] = Field(description="Features of the first points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
     color: list[float] | None = Field(description="Colors of these points.")
     ids: list[str | int] | list[list[str | int]] | None = Field(description="Ids of these points, as in the file.")
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
     @classmethod
-    def of(cls, table: Table, id_: str) -> Self:
-        """Return the preview of a table."""
-        rows = np.asarray(table.values[:PREVIEW_ROWS], np.float64).tolist()
+    def of(cls, table: Table, id_: str, count: int) -> Self:
+        """Return the preview of a table, with its first points."""
+        rows = np.asarray(table.values[:count], np.float64).tolist()
         extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
         return cls(
             id=id_,
@@ -218,7 +218,7 @@ class DatasetPreviewOut(BaseModel):
             notices=table.source.get("notices", []),
             rows=rows,
             problem=None,
-            **{name: None if array is None else array[:PREVIEW_ROWS].tolist() for name, array in extras.items()},
+            **{name: None if array is None else array[:count].tolist() for name, array in extras.items()},
         )
 
     @classmethod

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from email.message import Message
 from email.parser import BytesHeaderParser
+from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -45,7 +46,7 @@ _REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE
 MULTIPART = "multipart/form-data"
 MAX_LAYERS = 3
 CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
-DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset")
+DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
 FIELDS = ("label", "color", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
@@ -215,9 +216,13 @@ class Upload:
         if not self._is_packed:
             chosen = {name: self.options[name] for name in DIALECT_FIELDS if self.options.get(name)}
             found = format_of(self.content_type, chosen)
-            if chosen and not found.is_text:
-                name, remedy = next(iter(chosen)), "Leave it out, or send a table of text."
-                raise refuse(f"{name}-not-here", 422, f"?{name}= cannot be used: {self._kind} is no text.", remedy)
+            if found.needs_calamine and "sheet" in chosen:
+                found = replace(found, read=partial(found.read, sheet=chosen.pop("sheet")))
+            if misplaced := [name for name in chosen if name == "sheet" or not found.is_text]:
+                name = misplaced[0]
+                wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
+                detail = f"?{name}= cannot be used: {self._kind} is no {wanted}."
+                raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
                 return found.read(file, out, self.limits, ColumnRoles.of(self.options))

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
 from service.uploads.formats.csv_table import read_csv
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
-    Reader = Callable[[IO[bytes], IO[bytes], Limits, ColumnRoles], Table]
+    Reader = Callable[..., Table]
 
 SAFE_TEXT = 2**16  # bytes that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork
 
@@ -66,9 +66,9 @@ class Format:
 def _lazy(module: str, name: str) -> Reader:
     """Return a reader whose file is imported at its first body, because its library is an extra."""
 
-    def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
+    def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, **options: Any) -> Table:
         reader: Reader = getattr(import_module(f"service.uploads.formats.{module}"), name)
-        return reader(file, out, limits, roles)
+        return reader(file, out, limits, roles, **options)
 
     return read
 
@@ -97,7 +97,7 @@ MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
     """Return the format of a Content-Type; tables of text have the parameters of `dialect.Declared`.
 
-    `dialect` has further parameters, which override those of the Content-Type.
+    `dialect` has further parameters, which override the parameters of the Content-Type.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         )
         remedy = f"Send one of {', '.join(_BY_MEDIA)}, with its Content-Type."
         if "spreadsheet" in kind or "ms-excel" in kind:
-            detail = f"Content-Type {kind!r} is that of a workbook."
+            detail = f"Content-Type {kind!r} is a workbook."
             remedy = "Save it as .xlsx, or the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
     if found.needs_arrow and not has_arrow():

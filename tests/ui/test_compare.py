@@ -26,8 +26,9 @@ def test_a_comparison_shows_pictures_and_scores(explorer: Explorer) -> None:
     expect(thumbs).to_have_count(3, timeout=60_000)
     scores = explorer.at("scores")
     expect(scores.locator("thead th")).to_have_count(4)
-    expect(scores.locator("tbody th").first).to_contain_text("How much of this picture remains")
-    expect(scores.locator("tbody tr").first.locator("td")).to_have_count(3, timeout=60_000)
+    expect(thumbs.get_by_test_id("thumb-verdict")).to_have_count(3, timeout=120_000)
+    expect(explorer.at("best")).to_have_count(1)
+    expect(scores.locator("tbody th").first).to_contain_text("Remains in another sample")
     expect(scores.locator("tbody tr").first).to_contain_text("%")
     best = scores.locator("tbody tr").filter(has=explorer.page.locator("td.best"))
     expect(best).to_have_count(scores.locator("tbody tr").count())
@@ -56,16 +57,19 @@ def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     expect(explorer.at("frame-name")).to_have_text("PCA", timeout=30_000)
 
 
-def test_a_comparison_with_spread_shows_how_much_remains(explorer: Explorer) -> None:
-    """The table has the shares of neighbors and of points that stay, of a comparison that has them."""
+def test_methods_are_shown_as_they_finish(explorer: Explorer) -> None:
+    """The first map is there before the job's end, aligned to the first; a slow method is named as in work."""
     with Client(explorer.url, progress=False) as glle:
-        sheet = glle.synthetic("s_curve", 120, seed=4)
-        table = glle.compare(sheet, ["pca", "isomap"], scores=["trustworthiness"], n_resamples=8, align="first")
-    explorer.open(f"/#dataset={sheet.id}&comparison={table.job}&view=compare")
-    rows = explorer.at("scores").locator("tbody tr")
-    expect(rows).to_have_count(3, timeout=60_000)
-    kept = rows.first.filter(has_text="How much of this picture remains").locator("td")
-    shares = [float(text.split("%")[0]) / 100 for text in kept.all_inner_texts()]
-    expected = [row["spread"]["pairs_kept"] for row in table.rows]
-    assert all(abs(share - found) < 0.01 for share, found in zip(shares, expected, strict=True))
-    expect(rows.filter(has_text="Points apart from the next class")).to_have_count(1)
+        sheet = glle.synthetic("swiss_roll", 3000, seed=4)
+    explorer.open(f"/#dataset={sheet.id}")
+    explorer.at("tab-compare").click()
+    for name, is_chosen in {"pca": True, "lle": False, "isomap": False, "t-sne": True}.items():
+        chip = explorer.at(f"compare-{name}")
+        if (chip.get_attribute("aria-pressed") == "true") != is_chosen:
+            chip.click()
+    explorer.at("compare-go").click()
+    expect(explorer.at("comparison-waiting")).to_contain_text("t-SNE", timeout=60_000)
+    expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(1)
+    expect(explorer.at("cancel")).to_be_visible()
+    expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(2, timeout=120_000)
+    explorer.at("cancel").click()

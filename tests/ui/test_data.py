@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -71,7 +71,7 @@ def test_the_legend_has_the_name_of_the_column(explorer: Explorer) -> None:
     expect(explorer.at("color").locator("option:checked")).to_have_text("Label: kind")
     expect(explorer.at("legend").locator(".legend-title")).to_have_text("kind")
     expect(explorer.at("legend").locator(".class")).to_have_text(["inner60", "outer60"])
-    assert ">kind</text>" in explorer.download("svg")[1].decode()
+    assert "kind" in dict(explorer.download_picture()[1])
     explorer.at("color").select_option("color")
     expect(explorer.at("legend").locator(".legend-title")).to_have_text("day")
 
@@ -229,6 +229,82 @@ def test_npy_and_parquet_are_previewed_and_uploaded(
     assert float(shown or "nan") == pytest.approx(X[0, 0], rel=1e-3)
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("80 rows, 3 columns")
+
+
+def npz(**arrays: Any) -> bytes:
+    """Return arrays as an npz file."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def test_labels_beside_an_array_are_used(explorer: Explorer) -> None:
+    """The member `y` of npz becomes the label by a button; an npy file of labels colors the points."""
+    X, y = sheet(80), np.repeat(["inner", "outer"], 40)
+    explorer.open()
+    explorer.choose_file("array.npz", npz(X=X, y=y))
+    expect(explorer.at("problem")).to_contain_text("'y'")
+    explorer.at("label-y").click()
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("80 rows, 3 columns")
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("legend").locator(".class")).to_have_text(["inner40", "outer40"])
+    explorer.at("add-columns").set_input_files({"name": "side.npy", "mimeType": "", "buffer": npy(np.arange(80) % 4)})
+    expect(explorer.at("color").locator("option:checked")).to_have_text("side")
+    expect(explorer.at("legend").locator(".class")).to_have_text([f"{i}20" for i in range(4)])
+
+
+def test_left_out_columns_of_parquet_color_the_points(explorer: Explorer) -> None:
+    """They are not sent again by the user, and a reload keeps them."""
+    table = io.BytesIO()
+    columns = dict(zip("xyz", sheet(60).T, strict=True))
+    pq.write_table(pa.table({**columns, "kind": ["a", "b"] * 30, "place": ["p", "q", "r"] * 20}), table)
+    explorer.open()
+    explorer.choose_file("table.parquet", table.getvalue())
+    explorer.expect_roles(kind="label, guessed", place="ignore, guessed")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("60 rows, 3 columns")
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    explorer.at("color").select_option("further:place")
+    expect(explorer.at("legend").locator(".class")).to_have_text(["p20", "q20", "r20"])
+
+
+def test_another_sheet_of_a_workbook_is_read(explorer: Explorer) -> None:
+    """A first sheet without a table leads to the second one, by its name."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    data = book.create_sheet("data")
+    for row in [["x", "y", "z"], *sheet(20).tolist()]:
+        data.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    explorer.open()
+    explorer.choose_file("book.xlsx", file.getvalue())
+    expect(explorer.at("remedy")).to_contain_text("the sheet “data”")
+    explorer.at("sheet").fill("data")
+    explorer.at("sheet").press("Enter")
+    explorer.expect_roles(x="feature", y="feature", z="feature")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("book.xlsx 20 rows, 3 columns")
+
+
+def test_an_empty_file_and_a_failure_offer_the_next_step(explorer: Explorer) -> None:
+    """Another file can be chosen; a preview that failed is tried again, and the table is used."""
+    explorer.open()
+    explorer.choose_file("empty.csv", b"")
+    expect(explorer.at("problem")).to_contain_text("This file is empty")
+    with explorer.page.expect_file_chooser():
+        explorer.at("choose-another").click()
+    explorer.expected.append("503")
+    busy = {"title": "Busy", "detail": "Too many requests.", "remedy": "Try again.", "status": 503, "details": {}}
+    explorer.page.route("**/preview", lambda route: route.fulfill(status=503, json=busy))
+    explorer.choose_file("sheet.csv", csv(sheet(30)))
+    expect(explorer.at("problem")).to_contain_text("Busy")
+    explorer.page.unroute_all()
+    explorer.at("read-again").click()
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_contain_text("30 rows, 3 columns")
 
 
 def test_a_synthetic_data_set_is_created(explorer: Explorer) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from csv import reader
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import httpx
 import numpy as np
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -74,8 +71,8 @@ def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> 
     np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-5)
 
 
-def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None:
-    """The CSV has the label of each row, quoted if necessary; both pictures have the legend's entries."""
+def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
+    """The CSV has the label of each row, quoted if necessary; the picture has the legend's entries."""
     kinds = ['the "inner", first', "outer"] * 45
     quoted = ['"the ""inner"", first"', "outer"] * 45
     explorer.open()
@@ -85,13 +82,12 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
     rows = list(reader(io.StringIO(content.decode())))
     assert rows[0] == ["row", "kind", "x", "y", "z", "y1", "y2", "spread", "stability"]
     assert [row[1] for row in rows[1:]] == kinds
-    _, svg = explorer.download("svg")
-    texts = [text.text for text in ET.fromstring(svg).iter(f"{SVG}text") if text.get("stroke") is None]  # noqa: S314
+    png, places, _ = explorer.download_picture()
+    texts = [text for text, _ in places]
     assert 'the "inner", first' in texts  # the name of a group
     legend = texts[texts.index("kind") :]
     assert legend[1:3] == ["outer (45)", 'the "inner", first (45)']
-    assert explorer.at("small").inner_text() in " ".join(map(str, texts))
-    _, png = explorer.download("png")
+    assert explorer.at("small").inner_text() in " ".join(texts)
     picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     lowest = picture[-picture.shape[0] // 10 :].reshape(-1, 3)
     colors = explorer.page.evaluate("[...document.querySelectorAll('.swatch')].map((s) => s.style.background)")
@@ -99,28 +95,23 @@ def test_labels_are_in_csv_and_legend_of_png_and_svg(explorer: Explorer) -> None
         assert (lowest == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
-def test_png_and_svg_are_the_picture(tab_at_third_draw: Explorer) -> None:
-    """The PNG is not empty; the SVG has one circle per row, and the twenty regions that the stage has."""
+def test_the_png_is_the_picture(tab_at_third_draw: Explorer) -> None:
+    """It is not empty, and has the twenty regions that the stage has."""
     tab_at_third_draw.at("shape-ellipse").click()
-    _, png = tab_at_third_draw.download("png")
+    png, _, ellipses = tab_at_third_draw.download_picture()
     assert png.startswith(b"\x89PNG")
     assert len(png) > 5000
-    _, svg = tab_at_third_draw.download("svg")
-    circles = ET.fromstring(svg).iter(f"{SVG}circle")  # noqa: S314 -- written by the page
-    assert len(list(circles)) == 150
-    outlines = [path for path in ET.fromstring(svg).iter(f"{SVG}path") if path.get("fill") == "none"]  # noqa: S314
-    assert len(outlines) == 20
+    assert ellipses == 20
 
 
 def test_the_png_has_300_dots_an_inch_and_says_what_it_shows(tab_at_third_draw: Explorer) -> None:
-    """It is at least eight inches long; the SVG has the data, the method, the draw and the verdict as text."""
-    _, png = tab_at_third_draw.download("png")
+    """It is at least eight inches long, and has the data, the method, the draw and the verdict as text."""
+    png, texts, _ = tab_at_third_draw.download_picture()
     picture = Image.open(io.BytesIO(png))
     picture.verify()
     assert max(picture.size) >= 8 * 300
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.1)
-    _, svg = tab_at_third_draw.download("svg")
-    text = " ".join(str(one.text) for one in ET.fromstring(svg).iter(f"{SVG}text"))  # noqa: S314
+    text = " ".join(text for text, _ in texts)
     assert "S curve: GLLE, 8 neighbors. Draw 2" in text
     assert "The median point keeps" in text
     assert "How sure is the spread?" in text
@@ -146,12 +137,8 @@ def test_the_legend_of_a_phone_is_below_its_picture(tab: Tab, up: Up, link: str)
     """The saved picture is higher than the stage, and the legend covers no point."""
     with tab(up.url, viewport={"width": 390, "height": 844}) as explorer:
         explorer.open_draws(link)
-        _, svg = explorer.download("svg")
-        root = ET.fromstring(svg)  # noqa: S314
-        lowest = max(float(circle.get("cy", "nan")) for circle in root.iter(f"{SVG}circle"))
-        title = next(text for text in root.iter(f"{SVG}text") if text.text == "True position, first")
-        stage = explorer.box("stage")
-        assert lowest < stage["height"] < float(title.get("y", "nan")) < float(root.get("height", "nan"))
+        _, texts, _ = explorer.download_picture()
+        assert dict(texts)["True position, first"] > explorer.box("stage")["height"]
 
 
 def test_a_link_restores_the_view(tab_at_third_draw: Explorer, tab: Tab) -> None:

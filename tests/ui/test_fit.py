@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import secrets
 from typing import TYPE_CHECKING
 
-import httpx
 from playwright.sync_api import expect
 
-from tests.system.conftest import fit_posterior, synthetic
 from tests.ui.driver.tables import csv, two_sheets
 
 if TYPE_CHECKING:
@@ -113,7 +110,7 @@ def test_a_note_is_followed_by_its_button(explorer: Explorer) -> None:
 
 
 def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explorer, tab: Tab) -> None:
-    """The address has its job; a refresh follows it to the draws, and another tab lists it and opens it."""
+    """The address has its job; a refresh follows it to the draws, and the same fit in another tab joins it."""
     explorer.page.route("**/summary?*", lambda _: None)  # nothing here needs the long work of the spread
     explorer.open_sheet("swiss_roll", 60_000)
     explorer.at("draws-n_draws").fill("2")
@@ -122,30 +119,17 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
     with tab(explorer.url) as other:
         other.page.route("**/summary?*", lambda _: None)
         other.open()
-        running = other.at("recent-job").filter(has_text="Fit").first
-        expect(running).to_contain_text("Swiss roll")
+        other.at("recent").get_by_text("Swiss roll").first.click()
+        other.at("draws-count").fill("2")
         explorer.page.reload()
         expect(explorer.at("progress-label")).to_contain_text("Fitting")
         expect(explorer.at("chosen")).to_contain_text("60,000 rows")
-        running.click()
+        other.at("fit").click()
         for one in (explorer, other):
             expect(one.at("play")).to_be_enabled(timeout=120_000)
         assert explorer.state("posterior")["id"] == other.state("posterior")["id"]
     assert explorer.state("draws")["count"] == 2
     expect(explorer.page).to_have_url(re.compile("[#&]posterior=(?!.*job=)"))
-
-
-def test_posteriors_of_before_are_listed_and_opened(explorer: Explorer) -> None:
-    """A click on an entry shows its draws; the address then has the posterior."""
-    with httpx.Client(base_url=explorer.url, timeout=60) as client:
-        posterior = fit_posterior(client, synthetic(client, 140, seed=secrets.randbelow(2**31)))
-        headers = {"Content-Type": "application/merge-patch+json"}
-        assert client.patch(posterior, content=b'{"name": "my sheet"}', headers=headers).is_success
-    explorer.open()
-    explorer.at("recent-posterior").filter(has_text="my sheet").first.click()
-    explorer.wait_drawn()
-    expect(explorer.page).to_have_url(re.compile(f"posterior={posterior.rpartition('/')[2]}"))
-    assert explorer.state("dataset")["n"] == 140
 
 
 def test_a_job_whose_record_is_gone_leaves_its_data(explorer: Explorer) -> None:

@@ -185,10 +185,10 @@ def test_five_tabs_reach_the_first_example(explorer: Explorer) -> None:
     """The picture comes before the steps and the buttons of the top line, which has the page's heading."""
     explorer.open()
     expect(explorer.page.locator("h1")).to_have_text("glle")
-    expect(explorer.at("example-swiss-roll")).to_be_visible()
+    expect(explorer.at("example-umap")).to_be_visible()
     for _ in range(5):
         explorer.page.keyboard.press("Tab")
-    assert explorer.page.evaluate(FOCUSED)[0] == "example-swiss-roll"
+    assert explorer.page.evaluate(FOCUSED)[0] == "example-umap"
 
 
 # The focused element, and whether it has a visible ring.
@@ -217,13 +217,20 @@ NAMELESS = """() => [...document.querySelectorAll('button, input, select, a, sum
     .map((element) => element.outerHTML.slice(0, 120))"""
 
 
-def test_the_empty_page_offers_an_example_and_a_file(explorer: Explorer) -> None:
-    """Unavailable actions are disabled or hidden."""
+def test_the_empty_page_asks_the_question_of_the_audit(explorer: Explorer) -> None:
+    """It offers a file, a map with its verdict, and three methods; unavailable actions are disabled or hidden."""
     explorer.open()
+    expect(explorer.at("empty").locator("h2")).to_have_text("May I believe this map?")
+    with explorer.page.expect_file_chooser():
+        explorer.at("choose-file").click()
     expect(explorer.at("example-digits")).to_be_visible()
+    for name in ("umap", "t-sne", "em"):
+        expect(explorer.at(f"maker-{name}")).to_be_visible()
+    explorer.at("maker-t-sne").click()
+    expect(explorer.at("method")).to_have_value("t-sne")
     expect(explorer.at("drop")).to_contain_text("Choose a file")
     expect(explorer.at("fit")).to_be_disabled()
-    expect(explorer.at("tab-grid")).to_be_disabled()
+    expect(explorer.at("tab-grid")).to_have_count(0)
     expect(explorer.at("inspector")).to_have_count(0)
 
 

@@ -55,7 +55,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return len(self.methods)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without those of a spread if there is none."""
+        """Return the parameters; those of a spread only if there is one."""
         values = super().to_dict()
         absent = {"n_resamples", "spread_labels"} if self.n_resamples is None else set()
         return {name: value for name, value in values.items() if name not in absent}
@@ -78,15 +78,23 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return one row per method, in their order; with `align` also the embeddings by label, (n, p) each.
 
-        A method that fails is a row with its problem; the others continue.
+        A method that fails is a row with its problem; the others continue. The rows so far are the partial result.
         """
-        rows, embeddings = [], {}
+        rows: list[dict[str, Any]] = []
+        embeddings: dict[str, Array] = {}
+        result = Entry({}, {})
         for done, method in enumerate(self.methods):
             row, Y = self._row(context, method, done)
             rows.append(row)
             if Y is not None:
                 embeddings[method["label"]] = Y
+            result = self._entry(context, rows, embeddings)
+            context.publish_partial(self.key(context.subject), result)
             context.on_progress(done + 1, self.total, f"{method['label']}: done")
+        return result
+
+    def _entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
+        """Return the rows, and the embeddings if they are aligned."""
         alignment: dict[str, Any] = {"align": self.align, "aligned_to": None}
         if self.align is not None and embeddings:
             first = next(iter(embeddings))
@@ -94,7 +102,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             target = embeddings[first] if self.align == "first" else truth_of(context, str(self.truth))
             embeddings = {label: _align(Y, target) for label, Y in embeddings.items()}
         request = {name: value for name, value in self.to_dict().items() if name not in {"methods", "scores", "align"}}
-        return Entry({**request, **alignment, "rows": rows}, embeddings if self.align else {})
+        return Entry({**request, **alignment, "rows": [*rows]}, embeddings if self.align else {})
 
     def _row(self, context: AnalysisContext, method: dict[str, Any], done: int) -> tuple[dict[str, Any], Array | None]:
         """Return the row of a method, and its embedding, or None."""

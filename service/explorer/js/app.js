@@ -7,7 +7,6 @@ import { FitPanel, MethodPanel } from './panels/method_panel.js';
 import { Banner, Problem } from './panels/problem.js';
 import { Progress } from './panels/progress.js';
 import { Selection } from './panels/selection.js';
-import { RecentWork } from './panels/recent.js';
 import { KEYS } from './keyboard.js';
 import { html, useEffect, useRef, useState } from './lib/html.js';
 import { CIRCLES } from './lib/paint.js';
@@ -41,7 +40,7 @@ export function App() {
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
       <main id="view" tabindex="-1"><div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
-      <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /><${RecentWork} /></div>
+      <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
       <${Inspector} />
     </div>
     <${Corner} /><${Drag} /><${Keys} /><${Announcer} />
@@ -74,7 +73,8 @@ function SetUp() {
 /** The tabs of the views. */
 function Tabs() {
   const { view, posterior, dataset } = useStore('view', 'posterior', 'dataset');
-  const isOff = (name) => (name === 'compare' ? !dataset : !posterior && name !== 'draws');
+  if (!dataset) return null;
+  const isOff = (name) => !posterior && name === 'grid';
   const turn = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;

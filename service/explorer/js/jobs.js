@@ -47,7 +47,7 @@ async function patiently(request) {
  * @returns {Promise<Response>} of status 200
  */
 export async function askMade(path, accept, label) {
-  if (state.work) set({ work: { label, stage: '', done: 0, total: 0 } }); // the answer may take seconds
+  if (state.work && !path.includes('partial=')) set({ work: { label, stage: '', done: 0, total: 0 } }); // the answer may take seconds
   for (;;) {
     const answer = await patiently(() => ask(path, { accept }));
     if (answer.status !== 202) return answer;

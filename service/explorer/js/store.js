@@ -13,8 +13,6 @@ export const state = {
   contract: null,
   methods: [],
   recent: [], // data sets
-  posteriors: [],
-  jobs: [],
   isSetUp: true, // whether the steps are shown; they fold away once there is a picture
   pending: null, // a chosen file, before its upload
   dataset: null,
@@ -34,7 +32,6 @@ export const state = {
   summary: null,
   reliability: null, // of the spread of a posterior: {id, level, reason}
   single: null, // an embedding by a method without draws
-  movement: null, // of `single` over half-samples: {level, reason, figures, notes, arrays, p}
   isAudited: false, // whether the audit of the shown posterior or embedding was asked for
   audit: null, // of the shown map: its statements, and arrays with a value for each point
   compared: null, // names of the methods to compare; null: the usual ones

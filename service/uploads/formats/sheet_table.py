@@ -1,4 +1,4 @@
-"""Columns of the first sheet of an Excel workbook (xlsx), as those of CSV, by python-calamine, which is an extra."""
+"""Columns of a sheet of an Excel workbook (xlsx), read like CSV by python-calamine, which is an extra."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime as dt
 import zipfile
 import zlib
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from python_calamine import CalamineError, CalamineWorkbook
 
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
+MAX_SHEETS = 20  # named in a notice
 
-def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of the first sheet of a workbook; a first row without a number has the names.
+
+def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
+    """Return the table of a sheet of a workbook, by default of the first; a first row without a number has the names.
 
     Raises
     ------
     ProblemError
-        ``malformed-xlsx``, ``inflated-too-large``, ``bad-cell`` with row and column, and others.
+        ``malformed-xlsx``, ``no-such-sheet``, ``inflated-too-large``, ``bad-cell`` with row and column, and others.
 
     """
     try:
@@ -39,21 +42,27 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
             check_inflated("The workbook", sum(info.file_size for info in archive.infolist()), limits.inflated)
         file.seek(0)
         book = CalamineWorkbook.from_filelike(file)
-        rows = [row for row in book.get_sheet_by_index(0).iter_rows() if any(cell != "" for cell in row)]
+        names = book.sheet_names
+        if sheet is not None and sheet not in names:
+            remedy = f"Use one of {', '.join(map(repr, names[:MAX_SHEETS]))}."
+            raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
+        name = names[0] if sheet is None else sheet
+        rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
     except (CalamineError, zipfile.BadZipFile, zlib.error) as error:
         remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
-        detail, remedy = "The first sheet of the workbook is empty.", "Move the sheet with the data to the front."
-        raise refuse("empty-data", 422, detail, remedy)
-    return uploaded(read_table(_SheetColumns(rows, book.sheet_names), roles, out, limits), "xlsx")
+        other = next((one for one in names if one != name), None)
+        remedy = f"Read another sheet, such as ?sheet={quote(other)}." if other else "Send a sheet with a row."
+        raise refuse("empty-data", 422, f"The sheet {name!r} of the workbook is empty.", remedy)
+    return uploaded(read_table(_SheetColumns(rows, name, names), roles, out, limits), "xlsx")
 
 
 class _SheetColumns(CellColumns):
     """Columns of the cells of a sheet, as texts."""
 
-    def __init__(self, rows: list[list[Any]], sheets: list[str]) -> None:
-        self._cells, self._sheets = [list(map(_text, row)) for row in rows], sheets
+    def __init__(self, rows: list[list[Any]], sheet: str, sheets: list[str]) -> None:
+        self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # "2024" as text is a name
         sample = self._cells[: SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.of(sample, ".", has_names or None)))
@@ -62,11 +71,12 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def notices(self) -> list[str]:
-        """Return the notices of CSV, and that of further sheets."""
+        """Return the notices of CSV, and the notice of further sheets."""
         notices = super().notices()
         if len(self._sheets) > 1:
-            first = self._sheets[0]
-            notices.append(f"Of the {len(self._sheets)} sheets of the workbook the first was read, {first!r}.")
+            names = ", ".join(map(repr, self._sheets[:MAX_SHEETS]))
+            other = quote(next(name for name in self._sheets if name != self._sheet))
+            notices.append(f"The sheet {self._sheet!r} was read, of {names}; for another use ?sheet={other}.")
         return notices
 
 

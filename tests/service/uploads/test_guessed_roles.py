@@ -191,10 +191,14 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
     ).values.shape == (N - 1, 4)
 
 
-def test_the_first_sheet_of_a_workbook_is_read() -> None:
-    """A notice names it if there are more; cells that are no numbers are refused with their place."""
+def test_a_sheet_of_a_workbook_is_read() -> None:
+    """By its name, else the first, with a notice if there are more; cells without a number are refused."""
     table = read(workbook(COLUMNS, "notes"), XLSX)
-    assert "Of the 2 sheets of the workbook the first was read, 'Sheet'." in table.source["notices"]
+    assert "The sheet 'Sheet' was read, of 'Sheet', 'notes'; for another use ?sheet=notes." in table.source["notices"]
+    np.testing.assert_array_equal(read(workbook(COLUMNS, "notes"), XLSX, sheet="Sheet").values, table.values)
+    assert refusal(workbook(COLUMNS, "notes"), XLSX, sheet="notes").remedy.endswith("?sheet=Sheet.")
+    assert "'Sheet', 'notes'" in refusal(workbook(COLUMNS, "notes"), XLSX, sheet="data").remedy
+    assert refusal(csv(COLUMNS), sheet="data").code == "sheet-not-here"
     numbered = read(workbook({"1": [2, 3], "2": [4, 5.5]}), XLSX)
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)

@@ -43,6 +43,21 @@ _INK = """async ([places, around]) => {
 }"""
 
 
+# Records the texts and ellipses that are drawn into a saved picture, which is no part of the page.
+_RECORD = """() => {
+    globalThis.marks ??= [];
+    marks.length = 0;
+    const context = CanvasRenderingContext2D.prototype;
+    for (const name of ['fillText', 'ellipse']) {
+        const draw = context[name];
+        context[name] = function (...values) {
+            if (!this.canvas.isConnected) marks.push([name, ...values]);
+            return draw.apply(this, values);
+        };
+    }
+}"""
+
+
 @dataclass
 class Explorer:
     """A browser tab with the explorer.
@@ -170,6 +185,14 @@ class Explorer:
         with self.page.expect_download() as result:
             self.at(f"export-{kind}").click()
         return result.value.suggested_filename, Path(result.value.path()).read_bytes()
+
+    def download_picture(self) -> tuple[bytes, list[tuple[str, float]], int]:
+        """Return the PNG, its texts with their pixels below the top of the stage, and the number of its ellipses."""
+        self.page.evaluate(_RECORD)
+        _, content = self.download("png")
+        marks = self.page.evaluate("marks")
+        texts = [(mark[1], mark[3]) for mark in marks if mark[0] == "fillText"]
+        return content, texts, len(marks) - len(texts)
 
     def find(self, by: str, text: str) -> None:
         """Find points by their `row` or `label`."""

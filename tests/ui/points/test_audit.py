@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
+import io
+import json
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
+import numpy as np
 from playwright.sync_api import expect
 
 from glle import Client
 from glle_engine import manifolds
+from tests.system.conftest import ROOT
 from tests.ui.driver.tables import csv
 
 if TYPE_CHECKING:
     from playwright.sync_api import FilePayload
 
-    from tests.ui.driver.explorer import Explorer
+    from tests.ui.driver.explorer import Explorer, Tab
 
 N = 150
+EXAMPLE = json.loads((ROOT / "service" / "explorer" / "examples" / "digits-umap.json").read_text())
 SHEET = manifolds.make("s_curve", N, seed=4)
 SIDES = ["left" if x < 0 else "right" for x in SHEET.X[:, 0]]
 
@@ -29,27 +32,111 @@ def test_an_embedding(explorer: Explorer) -> None:
     explorer.at("method").select_option("isomap")
     explorer.at("fit").click()
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
-    plain = explorer.wait_still()
-    explorer.at("audit").click()
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     with Client(explorer.url, progress=False) as glle:
         found = glle.audit(explorer.state("single")["path"].split("/")[3])
     expect(explorer.at("verdict")).to_have_text(found.verdict)
     expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * found.remains)}%")
-    expect(explorer.at("audit-groups")).to_contain_text(re.compile("apart in other samples"))
-    explorer.wait_changed(plain)
-    root = ET.fromstring(explorer.download("svg")[1])  # noqa: S314 # written by the page
-    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
-    assert found.verdict in " ".join(text.text or "" for text in texts), "the saved picture has the verdict"
-    lowest = max(float(circle.get("cy", "nan")) for circle in root.iter("{http://www.w3.org/2000/svg}circle"))
-    first = next(text for text in texts if text.text and found.verdict.startswith(text.text))
-    assert float(first.get("y", "nan")) > lowest, "below the points"
+    expect(explorer.at("audit-groups")).to_contain_text("pairs stay apart in other samples")
+    _, texts, _ = explorer.download_picture()
+    assert found.verdict in " ".join(text for text, _ in texts), "the saved picture has the verdict"
+    assert next(y for text, y in texts if found.verdict.startswith(text)) > explorer.box("stage")["height"] - 2
     for color in ("audited", "p_value"):
         explorer.at("color").select_option(color)
         expect(explorer.at("legend")).to_contain_text("Stability" if color == "audited" else "Chance")
     explorer.find("row", "7")
     expect(explorer.at("point-stays")).to_contain_text(f"{round(100 * found.stability[7])}%")
+
+
+def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -> None:
+    """The verdict is that of the shipped audit, without a job; a fresh profile opens its link."""
+    explorer.open()
+    jobs: list[str] = []
+    explorer.page.on("request", lambda request: jobs.append(request.url) if "/audits" in request.url else None)
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_have_text(EXAMPLE["verdict"])
+    expect(explorer.at("headline-box")).to_have_class(f"headline {EXAMPLE['level']}")
+    expect(explorer.at("preliminary")).to_have_count(0)
+    expect(explorer.at("legend").locator(".class")).to_have_count(10)
+    assert jobs == []
+    _, texts, _ = explorer.download_picture()
+    assert EXAMPLE["verdict"] in " ".join(text for text, _ in texts)
+    np.testing.assert_allclose(np.load(io.BytesIO(explorer.download("npy")[1])), EXAMPLE["arrays"]["embedding"]["data"])
+    with tab(explorer.url) as other:
+        other.open(explorer.page.url.removeprefix(explorer.url))
+        expect(other.at("verdict")).to_have_text(EXAMPLE["verdict"])
+
+
+OUTLINES = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const context = CanvasRenderingContext2D.prototype;
+    const { moveTo, stroke } = context;
+    const seen = [];
+    let moves = 0;
+    context.moveTo = function (...at) { moves++; return moveTo.apply(this, at); };
+    context.stroke = function () { seen.push([this.lineWidth, moves]); moves = 0; return stroke.apply(this); };
+    (await import('/explorer/js/store.js')).set({ hover: 0 });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    Object.assign(context, { moveTo, stroke });
+    return seen;
+}"""
+
+
+def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
+    """Islands that stay come first and have thick outlines, others thin ones; tears are lines; a pair is selected."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    explorer.wait_still()
+    islands = EXAMPLE["islands"]
+    widths = [round(width, 1) for width, _ in explorer.page.evaluate(OUTLINES)]
+    assert (widths.count(2), widths.count(1.4)) == (sum(islands["stays"]), 1)
+    assert widths.count(1.2) >= len(islands["stays"]) - sum(islands["stays"])
+    rows = explorer.at("island")
+    ticks = [text.startswith("✓") for text in rows.all_inner_texts()]
+    assert ticks == sorted(ticks, reverse=True)
+    assert sum(ticks) == sum(islands["stays"])
+    rows.first.click()
+    assert len(explorer.state("selection")["list"]) in islands["sizes"]
+    groups = EXAMPLE["groups"]["names"]
+    pairs = explorer.at("pairs").locator("button")
+    expect(pairs).to_have_count(len(groups) * (len(groups) - 1) // 2)
+    torn = pairs.and_(explorer.page.locator(":not(.apart)"))
+    expect(torn).to_have_count(
+        sum(share < 0.9 for i, row in enumerate(EXAMPLE["groups"]["apart"]) for share in row[:i])
+    )
+    torn.first.click()
+    labels = explorer.page.evaluate(LABELS)
+    name = torn.first.get_attribute("aria-label") or ""
+    assert set(labels) == set(name.split(":")[0].split(" and "))
+
+
+LABELS = """async () => {
+    const { selection, columns } = (await import('/explorer/js/store.js')).state;
+    return Array.from(selection.list, (row) => columns.labels[row]);
+}"""
+
+
+def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer) -> None:
+    """Its columns are found by their names; coordinates alone have a verdict, and the method of the map a level."""
+    X = SHEET.X - SHEET.X.mean(axis=0)
+    across, up = (X @ np.linalg.svd(X, full_matrices=False)[2][:2].T).T.round(5)
+    explorer.open()
+    explorer.choose_file("sheet.csv", csv(SHEET.X, side=SIDES, map_1=across, map_2=up))
+    explorer.expect_roles(map_1="map x, guessed", map_2="map y, guessed", x="feature")
+    expect(explorer.at("use-file")).to_have_text("Audit this map")
+    explorer.at("use-file").click()
+    expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=90_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
+    explorer.at("map-method").select_option("pca")
+    expect(explorer.at("headline-box")).not_to_have_class("headline unknown", timeout=90_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
+    verdict = explorer.at("verdict").inner_text()
+    assert "Give the method" not in verdict
+    explorer.page.reload()
+    expect(explorer.at("verdict")).to_have_text(verdict, timeout=30_000)
+    expect(explorer.at("map-method")).to_have_count(0)
 
 
 def test_a_posterior(explorer: Explorer, link: str) -> None:
@@ -83,7 +170,6 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
     expect(explorer.at("headline-box")).to_have_class("headline unknown")
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     expect(explorer.at("frame-name")).to_contain_text("Your map")
-    expect(explorer.at("movement")).to_have_count(0)
     assert explorer.state("dataset")["n_features"] == 3
     explorer.open(explorer.page.url.removeprefix(explorer.url))
     explorer.page.reload()

@@ -1,16 +1,14 @@
-/** Audits of the shown map, or of coordinates from anywhere, and how far it moves on halves of the data. */
+/** Audits of the shown map, or of coordinates from anywhere. */
 
-import { askArrays, askJson, JSON_TYPE } from '../api.js';
+import { ask, askJson } from '../api.js';
 import { askArray, askMade, follow } from '../jobs.js';
-import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const LABEL = 'Auditing the map';
-const EARLY = 1500; // milliseconds between two looks at the statements of a running audit
-const REFITTING = 'Refitting to halves of the data';
-const ARRAYS = ['movement', 'baseline', 'neighbor_stability', 'consensus', 'covariance'];
+const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
+export const MAX_AUDITED = 5000; // points of a method's map that is audited without being asked
 
 /** Audit the shown embedding or posterior. */
 export const auditShown = () => runWork(audit);
@@ -25,56 +23,61 @@ export async function audit() {
   await read(job);
 }
 
-/** Audit the coordinates of a data set beside the chosen one, and show them; runs within other work. */
-export async function auditCoordinates(coordinates) {
-  const body = { dataset: state.dataset.id, coordinates };
-  await showAudited(await askJson('/v1/audits', { method: 'POST', body }));
+/** Audit the coordinates of a data set beside the chosen one, and show them; first alone, which is quick. Runs within other work. */
+export async function auditCoordinates(coordinates, method) {
+  const isNew = state.single?.body.coordinates !== coordinates;
+  for (const made of isNew ? [null, ...(method ? [method] : [])] : [method]) {
+    const body = { dataset: state.dataset.id, coordinates, ...(made && { method: made }) };
+    await showAudited(await askJson('/v1/audits', { method: 'POST', body }));
+  }
 }
+
+/** Audit the shown coordinates again, as a map by this method: only so can their stability be known. */
+export const auditAsMapOf = (method) => runWork(() => auditCoordinates(state.single.body.coordinates, method));
 
 /** Show the coordinates of an audit, and its statements; meanwhile the address has its job. */
 export async function showAudited(job) {
-  const { dataset, coordinates } = job.request;
+  const { dataset, coordinates, method } = job.request;
   const path = `/v1/datasets/${coordinates}/data`;
   const { data, shape } = await askArray(`${path}?dtype=float32`, 'Reading the map');
+  const audit = state.single?.body.coordinates === coordinates ? state.audit : null; // until more is known of the same map
   clearResults();
-  const single = { title: 'Your map', isGiven: true, path, body: { dataset, coordinates }, data, p: shape[1], result: {} };
-  set({ single, job: job.id, view: 'draws' });
+  const body = { dataset, coordinates, ...(method && { method }) };
+  set({ audit, single: { title: 'Your map', isGiven: true, path, body, data, p: shape[1], result: {} }, job: job.id, view: 'draws' });
   fold();
   writeLink();
   await read(job);
 }
 
-/** Follow an audit; show its statements as they come. */
+/** Follow an audit of what is shown; show its statements as they come. */
 async function read(job) {
   const shown = [state.single, state.posterior];
-  const path = `/v1/jobs/${job.id}/result?dtype=float32`;
-  const take = (found) => {
-    if (!found.verdict || shown[0] !== state.single || shown[1] !== state.posterior) return; // a job has no verdict
-    const arrays = Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))]));
-    set({ audit: { ...found, arrays } });
-  };
-  const early = setInterval(() => askJson(`${path}&partial=true`).then(take, () => {}), EARLY);
-  try {
-    await follow(job, LABEL);
-  } finally {
-    clearInterval(early);
-  }
-  take(await (await askMade(path, 'application/json', LABEL)).json());
+  const take = (found) => shown[0] === state.single && shown[1] === state.posterior && !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) && set({ audit: found });
+  await followEarly(job, LABEL, (query) => auditOf(job, query).then(take));
   set({ announcement: state.audit.verdict });
 }
 
-/** Measure the movement of the shown embedding: a job of all workers, whose refits the service keeps. */
-export async function measureMovement() {
-  const { single } = state;
-  await runWork(async () => {
-    const path = single.path.replace(/coordinates$/, 'spread');
-    const job = await follow(await askJson(path, { method: 'POST', body: {} }), REFITTING);
-    const place = `/v1/jobs/${job.id}/result`;
-    const { figures, reliability, notes } = await (await askMade(`${place}?points=0:1`, JSON_TYPE, REFITTING)).json();
-    const found = await askArrays(`${place}?dtype=float32`);
-    if (state.single !== single) return;
-    const arrays = Object.fromEntries(ARRAYS.map((name) => [name, asFloats(found[name].data)]));
-    const stated = reliability ?? { level: 'unknown', reason: 'An earlier version measured it.' };
-    set({ movement: { ...stated, figures, notes, arrays, p: single.p }, announcement: `The movement is known. ${stated.level}. ${stated.reason}` });
-  });
+/** The result of an audit's job, its arrays as floats. */
+export async function auditOf({ id }, query = '') {
+  return withFloats(await (await askMade(`/v1/jobs/${id}/result?dtype=float32${query}`, 'application/json', LABEL)).json());
+}
+
+/** An audit with arrays of floats in place of nested lists. */
+export function withFloats(found) {
+  return { ...found, arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
+}
+
+/** Follow a job, and read its result, partial ones as they come: `take` gets the query of each. */
+export async function followEarly(job, label, take) {
+  const partial = '&partial=true';
+  const early = setInterval(async () => {
+    const answer = await ask(`/v1/jobs/${job.id}/result?points=0:1${partial}`).catch(() => null);
+    if (answer?.status === 200) take(partial).catch(() => {});
+  }, EARLY);
+  try {
+    await follow(job, label);
+  } finally {
+    clearInterval(early);
+  }
+  return take('');
 }

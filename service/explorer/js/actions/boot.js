@@ -4,7 +4,8 @@ import { askJson, Refused } from '../api.js';
 import { cancel } from '../jobs.js';
 import { readLink } from './link.js';
 import { set, state, subscribe } from '../store.js';
-import { listRecent, openLinked, refreshRecent } from './open.js';
+import { listDatasets } from './data.js';
+import { openLinked } from './open.js';
 
 const RETRY = 3000; // milliseconds between retries while the service is down
 
@@ -17,7 +18,7 @@ export async function boot() {
       askJson('/openapi.json'),
     ]);
     set({ info, methods: methods.items, contract, service: 'ready', problem: null });
-    await listRecent();
+    await listDatasets();
     const link = readLink();
     if (link) await openLinked(link);
   } catch (error) {
@@ -37,16 +38,13 @@ function goThere() {
 }
 
 /**
- * Poll a service that went down during the work until it is back; list the jobs again after work and on a return to the
- * tab; open a link that is pasted into this tab.
+ * Poll a service that went down during the work until it is back; open a link that is pasted into this tab.
  */
 export function watch() {
   subscribe((changes) => {
     if (!('work' in changes) || changes.work || !state.info) return;
-    refreshRecent();
     if (isMoved) goThere();
   });
-  document.addEventListener('visibilitychange', () => !document.hidden && state.info && refreshRecent());
   addEventListener('hashchange', goThere);
   setInterval(async () => {
     if (state.service !== 'down' || !state.info) return;

@@ -1,17 +1,17 @@
 /** Methods that make one embedding: one, or several side by side. */
 
-import { askJson, NPZ } from '../api.js';
+import { ask, askJson, Cancelled, NPZ, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { set, state } from '../store.js';
+import { audit, auditOf, followEarly, MAX_AUDITED } from './audit.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
-const HALVES = 8; // refits of each method to halves of the data
-const MAX_REFITTED = 5000; // points whose methods are refitted without being asked
+const LEVELS = ['trust', 'partly', 'unknown', 'no']; // of verdicts, the best first
 
 /** The methods that make an embedding. */
 export const embedders = () => state.methods.filter((method) => method.makes === 'embedding');
@@ -44,6 +44,7 @@ export async function embed(method) {
     clearResults();
     set({ view: 'draws' });
     await showEmbedding(job);
+    if (state.dataset.n <= MAX_AUDITED && !method.needs_labels) await audit();
   });
 }
 
@@ -61,7 +62,7 @@ export async function showEmbedding(started) {
     askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', title).then((answer) => answer.json()),
   ]);
   const single = { title, path, body, data: embedding.data, p: embedding.shape[1], result };
-  set({ single, movement: null, audit: null, isAudited: false, announcement: `${title} is done.` });
+  set({ single, audit: null, isAudited: false, announcement: `${title} is done.` });
   fold();
   writeLink({ isSame: true });
 }
@@ -73,37 +74,53 @@ export async function compare() {
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
-    if (state.dataset.n <= MAX_REFITTED) await measureRemains();
+    if (state.dataset.n <= MAX_AUDITED) await auditRows();
   });
 }
 
-/** Measure how much of each picture remains, although that takes long. */
-export const measureRemainsNow = () => runWork(measureRemains);
+/** Audit the map of each method although that takes long. */
+export const auditRowsNow = () => runWork(auditRows);
 
-/** Repeat the comparison with refits to halves of the data; what is shown stays meanwhile. */
-async function measureRemains() {
-  const { request } = state.comparison;
-  const methods = request.methods.map(({ method, parameters }) => ({ method, parameters }));
-  const body = { ...request, methods, n_resamples: HALVES };
-  await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
+/** Audit the map of each method; each verdict is shown as soon as it is known. */
+async function auditRows() {
+  const { comparisonJob } = state;
+  const jobs = [];
+  await Promise.all(state.comparison.rows.map(async ({ label, method, embedding }) => {
+    if (!embedding || state.methods.find(({ name }) => name === method)?.needs_labels) return;
+    try {
+      const job = await askJson('/v1/audits', { method: 'POST', body: { embedding } });
+      jobs.push(job);
+      await follow(job, `Auditing ${label}`);
+      const found = await auditOf(job);
+      if (state.comparisonJob === comparisonJob) set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: found } } });
+    } catch (error) {
+      if (error instanceof Cancelled) for (const { id } of jobs) ask(`/v1/jobs/${id}`, { method: 'DELETE' }).catch(() => {});
+      if (!(error instanceof Refused)) throw error; // another map may have a verdict
+    }
+  }));
 }
 
-/** Follow the job of a comparison, and show its result; meanwhile the address has the job. */
+/** The label of the method whose map is best by its verdict, then by what remains of it, once two are known. */
+export function bestOf({ audits }) {
+  const ranked = Object.entries(audits).sort(([, a], [, b]) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level) || b.remains - a.remains);
+  return ranked.length > 1 && ranked[0][1].level !== 'no' ? ranked[0][0] : null;
+}
+
+/** Follow the job of a comparison, and show its methods as they finish; meanwhile the address has the job. */
 export async function showComparison(started) {
   const { request } = started;
-  const isMore = request.n_resamples && state.comparison; // the same with refits
-  if (!isMore) {
-    set({ comparison: null, comparisonJob: started.id });
-    writeLink({ isRunning: true });
-  }
-  const count = `${request.methods.length} methods`;
-  const job = await follow(started, isMore ? `Refitting ${count} to halves of the data` : `Comparing ${count}`);
-  const path = `/v1/jobs/${job.id}/result`;
-  const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
-  const places = await placesOf(comparison, path);
+  set({ comparison: null, comparisonJob: started.id });
+  writeLink({ isRunning: true });
   if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-  set({ comparison: { rows: comparison.rows, places, request }, comparisonJob: started.id, announcement: 'The comparison is ready.' });
-  writeLink({ isSame: isMore });
+  await followEarly(started, `Comparing ${request.methods.length} methods`, async (query) => {
+    const path = `/v1/jobs/${started.id}/result`;
+    const found = await (await askMade(`${path}?points=0:1${query}`, 'application/json', 'Comparing')).json();
+    const places = await placesOf(found, path, query);
+    if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
+    set({ comparison: { rows: found.rows, places, request, audits: state.comparison?.audits ?? {} } });
+  });
+  set({ announcement: 'The comparison is ready.' });
+  writeLink();
   fold();
 }
 
@@ -112,14 +129,14 @@ export function openRow(row) {
   const { data, p } = state.comparison.places[row.label];
   const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
   const single = { title: titleOfMethod(row.method), label: row.label, path: row.links.coordinates, data, p, result: row, body };
-  set({ single, job: null, movement: null, audit: null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
+  set({ single, job: null, audit: state.comparison.audits[row.label] ?? null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
   writeLink();
 }
 
 /** Embeddings of the rows by label: aligned ones in one response, others one by one. */
-async function placesOf(comparison, path) {
+async function placesOf(comparison, path, query) {
   if (comparison.aligned_to) {
-    const arrays = readNpz(await (await askMade(`${path}?dtype=float32`, NPZ, 'Comparing')).arrayBuffer());
+    const arrays = readNpz(await (await askMade(`${path}?dtype=float32${query}`, NPZ, 'Comparing')).arrayBuffer());
     return Object.fromEntries(Object.entries(arrays).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]));
   }
   const places = {};

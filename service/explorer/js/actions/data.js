@@ -1,7 +1,7 @@
 /** Data sets: list, upload, synthetic data, and their columns. */
 
 import { ask, askArrays, askJson, Refused } from '../api.js';
-import { cellsOf, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
+import { cellsOf, guessMap, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
@@ -35,14 +35,15 @@ export async function headOf(file) {
 }
 
 /** A pending file that was not read; `first` has the roles as the service decided them, `roles` the chosen ones. */
-const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), shown: null };
+const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), shown: null, guessed: null };
 
 /** Preview a chosen file; it is uploaded once its columns are checked. */
 export async function takeFile(file) {
+  if (!file.size) return set({ problem: { type: 'empty-body', title: 'This file is empty', detail: `${file.name} has no bytes.`, remedy: 'Save the table again with one row per point, or choose another file.', details: {} } });
   clearResults();
   set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
-  set({ pending: { ...UNREAD, file, head: await headOf(file), delimiter: '', missing: '' } });
-  await previewPending();
+  set({ pending: { ...UNREAD, file, head: await headOf(file), delimiter: '', sheet: '', missing: '' } });
+  return previewPending();
 }
 
 /** The role of a column of a pending file: the chosen one, else that of the service. */
@@ -59,21 +60,21 @@ function rolesToSend(pending, isShown = false) {
   const { columns, roles } = pending;
   const isFixed = isListed(pending) && (isShown || roles.size > 0);
   const sent = isFixed ? columns : columns.filter(({ name }) => roles.has(name));
-  return { given: sent.map((column) => [column.name, roleOf(column, pending)]), isFixed };
+  const given = columns.length ? sent.map((column) => [column.name, roleOf(column, pending)]) : [...roles]; // members of npz are no columns
+  return { given, isFixed };
 }
 
 /** Send a file with the roles of its columns. */
-function send(path, file, { delimiter, missing }, { given, isFixed }) {
+function send(path, file, { delimiter, sheet, missing }, { given, isFixed }) {
   const form = new FormData();
-  if (delimiter) form.append('delimiter', delimiter);
-  if (missing) form.append('missing', missing);
+  for (const [name, value] of Object.entries({ delimiter, sheet, missing })) if (value) form.append(name, value);
   const names = {};
   for (const [name, role] of given) if (role && role !== 'feature') (names[MAP.includes(role) ? 'ignore' : role] ??= []).push(name);
   for (const [role, found] of Object.entries(names)) for (const text of fieldsOf(found.filter((name) => name.trim() === name))) form.append(role, text);
   if (isFixed) form.append('features', '*');
   form.append('file', file, file.name);
   const blank = Object.entries(names).flatMap(([role, found]) => found.filter((name) => name.trim() !== name).map((name) => [role, name]));
-  const query = blank.length ? `?${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
+  const query = blank.length ? `${path.includes('?') ? '&' : '?'}${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
   return askJson(`${path}${query}`, { method: 'POST', body: form });
 }
 
@@ -99,8 +100,8 @@ export async function giveRole(names, role) {
   await previewPending({ roles });
 }
 
-/** Read the pending file again, with another separator. */
-export const chooseDelimiter = (delimiter) => previewPending({ ...UNREAD, delimiter });
+/** Read the pending file again, with another separator or sheet, or after a failure. */
+export const readAgain = (changes = {}) => previewPending({ ...UNREAD, ...changes });
 
 /** Read the pending file again, without its missing values. */
 export const chooseMissing = (missing) => previewPending({ missing, cells: new Map() });
@@ -125,6 +126,8 @@ async function previewPending(changes = {}) {
     }
     const columns = mergeColumns(pending.columns, shown);
     const first = new Map([...columns.map(({ name, role }) => [name, role]), ...pending.first]);
+    const guessed = !pending.roles.size && !pending.guessed && guessMap(columns);
+    if (guessed) return previewPending({ columns, first, guessed, roles: new Map(guessed.names.map((name, i) => [name, MAP[i]])) });
     set({ work: null, problem: shown.problem, pending: { ...pending, shown, columns, first, cells: new Map([...cellsOf(shown), ...pending.cells]) } });
   } catch (error) {
     if (!isLast()) return leave();
@@ -171,10 +174,23 @@ export async function uploadPending() {
   const map = mapOf(pending);
   const isMade = await createDataset(async () => {
     const dataset = await send('/v1/datasets', pending.file, pending, rolesToSend(pending, pending.head !== null));
-    await keepLeftOut(pending.file, dataset);
+    await keepLeftOut(pending.file, dataset, (names, n) => cellsByService(pending, names, n));
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
-  if (isMade && map) await auditMap(pending.file, map);
+  if (isMade && map) await auditMap(pending.file, map, map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined);
+}
+
+/** The cells of some columns of a pending file, which the service reads as ids. */
+async function cellsByService(pending, names, n) {
+  const found = {};
+  for (let at = 0; at < names.length; at += MAX_IDS) {
+    const part = names.slice(at, at + MAX_IDS);
+    const roleIn = (column) => (part.includes(column.name) ? 'id' : roleOf(column, pending) === 'id' ? 'ignore' : roleOf(column, pending));
+    const given = pending.columns.map((column) => [column.name, roleIn(column)]);
+    const cells = cellsOf(await send(`/v1/datasets/preview?rows=${n}`, pending.file, pending, { given, isFixed: true }));
+    for (const name of part) if (cells.has(name)) found[name] = cells.get(name);
+  }
+  return found;
 }
 
 /** The two columns of the map in a pending file, or null. */
@@ -184,12 +200,13 @@ export function mapOf({ roles }) {
 }
 
 /** Audit the coordinates in a file, or in two of its columns, beside the chosen data set. */
-export async function auditMap(file, columns = []) {
+export async function auditMap(file, columns = [], method = undefined) {
   await runWork(async () => {
     const form = new FormData();
     for (const name of columns) form.append('features', name);
     form.append('file', file, file.name);
-    await auditCoordinates((await askJson('/v1/datasets', { method: 'POST', body: form })).id);
+    const isMade = state.methods.some(({ name, available }) => name === method && available !== false);
+    await auditCoordinates((await askJson('/v1/datasets', { method: 'POST', body: form })).id, isMade && method);
   });
 }
 

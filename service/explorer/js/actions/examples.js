@@ -1,19 +1,24 @@
-/** The examples of the empty page: one click makes or loads the data, fits, and plays the draws. */
+/** The examples of the empty page: a map with its audit, and embeddings whose draws are played. */
 
 import { ask, askJson } from '../api.js';
 import { set, state } from '../store.js';
+import { withFloats } from './audit.js';
 import { createDataset, nameDataset } from './data.js';
 import { fit } from './fit.js';
+import { writeLink } from './link.js';
+import { clearResults, fold } from './state.js';
+
+const DIGITS = { title: 'Handwritten digits', file: 'digits.csv', label: 'digit' };
 
 /** Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests. */
 export const EXAMPLES = [
-  { name: 'swiss-roll', title: 'Swiss roll', text: '1,000 points on a rolled-up sheet, made for you', values: { name: 'swiss_roll' }, draws: { scale: 1 } },
-  { name: 'digits', title: 'Handwritten digits', text: '1,797 scanned digits of 8 × 8 pixels, real', file: 'digits.csv', label: 'digit', draws: { scale: 'auto' } },
-  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements, real', file: 'wine.csv', label: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
+  { name: 'swiss-roll', title: 'Swiss roll', text: '1,000 generated points on a rolled-up sheet', values: { name: 'swiss_roll' }, draws: { scale: 1 } },
+  { name: 'digits', ...DIGITS, text: '1,797 scanned digits of 8 × 8 pixels', draws: { scale: 'auto' } },
+  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements', file: 'wine.csv', label: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
 ];
 
-/** Show the draws of an example. */
-export async function openExample({ title, values, file, label, draws, settings = {} }) {
+/** Make or load the data of an example; return whether they are there. */
+function getData({ title, values, file, label }) {
   const make = values
     ? () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values })
     : async () => {
@@ -22,7 +27,24 @@ export async function openExample({ title, values, file, label, draws, settings 
         form.append('file', await (await ask(`/explorer/examples/${file}`, { accept: 'text/csv' })).blob(), file);
         return nameDataset(await askJson('/v1/datasets', { method: 'POST', body: form }), title);
       };
-  if (!(await createDataset(make, `Getting ${title.toLowerCase()}`))) return;
+  return createDataset(make, `Getting ${title.toLowerCase()}`);
+}
+
+/** Show the draws of an example. */
+export async function openExample({ draws, settings = {}, ...example }) {
+  if (!(await getData(example))) return;
   set({ method: 'em', forms: { ...state.forms, em: settings, draws } });
   await fit({ plays: true });
+}
+
+/** Show the digits by UMAP with the audit, which `docs/figures/example_map.py` has computed. */
+export async function openExampleMap() {
+  const audit = withFloats(await askJson('/explorer/examples/digits-umap.json'));
+  if (!(await getData(DIGITS))) return;
+  clearResults();
+  const { embedding } = audit.arrays;
+  const single = { title: 'UMAP', isGiven: true, isExample: true, body: { dataset: state.dataset.id, method: audit.method }, data: embedding, p: embedding.length / state.dataset.n, result: {} };
+  set({ single, audit, view: 'draws', announcement: audit.verdict });
+  fold();
+  writeLink();
 }

@@ -1,10 +1,10 @@
 /** Files of the shown picture and of its arrays. */
 
 import { askMade } from '../jobs.js';
-import { embeddingOf, titleOf } from '../lib/frames.js';
+import { dimension, embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
-import { percent } from '../lib/html.js';
-import { paint, SIZES, trace } from '../lib/paint.js';
+import { escapeHtml, percent } from '../lib/html.js';
+import { paint } from '../lib/paint.js';
 import { tableHere } from '../lib/rows.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
@@ -13,7 +13,6 @@ import { runWork } from './state.js';
 import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
 import { drawMarks } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
-import { escapeXml, SvgContext } from '../plot/svg.js';
 import { median, SURE } from '../views/headline.js';
 import { onStage } from '../views/stage.js';
 import { state } from '../store.js';
@@ -76,7 +75,7 @@ function placesOfPicture() {
   return { width, top, below, height: top + below + legendHeight(look, width) };
 }
 
-/** Draw the overlay over the points, the title above and the verdict and the legend below them, by a context of a canvas or of SVG. */
+/** Draw the overlay over the points, the title above and the verdict and the legend below them. */
 function drawAbove(context) {
   const { plot, xy, look, box, overlay } = onStage;
   const { width, top, below } = placesOfPicture();
@@ -86,46 +85,16 @@ function drawAbove(context) {
   drawLegend(context, look, width, below, colors());
 }
 
-/** Save the points as shapes of an SVG, with the overlay, the title, the verdict and the legend. */
-export function saveSvg() {
-  const { xy, look, plot } = onStage;
-  if (!plot || !xy) return 'Show a draw first';
-  const { x, y, sx, sy } = plot.screen();
-  const { size, opacity } = sizeOf(xy.length / 2);
-  const { width, height, top } = placesOfPicture();
-  const { mask } = state.selection ?? {};
-  const dots = new SvgContext();
-  for (let i = 0; i < xy.length / 2; i++) {
-    if (state.hidden?.mask[i]) continue;
-    Object.assign(dots, { fillStyle: look.palette[look.index[i]], globalAlpha: mask && !mask[i] ? 0.25 : opacity });
-    const [px, py, radius] = [x + sx * xy[2 * i], y + sy * xy[2 * i + 1], (size / 2) * SIZES[look.level?.[i] ?? SIZES.length - 1]];
-    const shape = look.shapes?.[look.index[i]] ?? 0;
-    dots.beginPath();
-    if (shape) trace(dots, shape, px, py, radius);
-    if (shape) dots.fill();
-    else dots.circle(px, py, radius);
-  }
-  const above = new SvgContext();
-  drawAbove(above);
-  const text = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 ${-top} ${width} ${height}" width="${width}" height="${height}">`,
-    `<title>${escapeXml(titleHere())}</title><rect y="${-top}" width="100%" height="100%" fill="${colors().surface}"/>`,
-    `<g>${dots.elements.join('\n')}</g>`,
-    `<g id="above">${above.elements.join('\n')}</g></svg>`,
-  ].join('\n');
-  return save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
-}
-
 /** Save a page that needs no service: the picture, the verdict, and the table of the selected rows or of all. */
 export async function saveHtml() {
   if (!onStage.xy) return 'Show a draw first';
-  const [title, verdict, { columns, total }] = [escapeXml(titleHere()), escapeXml(verdictHere()), tableHere()]; // a playing picture changes
+  const [title, verdict, { columns, total }] = [escapeHtml(titleHere()), escapeHtml(verdictHere()), tableHere()]; // a playing picture changes
   const reader = new FileReader();
   const read = new Promise((resolve) => (reader.onload = resolve));
   reader.readAsDataURL(await pngOf());
   await read;
   const rows = Array.from(state.selection?.list ?? Array(total).keys());
-  const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeXml(text)}</${tag}>`).join('')}</tr>`;
+  const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeHtml(text)}</${tag}>`).join('')}</tr>`;
   const text = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
 <style>body{font:15px system-ui,sans-serif;margin:2em;color-scheme:light dark}img{max-width:100%}div{overflow:auto;max-height:80vh}table{border-collapse:collapse}td,th{padding:3px 9px;border-bottom:1px solid #8884;text-align:left}</style>
 <h1>${title}</h1><p><strong>${verdict}</strong></p><img alt="${title}" src="${reader.result}">
@@ -144,7 +113,7 @@ export function saveCsv(list = null) {
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
 export async function saveNpy() {
-  if (isAverage()) return save(new Blob([npyOf(embeddingOf(-1), state.draws.p)]), `${fileName()}.npy`);
+  if (isAverage() || state.single?.isExample) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 

@@ -4,13 +4,13 @@ import { set, state } from '../store.js';
 import { changedFrom } from './fit.js';
 
 const VIEWS = new Set(['draws', 'grid', 'compare']);
-const PLACE = ['dataset', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
+const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
 const SHAPES = new Set(['none', 'ellipse', 'density']);
 
 /** Read the link of the address, or null. */
 export function readLink() {
   const query = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(['dataset', 'coordinates', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [name, query.get(name)]));
+  const found = Object.fromEntries(['dataset', 'example', 'coordinates', 'made', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [name, query.get(name)]));
   if (!Object.values(found).some(Boolean)) return null;
   const scale = query.get('scale') ?? '1';
   return {
@@ -34,7 +34,8 @@ export function linkHere() {
   if (dataset) put({ dataset: dataset.id });
   if (posterior) put({ posterior: posterior.id });
   else if (job) put({ job });
-  if (single?.isGiven) put({ coordinates: single.body.coordinates });
+  if (single?.isExample) put({ example: single.body.method });
+  else if (single?.isGiven) put({ coordinates: single.body.coordinates, made: single.body.method });
   else if (posterior || job) put({ fit: JSON.stringify(fitHere()) });
   if (posterior || job) {
     const { seed, scale, isAuto } = draws ?? forms.draws ?? {};
@@ -43,7 +44,7 @@ export function linkHere() {
   if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
   if (posterior && draws) put({ frame: playing === 'once' ? -1 : state.frame }); // it ends at the average
   if (state.isAudited) put({ audit: 1 });
-  if (posterior || job || comparisonJob) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
+  if (posterior || comparisonJob || job || single) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
   const text = String(query);
   return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
 }

@@ -1,5 +1,6 @@
 /** Further columns of a data set, from a table of text: they color the points, are searched, and are exported; nothing is fitted. */
 
+import { readNpy } from '../lib/npy.js';
 import { set, state } from '../store.js';
 
 const KEPT = 'glle-columns-';
@@ -45,19 +46,26 @@ function parseCsv(text) {
 /** Add the columns of a file to the data set; its rows are those of the data set, in their order. */
 export async function addColumns(file) {
   const { dataset } = state;
-  const [names = [], ...rows] = parseCsv(await file.text());
+  const [names = [], ...rows] = file.name.endsWith('.npy') ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4)) : parseCsv(await file.text());
   const ragged = rows.findIndex((row) => row.length !== names.length);
   if (!names.length || rows.length !== dataset.n || ragged >= 0) {
     const detail = ragged >= 0
       ? `Row ${ragged} of ${file.name} has ${rows[ragged].length} cells; its header has ${names.length}.`
       : `${file.name} has ${rows.length} rows below its header; the data set has ${dataset.n}.`;
-    set({ problem: { title: 'These columns do not fit', detail, remedy: 'Give a CSV with a header and one row for each point, in the order of the data set.', details: {} } });
+    set({ problem: { title: 'These columns do not fit', detail, remedy: 'Choose a CSV with a header or an npy array, with one row for each point in the order of the data set.', details: {} } });
     return;
   }
   const columns = Object.fromEntries(names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
   const metadata = { ...state.metadata, ...columns };
   set({ metadata, hidden: null, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
   keep(dataset.id, metadata);
+}
+
+/** An array as rows of texts below a header: labels, or several columns. */
+function columnsOf({ shape: [n, count = 1], data }, name) {
+  const texts = Array.from(data, String);
+  const header = Array.from({ length: count }, (_, i) => (count > 1 ? `${name} ${i + 1}` : name));
+  return [header, ...Array.from({ length: n }, (_, row) => texts.slice(row * count, (row + 1) * count))];
 }
 
 /** Store the columns for a refresh of this tab; more than the browser keeps is for this page view only. */
@@ -75,10 +83,11 @@ export function keptColumns({ id, n }) {
   return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
 }
 
-/** Store columns of an uploaded text that were left out; the service stores labels, colors and ids. */
-export async function keepLeftOut(file, dataset) {
-  const left = dataset.columns.ignore ?? [];
-  if (!left.length || !/\.(csv|tsv|txt)$/i.test(file.name) || file.size > 20e6) return;
+/** Store columns of an uploaded file that were left out; the service stores labels, colors and ids. `ask` reads columns of a file that is no text. */
+export async function keepLeftOut(file, dataset, ask) {
+  const left = (dataset.columns.ignore ?? []).slice(0, MAX_COLUMNS);
+  if (!left.length || file.size > 20e6) return;
+  if (!/\.(csv|tsv|txt)$/i.test(file.name)) return keep(dataset.id, await ask(left, dataset.n));
   const [names = [], ...rows] = parseCsv(await file.text());
   const found = left.filter((name) => names.includes(name)).slice(0, MAX_COLUMNS);
   if (!found.length || rows.length !== dataset.n) return;

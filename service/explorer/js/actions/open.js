@@ -1,45 +1,17 @@
 /** Opening what exists already: a link, a job that runs or has ended, a posterior, a data set. */
 
-import { askJson, Refused } from '../api.js';
+import { askJson } from '../api.js';
 import { set, state } from '../store.js';
 import { audit, auditCoordinates, showAudited } from './audit.js';
 import { openRow, showComparison, showEmbedding } from './compare.js';
-import { choose, listDatasets } from './data.js';
+import { choose } from './data.js';
+import { openExampleMap } from './examples.js';
 import { changedFrom, draw, followFit, show } from './fit.js';
 import { openWithin, writeLink } from './link.js';
 import { clearResults, runWork } from './state.js';
 
-const OPEN = new Set(['queued', 'running', 'cancelling']);
-const LISTED = 8;
-
-/** Load the lists of data sets, posteriors and jobs. */
-export async function listRecent() {
-  const [posteriors, jobs] = await Promise.all([
-    askJson(`/v1/posteriors?limit=${LISTED}`), askJson('/v1/jobs?limit=50'), listDatasets(),
-  ]);
-  set({ posteriors: posteriors.items, jobs: jobs.items });
-}
-
-/** Load the lists again, after work or on a return to the tab; a failure leaves the old ones. */
-export async function refreshRecent() {
-  try {
-    await listRecent();
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-  }
-}
-
-/** The jobs of the list: those that run, then embeddings and comparisons that have ended. */
-export function listedJobs() {
-  const shown = state.jobs.filter(({ kind, status, request }) => OPEN.has(status) || (status === 'succeeded' && (['embedding', 'comparison'].includes(kind) || isOfMap(kind, request))));
-  return [...shown.filter(isOpen), ...shown.filter((job) => !isOpen(job))].slice(0, LISTED);
-}
-
 /** Return whether a job audits coordinates from anywhere. */
 const isOfMap = (kind, request) => kind === 'audit' && Boolean(request.coordinates);
-
-/** Return whether a job has not ended. */
-export const isOpen = ({ status }) => OPEN.has(status);
 
 /** Open the data, job, posterior and comparison of a link. */
 export async function openLinked(link) {
@@ -53,7 +25,7 @@ export async function openLinked(link) {
     } catch (error) {
       if (error.problem?.status !== 404 || !link.dataset || link.dataset === error.problem.details?.dataset) throw error;
       await choose(await askJson(`/v1/datasets/${link.dataset}`)); // its result was deleted, or its job is forgotten
-      if (link.coordinates) return auditCoordinates(link.coordinates);
+      if (link.coordinates) return auditCoordinates(link.coordinates, link.made);
       const { method, ...parameters } = link.fit;
       if (state.methods.some(({ name }) => name === method)) settings(method, parameters, link);
       throw error;
@@ -66,6 +38,7 @@ export async function openLinked(link) {
 async function openResults(link) {
   if (link.posterior) await openPosterior(link.posterior, link);
   else if (link.job && link.job !== state.job) await openJobOf(link);
+  else if (link.example && !link.comparison) await openExampleMap();
   else if (link.dataset && link.dataset !== state.dataset?.id) await choose(await askJson(`/v1/datasets/${link.dataset}`));
   else if (!link.job) clearResults();
   if (!link.comparison) set({ comparison: null, comparisonJob: null });
@@ -74,22 +47,6 @@ async function openResults(link) {
   if (row) openRow(row);
   set({ view: link.view, color: link.color, hidden: null, shape: link.shape });
   if (link.audit && !state.isAudited) await audit();
-}
-
-/** Open a job of the list. */
-export async function openJob({ id }) {
-  await runWork(async () => {
-    await openJobOf({ job: id });
-    writeLink();
-  });
-}
-
-/** Open a posterior of the list, with the draws that the form asks for. */
-export async function openRecent({ id }) {
-  await runWork(async () => {
-    await openPosterior(id, {});
-    writeLink();
-  });
 }
 
 /** Choose a data set of the list. */
@@ -133,7 +90,7 @@ async function openComparison(job) {
 async function openPosterior(id, link) {
   const { draws } = state;
   if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.n_draws) {
-    return set({ ...(state.single && { single: null, movement: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
+    return set({ ...(state.single && { single: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);

@@ -12,7 +12,6 @@ const NO_RESULTS = {
   summary: null,
   reliability: null,
   single: null,
-  movement: null,
   audit: null,
   isAudited: false,
   frame: -1,

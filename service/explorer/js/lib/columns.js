@@ -8,8 +8,8 @@ export const ROLES = {
   id: ['id', 'names the rows'],
   ignore: ['ignore', 'left out'],
   one_hot: ['one-hot', 'a feature of zeros and ones for each category'],
-  'map-x': ['map x', 'horizontal coordinate of a map to audit'],
-  'map-y': ['map y', 'vertical coordinate of a map to audit'],
+  'map-x': ['map x', 'horizontal coordinate of your map'],
+  'map-y': ['map y', 'vertical coordinate of your map'],
 };
 
 /** Roles of the two columns of a map: they are left out of the data, and become a second data set. */
@@ -20,6 +20,20 @@ export const SINGLE = ['label', 'color', ...MAP];
 
 const MAX_HEADS = 40; // columns that are shown one by one
 const MIN_RUN = 4; // alike columns that become one head
+
+const MAP_NAME = /^(?:x_)?(umap|densmap|pacmap|t-?sne|isomap|phate|map|embedding)[ _.-]?([12xy])$/i; // as scanpy, R and others call coordinates
+const MADE = { tsne: 't-sne', 't-sne': 't-sne', umap: 'umap', densmap: 'densmap', pacmap: 'pacmap', isomap: 'isomap' };
+
+/** The two columns whose names are those of a map's coordinates, and the method by their name; or null. */
+export function guessMap(columns) {
+  const found = new Map();
+  for (const { name, role } of columns) {
+    const [, stem, axis] = MAP_NAME.exec(name) ?? [];
+    if (stem && role === 'feature') found.set(stem.toLowerCase(), [...(found.get(stem.toLowerCase()) ?? []), [axis.toLowerCase(), name]]);
+  }
+  const [stem, pair = []] = [...found].find(([, names]) => ['1,2', 'x,y'].includes(names.map(([axis]) => axis).join())) ?? [];
+  return stem && columns.length > 3 ? { names: pair.map(([, name]) => name), method: MADE[stem] } : null;
+}
 
 /** Whether a table has so many columns that they are searched and grouped. */
 export const isWide = (columns) => columns.length > MAX_HEADS;

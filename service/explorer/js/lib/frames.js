@@ -35,11 +35,11 @@ export function averageOf({ data, count }) {
  * has the regions of the outlined rows as a whole, and those of most other points.
  */
 export function outlineHere(rows) {
-  const { reference, draws, single, movement, frame } = state;
-  if (!single && !draws) return reference ? [reference] : [];
-  if (!single && frame !== -1) return [reference, draws.data];
-  if (single && !movement) return [single.data];
-  const [low, high] = single ? movedEnds(movement) : averageOf(draws).ends;
+  const { reference, draws, single, frame } = state;
+  if (single) return [single.data];
+  if (!draws) return reference ? [reference] : [];
+  if (frame !== -1) return [reference, draws.data];
+  const [low, high] = averageOf(draws).ends;
   const p = dimension();
   const ends = [low, high].flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p)))).flat();
   const places = embeddingOf(frame);
@@ -47,11 +47,6 @@ export function outlineHere(rows) {
   first.set(places);
   first.set(ends, places.length);
   return [first, low, high];
-}
-
-/** The ends of the regions of a movement, a standard deviation from the average place. */
-function movedEnds({ arrays: { consensus, covariance }, p }) {
-  return [-1, 1].map((sign) => consensus.map((value, at) => value + sign * Math.sqrt(covariance[at * p + (at % p)])));
 }
 
 /** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the average of the draws. */

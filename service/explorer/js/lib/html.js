@@ -30,3 +30,8 @@ export function seconds(count) {
   if (count < 90) return `${Math.round(count)} s`;
   return `${Math.round(count / 60)} min`;
 }
+
+const ESCAPES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+
+/** Text within a written page. */
+export const escapeHtml = (text) => String(text ?? '').replaceAll(/[&<>"]/g, (sign) => ESCAPES[sign]);

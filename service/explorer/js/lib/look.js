@@ -5,13 +5,12 @@ import { SIZES } from './paint.js';
 import { theme } from './theme.js';
 
 /** Members of the state that decide the colors. */
-export const LOOK = ['color', 'columns', 'metadata', 'summary', 'movement', 'audit', 'theme'];
+export const LOOK = ['color', 'columns', 'metadata', 'summary', 'audit', 'theme'];
 
 const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
-const MOVED = ['movement', 'neighbor_stability', 'baseline']; // arrays of a movement
 
 /** Available choices of the color, with their labels, and the title of the legend if it differs. */
-export function choices({ dataset, columns, metadata, summary, movement, audit }) {
+export function choices({ dataset, columns, metadata, summary, audit }) {
   const found = [];
   const [[label], [color]] = ['label', 'color'].map((role) => dataset?.columns?.[role] ?? []);
   if (columns?.labels) found.push(label ? ['labels', `Label: ${label}`, label] : ['labels', 'Labels']);
@@ -23,10 +22,6 @@ export function choices({ dataset, columns, metadata, summary, movement, audit }
   if (summary) {
     found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbors stay']);
     found.push(['local_trust', 'Faithfulness to the data']);
-  }
-  if (movement) {
-    found.push(['movement', 'Movement on half of the data'], ['neighbor_stability', 'Neighbors kept on half of the data']);
-    found.push(['baseline', 'Baseline: distance to its 10 nearest points']);
   }
   if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbors in another sample']);
   if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
@@ -48,22 +43,21 @@ export function resolveColor(state) {
  * How far to believe the place of each point: the share of its neighbors that stay, by the best that is known of the
  * shown picture, or null. Without another sample it is 1 - p.
  */
-export function certaintyOf({ audit, single, movement, summary }) {
+export function certaintyOf({ audit, single, summary }) {
   const { stability, p_value: p } = audit?.arrays ?? {};
   if (stability) return { shares: stability, where: 'in another sample' };
   if (p) return { shares: p.map((value) => 1 - value), isByChance: true };
-  if (single) return movement && { shares: movement.arrays.neighbor_stability, where: 'on half of the data' };
-  return summary && { shares: summary.stability, where: 'from draw to draw' };
+  return !single && summary ? { shares: summary.stability, where: 'from draw to draw' } : null;
 }
 
 let ranked = { by: null, rows: [] };
 
 /** The rows with the least certain places, the least certain first. */
 export function leastCertain(state, most) {
-  const by = state.audit ?? (state.single ? state.movement : state.summary);
+  const by = state.audit ?? (state.single ? null : state.summary);
   if (ranked.by !== by) {
     const { shares } = certaintyOf(state) ?? { shares: [] };
-    const spread = state.single ? state.movement?.arrays.movement : state.summary?.spread; // the wider of equal ones first
+    const spread = state.single ? null : state.summary?.spread; // the wider of equal ones first
     ranked = { by, rows: Array.from(shares.keys()).sort((a, b) => shares[a] - shares[b] || (spread ? spread[b] - spread[a] : 0)) };
   }
   return ranked.rows.slice(0, most);
@@ -77,7 +71,7 @@ export function leastCertain(state, most) {
 export function lookOf(state, n) {
   const look = colorsOf(state, n);
   const certainty = certaintyOf(state);
-  if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability', 'neighbor_stability'].includes(look.name)) return look;
+  if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability'].includes(look.name)) return look;
   const { shares, where } = certainty;
   const most = SIZES.length - 1;
   const level = Uint8Array.from(shares, (share) => Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * SIZES.length))));
@@ -96,7 +90,7 @@ export function colorsOf(state, n) {
     const numbers = numeric(values);
     return numbers ? byValue(numbers, name, title, gradient('value', theme())) : byClass(values, title, name);
   }
-  const kind = ['spread', 'stability', 'local_trust', ...MOVED, ...Object.keys(AUDITED)].includes(name) ? 'spread' : 'value';
+  const kind = ['spread', 'stability', 'local_trust', ...Object.keys(AUDITED)].includes(name) ? 'spread' : 'value';
   return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
 }
 
@@ -108,14 +102,14 @@ function numeric(values) {
 
 /** The numbers of a choice. */
 function valuesOf(state, name, n) {
-  const { columns, dataset, summary, movement, audit } = state;
+  const { columns, dataset, summary, audit } = state;
   const [kind, place] = name.split(':');
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
   if (kind === 'color') return columns.color;
   if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
   if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.n_features, n);
   if (name in AUDITED) return audit.arrays[AUDITED[name]];
-  return MOVED.includes(name) ? movement.arrays[name] : summary[name];
+  return summary[name];
 }
 
 const pickStrided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);

@@ -14,7 +14,8 @@ const isAverage = ({ frame, draws }) => frame === -1 && draws;
 function singleLines({ single }, language) {
   const { dataset, method, parameters, coordinates } = single.body;
   if (single.isGiven && language === 'python') {
-    return `from glle import Client\n\nclient = Client("${location.origin}")\nprint(client.audit("${dataset}", "${coordinates}").verdict)`;
+    const of = [dataset, coordinates].filter(Boolean).map((id) => `"${id}"`).join(', ');
+    return `from glle import Client\n\nclient = Client("${location.origin}")\nprint(client.audit(${of}${method ? `, method="${method}"` : ''}).verdict)`;
   }
   if (single.isGiven) {
     return `curl '${location.origin}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`;

@@ -1,10 +1,11 @@
 /** Statements of the audit of the shown map. */
 
+import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
-import { useStore } from '../store.js';
+import { state, useStore } from '../store.js';
 
 const APART = 0.9; // share of samples from which on two groups count as apart
-const MAX_PAIRS = 6;
+const MAX_GROUPS = 30; // of a matrix
 
 /** The panel; empty before an audit. */
 export function Audit() {
@@ -22,11 +23,14 @@ export function Audit() {
         ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
       ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
-      ${islands.names.length > 1 && html`<dt>Islands</dt><dd data-testid="audit-islands">${number(count(islands.in_data))} of ${number(islands.names.length)} are separate in the data${islands.in_samples ? html`, ${number(count(islands.stays))} also in other samples` : ''}</dd>`}
       ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} remains</dd>`)}
-      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} points lie far from their neighbors</dd>`}
-      ${groups && html`<dt>Groups</dt><dd data-testid="audit-groups">${together(groups)}</dd>`}
+      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from the neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
     </dl>
+    ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
+      <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
+        <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
+    ${islands.names.length > 1 && html`<${Islands} islands=${islands} of=${arrays.island} />`}
+    ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
     ${notes.map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
   </section>`;
 }
@@ -36,12 +40,31 @@ function count(flags) {
   return flags.reduce((sum, flag) => sum + flag, 0);
 }
 
-/** The groups that other samples do not hold apart. */
-function together({ names, apart }) {
-  const pairs = names.flatMap((name, i) => names.slice(0, i).map((other, j) => [other, name, apart[i][j]]));
-  const close = pairs.filter(([, , share]) => share < APART).sort((a, b) => a[2] - b[2]);
-  if (!close.length) return `all ${number(names.length)} are apart in other samples`;
-  const words = close.slice(0, MAX_PAIRS).map(([a, b, share]) => `${a} and ${b} (${percent(share)})`);
-  const more = close.length > MAX_PAIRS ? `, and ${number(close.length - MAX_PAIRS)} more pairs` : '';
-  return `${number(pairs.length - close.length)} of ${number(pairs.length)} pairs are apart in other samples. Not always: ${words.join(', ')}${more}`;
+const rowsWhere = (values, wanted) => Array.from(values.keys()).filter((row) => wanted.has(values[row]));
+
+/** The islands of the map; those to be trusted first. A click selects the points. */
+function Islands({ islands: { names, sizes, stays, in_data: inData, in_samples: inSamples }, of }) {
+  const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
+  const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
+  return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>
+    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The share is that of other samples in which the island is apart.` : 'Dashed, because nothing is known of other samples.'}</p>
+    <ul class="list">${order.map((i) => html`<li key=${names[i]}><button type="button" class="row" data-testid="island" onClick=${() => choosePoints(rowsWhere(of, new Set([i])))}>
+      <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
+}
+
+/** Which groups stay apart in other samples: those that do first, and a matrix of the pairs, whose cells select both groups. */
+function Groups({ names, apart }) {
+  const isApart = (i, j) => apart[i][j] >= APART;
+  const reach = names.map((_, i) => names.filter((other, j) => i !== j && isApart(i, j)).length);
+  const order = Array.from(names.keys()).sort((a, b) => reach[b] - reach[a]).slice(0, MAX_GROUPS);
+  const alone = order.filter((i) => reach[i] === names.length - 1);
+  const total = (names.length * (names.length - 1)) / 2;
+  const choose = (...some) => choosePoints(rowsWhere(state.columns.labels, new Set(some.map((i) => names[i]))));
+  return html`<div data-testid="audit-groups"><h3>Groups</h3>
+    <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i) => html`<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
+    <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row">${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
+      <button type="button" class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
+        aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button></td>`)}</tr>`)}
+      <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th>${names[i]}</th>`)}</tr></tbody></table></div>
+    <p class="help">A cell is a pair: dark if it stays apart, pale if not. Click it to select both groups.</p></div>`;
 }

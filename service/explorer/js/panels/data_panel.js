@@ -14,7 +14,7 @@ export async function take(file) {
       problem: {
         title: 'This file cannot be read',
         detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz or .zst.`,
-        remedy: 'Save the table as CSV, one row a line, and drop it here.',
+        remedy: 'Save the table as CSV with one row per point, and drop it here.',
         details: {},
       },
     });
@@ -55,7 +55,7 @@ function Drop() {
     <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz,.zst" onChange=${heard} />
     <span class="drop-sign" aria-hidden="true">↥</span>
     <span><strong>Choose a file</strong> or drop it here</span>
-    <span class="quiet">CSV, Excel, npy, Parquet · one row a point</span>
+    <span class="quiet">CSV, Excel, npy, Parquet · one row per point</span>
   </label>`;
 }
 
@@ -72,14 +72,14 @@ function Synthetic() {
     synthesise({ ...values, name });
   };
   return html`<details class="more" data-testid="synthetic">
-    <summary>An example, made for you</summary>
+    <summary>Generate an example</summary>
     <form onSubmit=${make}>
       <div class="chips" role="group" aria-label="Shape">
         ${info.manifolds.map((one) => html`<button type="button" class="chip" aria-pressed=${one === name}
           data-testid=${`synthetic-${one}`} onClick=${() => change({ ...values, name: one })}>${labelOf(one)}</button>`)}
       </div>
       <${SchemaForm} id="synthetic-form" schema=${schema} values=${values} without=${['name']} onChange=${change} />
-      <button type="submit" data-testid="make-synthetic" disabled=${Boolean(work)}>Make it</button>
+      <button type="submit" data-testid="make-synthetic" disabled=${Boolean(work)}>Generate it</button>
     </form>
   </details>`;
 }
@@ -87,7 +87,7 @@ function Synthetic() {
 /** List of the existing data sets. */
 function Recent({ items }) {
   return html`<details class="more" data-testid="recent" open=${items.length < 6}>
-    <summary>Used before (${items.length})</summary>
+    <summary>Earlier data sets (${items.length})</summary>
     <ul class="list">
       ${items.map((one) => html`<li key=${one.id}>
         <button type="button" class="row" onClick=${() => openDataset(one)}>
@@ -117,6 +117,6 @@ function Chosen() {
         const [file] = event.target.files;
         event.target.value = '';
         if (file) auditMap(file);
-      }} /><span>Audit a map: its coordinates from a file</span></label>
+      }} /><span>Audit a map of them from a file</span></label>
   </div>`;
 }

@@ -1,6 +1,6 @@
 /** Appearance of the points, and facts about the point under the pointer. */
 
-import { LEAST, MAX_SHAPES } from '../plot/overlay.js';
+import { SHOWN_REGIONS, MAX_SHAPES } from '../plot/overlay.js';
 import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useRef, useState } from '../lib/html.js';
@@ -10,13 +10,11 @@ import { Legend } from '../views/legend.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 import { Audit } from './audit.js';
-import { Movement } from './movement.js';
 import { Notes } from './notes.js';
 
 const NEIGHBORS = 12;
 const isTouch = matchMedia('(hover: none)').matches;
 const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
-const SHAPES_OF_MOVEMENT = SHAPES.slice(0, 2);
 
 /** The panel. */
 export function Inspector() {
@@ -24,7 +22,7 @@ export function Inspector() {
   if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
     <${Appearance} />${view === 'compare' ? html`<${Point} />` : html`<${Audit} /><${Point} /><${LeastCertain} />
-      ${single && html`<${Movement} /><${Scores} />`}<${Notes} />`}
+      ${single && html`<${Scores} />`}<${Notes} />`}
   </aside>`;
 }
 
@@ -42,8 +40,7 @@ function Appearance() {
   const state = useStore(
     'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'reliability', 'view', ...LOOK,
   );
-  const { shape, axes, selection, single, movement } = state;
-  const reliability = single ? movement : state.reliability;
+  const { shape, axes, selection, single, reliability } = state;
   const p = dimension();
   const count = selection?.list.length ?? 0;
   const pick = (color) => {
@@ -56,27 +53,25 @@ function Appearance() {
       <select id="color" data-testid="color" value=${resolveColor(state)} onChange=${(event) => pick(event.target.value)}>
         ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
-    <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt"
+    <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt,.npy"
       onChange=${(event) => {
         const [file] = event.target.files;
         event.target.value = '';
         if (file) addColumns(file);
       }} /><span>+ Columns from a file</span></label>
     ${state.view !== 'draws' && html`<${Legend} />`}
-    ${state.view !== 'compare' && (single ? movement : state.posterior) && html`<div class="field wide"><span class="label" id="spread-label">${single ? 'Movement' : 'Spread'} as</span>
+    ${state.view !== 'compare' && !single && state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
-        ${(single ? SHAPES_OF_MOVEMENT : SHAPES).map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
+        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
           aria-pressed=${shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
     ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
-    ${single && movement && shape === 'ellipse' && html`<p class="help" data-testid="movement-help">Around the average place of a point over
-      half-samples, a standard deviation wide in each direction. No interval: no share of new samples is promised inside.</p>`}
     ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
-    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${LEAST} least certain points. Point at others, or select them, to see theirs.</p>`}
+    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}
     ${shape === 'ellipse' && count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
@@ -94,8 +89,8 @@ function Appearance() {
 
 /** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
-  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'movement', 'audit', 'neighbors', 'dataset');
-  const { hover, selection, columns, summary, movement, audit } = state;
+  const state = useStore('hover', 'selection', 'columns', 'metadata', 'summary', 'audit', 'neighbors', 'dataset');
+  const { hover, selection, columns, summary, audit } = state;
   const [missed, setMissed] = useState('');
   const rowField = useRef(null);
   const textField = useRef(null);
@@ -131,8 +126,6 @@ function Point() {
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${audit?.arrays.p_value && html`<dt>By chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
       ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
-      ${movement && html`<dt>Movement</dt><dd data-testid="point-movement">${number(movement.arrays.movement[row])} <span class="quiet">${rank(movement.arrays.movement, row)}</span></dd>
-        <dt>Baseline</dt><dd>${number(movement.arrays.baseline[row])} <span class="quiet">${rank(movement.arrays.baseline, row)}</span></dd>`}
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
     </dl>`}
@@ -141,11 +134,11 @@ function Point() {
 
 /** The rows with the least certain places; a click selects one. */
 function LeastCertain() {
-  const state = useStore('summary', 'movement', 'audit', 'single', 'columns', 'selection', 'posterior');
+  const state = useStore('summary', 'audit', 'single', 'columns', 'selection', 'posterior');
   const certainty = certaintyOf(state);
   if (!certainty && (state.single || !state.posterior)) return null;
   const { shares, where } = certainty ?? { where: 'from draw to draw' }; // the panel keeps its place before the draws are there
-  const rows = leastCertain(state, LEAST);
+  const rows = leastCertain(state, SHOWN_REGIONS);
   const chosen = state.selection?.list;
   return html`<section class="panel" data-testid="least-certain">
     <div class="panel-head"><h2>Least certain</h2><button type="button" class="link" data-testid="select-least" onClick=${() => choosePoints(rows)}>Select all</button></div>

@@ -17,12 +17,12 @@ export function Notes() {
   const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
     <h2>What the fit noticed</h2>
-    ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. It took ${seconds(took)}.</p>`}
+    ${notes.length === 0 && html`<p class="quiet">No problems were found. The fit took ${seconds(took)}.</p>`}
     ${notes.map((note) => {
       const { title, text, step, message } = plainNote(note, spec, settingsOf(fitted.method));
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
-        ${message && text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}
+        ${message && text !== message && html`<details class="more"><summary>Technical details</summary><p class="quiet">${message}</p></details>`}
         ${step && html`<button type="button" onClick=${() => tryWith(step.values, fitted)}>${step.label}</button>`}
       </div>`;
     })}

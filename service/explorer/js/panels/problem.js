@@ -5,9 +5,10 @@ import { compare } from '../actions/compare.js';
 import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
-import { chooseMissing } from '../actions/data.js';
+import { chooseMissing, giveRole } from '../actions/data.js';
 import { inWords, plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
+import { chooseFile } from '../views/empty.js';
 
 /** Apply settings of a method, by default of the chosen one, and fit again. */
 export function tryWith(values, { method, parameters } = { method: state.method, parameters: state.forms[state.method] }) {
@@ -46,7 +47,7 @@ function KeyForm() {
   return html`<form class="banner key" role="alert" data-testid="key-form" onSubmit=${enter}>
     <div><strong>This service asks for a key.</strong>${' '}
       <span>${problem?.type?.endsWith('invalid-key') ? 'The last one was not accepted. ' : ''}
-        Who runs it makes one with <code>glle keys create</code>. It is kept until you close this tab.</span></div>
+        Ask the administrator for one, made by <code>glle keys create</code>. This tab keeps it until you close it.</span></div>
     <input name="key" type="password" autocomplete="off" placeholder="Key" aria-label="Key" data-testid="key" required />
     <button type="submit" class="primary" data-testid="use-key">Use it</button>
   </form>`;
@@ -69,7 +70,10 @@ export function Problem() {
     ${remedy && html`<p class="quiet" data-testid="remedy">${inWords(remedy)}</p>`}
     ${pending && ways.length > 0 && html`<div class="buttons">${ways.map(([name, label]) => html`
       <button type="button" data-testid=${`choose-${name}`} onClick=${() => chooseMissing(name)}>${label}</button>`)}</div>`}
-    ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
+    ${pending && problem.details?.members && html`<div class="buttons">${problem.details.members.map((name) => html`
+      <button type="button" data-testid=${`label-${name}`} onClick=${() => giveRole([name], 'label')}>Use ${name} as the label</button>`)}</div>`}
+    ${/empty/.test(problem.type) && html`<div class="buttons"><button type="button" data-testid="choose-another" onClick=${() => chooseFile()}>Choose another file</button></div>`}
+    ${own && html`<details class="more"><summary>Technical details</summary><p class="quiet">${own}</p></details>`}
     ${problem.status === 404 && dataset && html`<div class="buttons"><button type="button" data-testid="fit-again" onClick=${() => (view === 'compare' ? compare() : fit())}>Fit again</button></div>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}

@@ -22,7 +22,8 @@ export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
   return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, ...densityOf(list, draws, directions, box) }).filter(Boolean);
 }
 
-function densityOf(rows, { data, count, n, p }, directions, box) {
+/** The density of the places of some rows, and the contour that holds this share of them. */
+export function densityOf(rows, { data, count, n, p }, directions, box, { share = SHARE, width = null } = {}) {
   const grid = new Float32Array(CELLS * CELLS);
   const step = Math.max(1, Math.ceil((rows.length * count) / MAX_PLACES));
   let [total, sx, sy, sxx, syy] = [0, 0, 0, 0, 0];
@@ -41,9 +42,9 @@ function densityOf(rows, { data, count, n, p }, directions, box) {
     }
   }
   const deviation = Math.sqrt(Math.max(0, (sxx - (sx * sx) / total + syy - (sy * sy) / total) / (2 * total)));
-  const width = Math.min(6, Math.max(1.2, deviation * rows.length ** (-1 / 6))); // Scott's rule for two dimensions
-  const values = smooth(grid, width);
-  const level = levelOf(values, grid);
+  const scott = Math.min(6, Math.max(1.2, deviation * rows.length ** (-1 / 6))); // Scott's rule for two dimensions
+  const values = smooth(grid, width ?? scott);
+  const level = levelOf(values, grid, share);
   return { values, level, lines: contour(values, level) };
 }
 
@@ -69,12 +70,12 @@ function smooth(grid, width) {
   return from;
 }
 
-/** The largest value above which the cells hold `SHARE` of the counted places (Hyndman 1996). */
-function levelOf(values, counts) {
+/** The largest value above which the cells hold a share of the counted places (Hyndman 1996). */
+function levelOf(values, counts, share) {
   const cells = Array.from(counts.keys()).filter((cell) => counts[cell] > 0).sort((a, b) => values[b] - values[a]);
   const total = cells.reduce((sum, cell) => sum + counts[cell], 0);
   let sum = 0;
-  for (const cell of cells) if ((sum += counts[cell]) >= SHARE * total) return values[cell];
+  for (const cell of cells) if ((sum += counts[cell]) >= share * total) return values[cell];
   return 0;
 }
 

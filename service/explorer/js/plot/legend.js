@@ -24,7 +24,7 @@ function layOut({ legend: { kind, title, entries = [], palette, low, high }, sha
 /** Pixels that the legend takes below a picture of this width. */
 export const legendHeight = (look, width) => 8 + 2 * PAD + layOut(look, width).down * LINE;
 
-/** Draw the legend below a picture of this width and height, by a context of a canvas or of SVG. */
+/** Draw the legend below a picture of this width and height. */
 export function drawLegend(context, look, width, height, { ink, surface }) {
   const { lines, across, down } = layOut(look, width);
   if (!lines.length) return;

@@ -5,20 +5,22 @@ import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
-import { densitiesOf } from './density.js';
-import { contourOf, momentsOf, movedMomentsOf } from './spread.js';
+import { densitiesOf, densityOf } from './density.js';
+import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
-export const LEAST = 20; // rows whose regions are shown without a selection: those with the least certain places
+export const SHOWN_REGIONS = 20; // rows whose regions are shown without a selection: those with the least certain places
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
+const ISLAND = { share: 0.97, width: 1.5 }; // of an island's points within its outline, and cells of its smoothing
+const DASH = 0.04; // of a dashed outline, in the box
 
 /** The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones. */
 export function outlinedRows() {
   const { selection, shape, hidden } = state;
   if (shape !== 'ellipse') return selection?.list.length === 1 ? selection.list : [];
-  const list = (selection?.list ?? leastCertain(state, LEAST)).filter((row) => !hidden?.mask[row]);
+  const list = (selection?.list ?? leastCertain(state, SHOWN_REGIONS)).filter((row) => !hidden?.mask[row]);
   const step = Math.max(1, list.length / MAX_SHAPES);
   return Array.from({ length: Math.min(list.length, MAX_SHAPES) }, (_, i) => list[Math.floor(i * step)]);
 }
@@ -33,7 +35,7 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-/** Draw the marks of the overlay by a context of a canvas or of SVG. */
+/** Draw the marks of the overlay. */
 export function drawMarks(context, { width, height }, xy, screen, box, look, colors, isMoving = false) {
   const p = dimension();
   const view = { screen, box, look, colors, p, directions: directionsOf(p, state.axes, state.turn) };
@@ -41,8 +43,9 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = state.single ? state.movement : hasSpread && state.reliability; // whose reliability the headline says
-  if (hasSpread && hasRegions && state.shape === 'density') drawDensities(context, view);
+  const hasRegions = hasSpread && state.reliability; // which reliability the headline says
+  if (hasRegions && state.shape === 'density') drawDensities(context, view);
+  if (state.audit && !isMoving && state.shape === 'none' && (state.single || state.frame === -1)) drawAudit(context, at, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
   if (hasRegions) drawContours(context, at, hover, view);
@@ -55,11 +58,9 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   if (state.turn) drawAxes(context, width, height, view);
 }
 
-/** The ellipse of a row's spread or movement on the screen, which shares the frame of the picture; traced as the current path. */
+/** The ellipse of a row's spread on the screen, which shares the frame of the picture; traced as the current path. */
 function traceContour(context, row, { screen, box, directions }) {
-  const { x, y, long, short, angle } = state.single
-    ? contourOf(movedMomentsOf(row, state.movement, directions, box), 1)
-    : contourOf(momentsOf(row, state.draws, directions, box));
+  const { x, y, long, short, angle } = contourOf(momentsOf(row, state.draws, directions, box));
   const unit = Math.abs(screen.sx);
   context.beginPath();
   context.ellipse(screen.x + screen.sx * x, screen.y + screen.sy * y, long * unit, short * unit, -angle, 0, TAU);
@@ -109,13 +110,6 @@ function drawNames(context, at, { look: { legend, index }, colors }) {
   const names = (legend.entries ?? []).filter(({ name }) => !hidden?.has(name)).slice(0, MAX_NAMES);
   const rows = legend.entries?.map(() => []);
   index.forEach((value, row) => rows?.[value].push(row));
-  context.font = '600 13px system-ui, sans-serif';
-  context.textAlign = 'center';
-  context.textBaseline = 'middle';
-  context.lineJoin = 'round';
-  context.lineWidth = 4;
-  context.strokeStyle = colors.surface;
-  context.fillStyle = colors.ink;
   const drawn = [];
   names.forEach(({ name, isRest, index: group }) => {
     if (isRest || !rows[group].length) return;
@@ -125,8 +119,7 @@ function drawNames(context, at, { look: { legend, index }, colors }) {
     const half = 4 * name.length + 3; // about half of its width
     if (drawn.some(([u, v, other]) => Math.abs(u - x) < half + other && Math.abs(v - y) < 15)) return;
     drawn.push([x, y, half]);
-    context.strokeText(name, x, y);
-    context.fillText(name, x, y);
+    writeName(context, name, x, y, colors);
   });
 }
 
@@ -142,6 +135,61 @@ export function densitiesHere({ look, directions }) {
     measured = { key, box, densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, hidden: hidden?.mask, directions, box }) };
   }
   return measured;
+}
+
+let outlined = { key: [], islands: [] }; // the last outlines of islands
+
+/** The outline of each island of the audited map in the box, and the middle of its top. */
+function islandsHere({ p, box, directions }) {
+  const { audit: { islands: { names, stays }, arrays }, dataset: { n }, hidden } = state;
+  const data = embeddingOf(state.frame);
+  const key = [arrays.island, data, hidden, ...box.center, ...box.half, ...directions.flat()];
+  if (key.some((value, i) => value !== outlined.key[i])) {
+    const islands = names.length < 2 ? [] : names.slice(0, MAX_NAMES).map((name, island) => {
+      const rows = Array.from(arrays.island.keys()).filter((row) => arrays.island[row] === island && !hidden?.mask[row]);
+      return { name, isSolid: stays[island], lines: rows.length > 2 ? densityOf(rows, { data, count: 1, n, p }, directions, box, ISLAND).lines : [] };
+    });
+    outlined = { key, islands };
+  }
+  return outlined.islands;
+}
+
+/** What the audit says, in the picture: islands that stay have solid outlines, others dashed ones; lines join torn neighbors. */
+function drawAudit(context, at, view) {
+  const { screen, colors } = view;
+  const place = (x, y) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
+  context.strokeStyle = colors.ink;
+  for (const { name, isSolid, lines } of islandsHere(view)) {
+    context.lineWidth = isSolid ? 2 : 1.2;
+    context.globalAlpha = isSolid ? 1 : 0.7;
+    context.beginPath();
+    for (const [a, b, c, d] of lines) {
+      if (!isSolid && (Math.floor((a + 0.4 * b) / DASH) + Math.floor((b - 0.4 * a) / DASH)) & 1) continue; // a chessboard, because the segments are in no order
+      context.moveTo(...place(a, b));
+      context.lineTo(...place(c, d));
+    }
+    context.stroke();
+    context.globalAlpha = 1;
+    const [x, y] = place(...lines.reduce((best, line) => (line[1] > best[1] ? line : best), [0, -Infinity]));
+    if (lines.length) writeName(context, name, x, Math.max(9, y - 10), colors);
+  }
+  context.lineWidth = 1.4;
+  context.strokeStyle = colors.accent;
+  context.beginPath();
+  for (const [row, other] of state.audit.tears) {
+    if (state.hidden?.mask[row] || state.hidden?.mask[other]) continue;
+    context.moveTo(...at(row));
+    context.lineTo(...at(other));
+  }
+  context.stroke();
+}
+
+/** Write a name over the picture. */
+function writeName(context, name, x, y, { surface, ink }) {
+  Object.assign(context, { font: '600 13px system-ui, sans-serif', textAlign: 'center', textBaseline: 'middle', lineJoin: 'round', lineWidth: 4, strokeStyle: surface, fillStyle: ink });
+  context.strokeText(name, x, y);
+  context.fillText(name, x, y);
+  context.strokeStyle = ink;
 }
 
 /** For each label the contour of the smallest region with half of its places over all draws. */

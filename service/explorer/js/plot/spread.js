@@ -1,6 +1,6 @@
 /** Spread of points over the draws, in the frame in which the draws are shown. */
 
-import { HALF, MARGIN, placeOf } from '../lib/frames.js';
+import { HALF, placeOf } from '../lib/frames.js';
 
 /**
  * Mean and covariance of the places of a row over the draws, in the box.
@@ -20,22 +20,10 @@ export function momentsOf(row, { data, count, n, p }, directions, box) {
   return { x, y, a: a / free, b: b / free, c: c / free };
 }
 
-/** The same of the places of a row over half-samples. */
-export function movedMomentsOf(row, { arrays: { consensus, covariance }, p }, [u, v], box) {
-  const [x, y] = placeOf(consensus, row, p, [u, v], box);
-  const along = (f, g) => {
-    let sum = 0;
-    for (let i = 0; i < p; i++) for (let j = 0; j < p; j++) sum += f[i] * covariance[(row * p + i) * p + j] * g[j];
-    return sum;
-  };
-  const [s, t] = box.half.map((half) => MARGIN / half);
-  return { x, y, a: s * s * along(u, u), b: s * t * along(u, v), c: t * t * along(v, v) };
-}
-
-/** An ellipse of these moments: half axes in the box, and the angle of the longer one; by default it holds half of a normal law. */
-export function contourOf({ x, y, a, b, c }, radius = HALF) {
+/** An ellipse of these moments: half axes in the box, and the angle of the longer one; it holds half of a normal distribution. */
+export function contourOf({ x, y, a, b, c }) {
   const middle = (a + c) / 2;
   const apart = Math.hypot((a - c) / 2, b);
-  const [long, short] = [middle + apart, middle - apart].map((value) => Math.sqrt(Math.max(0, value)) * radius);
+  const [long, short] = [middle + apart, middle - apart].map((value) => Math.sqrt(Math.max(0, value)) * HALF);
   return { x, y, long, short, angle: 0.5 * Math.atan2(2 * b, a - c) };
 }

@@ -1,7 +1,7 @@
 /** The columns of a chosen file: what they are, shown and changed in their heads, before anything is stored or fitted. */
 
-import { chooseDelimiter, giveRole, mapOf, roleOf, uploadPending } from '../actions/data.js';
-import { headsOf, isWide, matching, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
+import { giveRole, mapOf, readAgain, roleOf, uploadPending } from '../actions/data.js';
+import { headsOf, isWide, MAP, matching, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { html, number, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
 import { inWords } from '../lib/remedies.js';
 import { set, useStore } from '../store.js';
@@ -12,7 +12,7 @@ const EDGE = 8; // pixels between the menu and the window
 /** The chosen file: its first rows below the heads of its columns, and the buttons that use or discard it. */
 export function Columns() {
   const { pending, problem, work } = useStore('pending', 'problem', 'work');
-  const { file, head, shown, cells, delimiter } = pending;
+  const { file, head, shown, cells, delimiter, sheet } = pending;
   const [text, setText] = useState('');
   const [opened, setOpened] = useState(new Set());
   const [menu, setMenu] = useState(null); // {names, role, key, anchor}
@@ -59,11 +59,13 @@ export function Columns() {
       : shown?.rows.length > 0 && html`<${Table} columns=${plainColumns(shown)} />`}
     <${Notices} notices=${shown?.notices} />
     ${/\.(csv|tsv|txt)(\.(gz|zst))?$/i.test(file.name) && html`<label class="find">Separator
-      <select data-testid="delimiter" onChange=${(event) => chooseDelimiter(event.target.value)}>
+      <select data-testid="delimiter" onChange=${(event) => readAgain({ delimiter: event.target.value })}>
         ${SEPARATORS.map((name) => html`<option value=${name} selected=${name === delimiter}>${name || 'automatic'}</option>`)}</select></label>`}
+    ${/\.xlsx$/i.test(file.name) && html`<label class="find">Sheet <input type="text" data-testid="sheet" placeholder="the first" value=${sheet} onChange=${(event) => readAgain({ sheet: event.target.value.trim() })} /></label>`}
     <div class="buttons">
-      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work) || !shown || Boolean(shown.problem)} onClick=${uploadPending}>
-        ${mapOf(pending) ? 'Audit this map' : 'Use this table'}</button>
+      ${!shown && problem && !work ? html`<button type="button" class="primary" data-testid="read-again" onClick=${() => readAgain()}>Try again</button>`
+        : html`<button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work) || !shown || Boolean(shown.problem)} onClick=${uploadPending}>
+        ${mapOf(pending) ? 'Audit this map' : 'Use this table'}</button>`}
       <button type="button" data-testid="discard-file" disabled=${Boolean(work)} onClick=${() => set({ pending: null, problem: null })}>Discard</button>
     </div>
     ${menu && html`<${Menu} ...${menu} onClose=${close} onChoose=${(role) => giveRole(menu.names, role)}
@@ -74,7 +76,7 @@ export function Columns() {
 /** What a head says of a column. */
 function stateOf(column, pending, refused) {
   const role = roleOf(column, pending);
-  const isGuessed = role !== 'feature' && role !== '' && !pending.roles.has(column.name);
+  const isGuessed = role !== 'feature' && role !== '' && (!pending.roles.has(column.name) || Boolean(pending.guessed?.names.includes(column.name) && MAP.includes(role)));
   return { role, isGuessed, isRefused: role === '' || (refused.has(column.name) && role !== 'ignore') };
 }
 

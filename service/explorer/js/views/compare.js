@@ -1,6 +1,6 @@
 /** Methods side by side, with their scores. */
 
-import { compare, comparedMethods, embedders, hindrance, measureRemainsNow, openRow } from '../actions/compare.js';
+import { auditRowsNow, bestOf, compare, comparedMethods, embedders, hindrance, openRow } from '../actions/compare.js';
 import { boxOf, placeInBox } from '../lib/frames.js';
 import { html, number, percent, seconds, useMemo } from '../lib/html.js';
 import { colorsOf, LOOK } from '../lib/look.js';
@@ -49,6 +49,7 @@ function Cards() {
   const state = useStore('comparison', 'selection', 'dataset', 'hidden', ...LOOK);
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
+  const best = bestOf(comparison);
   const look = useMemo(() => colorsOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
@@ -56,8 +57,9 @@ function Cards() {
   })), [comparison, state.hidden]);
   return html`<div class="grid" data-testid="comparison">
     ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
-      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
-        note=${seconds(total(row.seconds))} onOpen=${() => openRow(row)} />`))}
+      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)} audit=${comparison.audits[row.label]}
+        isBest=${row.label === best} note=${seconds(total(row.seconds))} onOpen=${() => openRow(row)} />`))}
+    ${comparison.request.methods.slice(comparison.rows.length).map(({ label, method }) => html`<div key=${label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOfMethod(method)}</strong><p class="quiet">In work</p></div>`)}
   </div>`;
 }
 
@@ -78,38 +80,28 @@ function Failed({ row }) {
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
 
-/** Figures of refits, the first of which is the first row. */
-const SPREAD = [
-  { name: 'pairs_kept', title: 'How much of this picture remains', better: 'higher',
-    about: 'Share of neighbor pairs of the picture that stay neighbors when the method is refitted to random halves of the data.' },
-  { name: 'separated', title: 'Points apart from the next class', better: 'higher',
-    about: 'Share of points whose disc of half of the refits is smaller than the distance to the nearest point of another class: of the labels, or of the clusters of the picture.' },
-];
+/** What the audits say, in the first row. */
+const REMAINS = { name: 'remains', title: 'Remains in another sample', better: 'higher', about: 'The share of the map (R²) that we expect a new sample of half as many points to reproduce.' };
 
-/** One row for each score and each figure of the spread, with the best value marked. */
+/** One row for what remains, and one for each score, with the best value marked. */
 function Scores() {
   const { comparison, scoreList, work } = useStore('comparison', 'scoreList', 'work');
   const rows = comparison.rows.filter((row) => row.scores);
-  const has = (part, name) => rows.some((row) => (row[part]?.[name] ?? null) !== null);
-  const [remains, ...others] = SPREAD.map((figure) => ({ ...figure, part: 'spread' }));
-  const isMeasured = has('spread', remains.name);
-  const shown = [
-    ...(isMeasured ? [remains] : []),
-    ...(scoreList ?? []).filter(({ name }) => has('scores', name)).map((score) => ({ ...score, part: 'scores' })),
-    ...others.filter(({ name }) => has('spread', name)),
-  ];
+  const valueOf = ({ label, scores }, name) => (name === REMAINS.name ? comparison.audits[label]?.remains : scores[name]) ?? null;
+  const isMeasured = Object.keys(comparison.audits).length > 0;
+  const shown = [...(isMeasured ? [REMAINS] : []), ...(scoreList ?? [])].filter(({ name }) => rows.some((row) => valueOf(row, name) !== null));
   if (!shown.length) return null;
   return html`<div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
-    <tbody>${!isMeasured && html`<tr data-testid="remains-unknown"><th scope="row" title=${remains.about}>${remains.title}</th>
+    <tbody>${!isMeasured && html`<tr data-testid="remains-unknown"><th scope="row" title=${REMAINS.about}>${REMAINS.title}</th>
       <td colspan=${rows.length}>${work ? html`<span class="quiet">being measured</span>`
-        : html`<button type="button" class="link" data-testid="measure-remains" onClick=${measureRemainsNow}>Measure it, by refits to halves of the data</button>`}</td></tr>`}
-      ${shown.map(({ name, title, about, better, part }) => {
-      const values = rows.map((row) => row[part]?.[name] ?? null);
+        : html`<button type="button" class="link" data-testid="audit-rows" onClick=${auditRowsNow}>Audit these maps</button>`}</td></tr>`}
+      ${shown.map(({ name, title, about, better }) => {
+      const values = rows.map((row) => valueOf(row, name));
       const known = values.filter((value) => value !== null);
       const best = known.length < 2 ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
       return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
-        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${name === remains.name ? percent(value ?? NaN) : number(value)}
+        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${name === REMAINS.name ? percent(value ?? NaN) : number(value)}
           ${value !== null && value === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
     })}</tbody></table></div>`;
 }

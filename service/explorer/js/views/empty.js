@@ -1,26 +1,49 @@
 /** The empty stage, with the next steps. */
 
+import { hindrance } from '../actions/compare.js';
+import { EXAMPLES, openExample, openExampleMap } from '../actions/examples.js';
+import { chosenMethod, fit } from '../actions/fit.js';
 import { html } from '../lib/html.js';
-import { EXAMPLES, openExample } from '../actions/examples.js';
-import { useStore } from '../store.js';
+import { titleOfMethod } from '../lib/titles.js';
+import { set, useStore } from '../store.js';
+
+const MAKERS = ['umap', 't-sne', 'em']; // methods at first sight
+
+/** Choose a file, or a map of the chosen data, by the field of the set-up. */
+export const chooseFile = (field = 'file') => document.querySelector(`[data-testid=${field}]`).click();
 
 /** The empty stage. */
 export function Empty() {
-  const { dataset, info, work } = useStore('dataset', 'info', 'work');
+  const { dataset, info, work } = useStore('dataset', 'info', 'work', 'method', 'methods');
   if (work) return html`<div class="empty" data-testid="empty"><p class="quiet">One moment…</p></div>`;
   if (dataset) {
+    const method = chosenMethod();
     return html`<div class="empty" data-testid="empty">
-      <h2>Ready to fit</h2>
-      <p>The data are here. Press <strong>Fit and draw</strong>, and see how sure their embedding is. Or audit a map of them from a file.</p>
+      <h2>May I believe a map of these data?</h2>
+      <p>Audit a map that you have: choose a file with its coordinates, in the order of the rows. Or make a map here.</p>
+      <div class="buttons"><button type="button" class="primary" data-testid="choose-map" onClick=${() => chooseFile('map-file')}>Choose the file of a map</button></div>
+      <${Makers} />
+      <div class="buttons"><button type="button" data-testid="make-map" onClick=${() => fit()}>Make a map by ${titleOfMethod(method.name)}</button></div>
     </div>`;
   }
   return html`<div class="empty" data-testid="empty">
-    <h2>How sure is an embedding?</h2>
-    <p>An embedding puts similar rows of a table close together on a flat map. There is seldom one right map:
-      here you see many that the data allow, and which points stay where they are.</p>
-    ${info && html`<p class="quiet">Try it: one click fits an example and plays its draws.</p>
-      <div class="examples">${EXAMPLES.map((example, i) => html`<button type="button" key=${example.name} class=${i ? 'example' : 'example primary'}
-        data-testid=${`example-${example.name}`} onClick=${() => openExample(example)}><strong>${example.title}</strong><span>${example.text}</span></button>`)}</div>
-      <p class="quiet">Or drop a table of CSV, Excel, npy or Parquet anywhere on this page.</p>`}
+    <h2>May I believe this map?</h2>
+    <p>Drop a table anywhere on this page, with or without the two coordinates of a map. You see which parts of the map
+      other samples of the data would show, too, and which to distrust.</p>
+    ${info && html`<div class="buttons"><button type="button" class="primary" data-testid="choose-file" onClick=${() => chooseFile()}>Choose a table</button>
+        <button type="button" data-testid="example-umap" onClick=${openExampleMap}>See an example: digits by UMAP</button></div>
+      <p class="quiet">CSV, Excel, npy, npz, Parquet, Arrow or JSON, with one row per point</p>
+      <${Makers} />
+      <p class="quiet">Or play the maps that the data allow, by GLLE:</p>
+      <div class="examples">${EXAMPLES.map((example) => html`<button type="button" key=${example.name} class="example"
+        data-testid=${`example-${example.name}`} onClick=${() => openExample(example)}><strong>${example.title}</strong><span>${example.text}</span></button>`)}</div>`}
   </div>`;
+}
+
+/** The usual methods; the set-up has all. */
+function Makers() {
+  const { methods, method } = useStore('methods', 'method', 'dataset');
+  return html`<div class="makers"><span class="quiet" id="makers">A table without a map gets one by</span><div class="segmented" role="group" aria-labelledby="makers">
+    ${MAKERS.flatMap((name) => methods.filter((one) => one.name === name)).map((one) => html`<button type="button" key=${one.name} data-testid=${`maker-${one.name}`}
+      aria-pressed=${one.name === method} disabled=${Boolean(hindrance(one))} title=${hindrance(one) || one.title} onClick=${() => set({ method: one.name })}>${titleOfMethod(one.name)}</button>`)}</div></div>`;
 }

@@ -1,6 +1,7 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
-import { auditShown, measureMovement } from '../actions/audit.js';
+import { auditAsMapOf, auditShown } from '../actions/audit.js';
+import { embedders, hindrance } from '../actions/compare.js';
 import { assessNow } from '../actions/fit.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
@@ -34,38 +35,34 @@ export function Headline() {
   const level = audit ? audit.level : !single && reliability?.level === 'low' ? 'partly' : '';
   return html`<div class=${`headline ${level}`} data-testid="headline-box">
     ${audit && html`<p class="verdict" data-testid="verdict">${audit.verdict}</p>`}
-    ${audit?.is_preliminary && html`<p class="quiet" data-testid="preliminary">Preliminary: more samples are being embedded.</p>`}
+    ${audit && work && (audit.is_preliminary || (single?.isGiven && single.body.method && !audit.method)) && html`<p class="quiet" data-testid="preliminary">Preliminary: more samples are being embedded.</p>`}
+    ${audit && single?.isGiven && !single.body.method && html`<${NeedsMethod} />`}
     <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
-    ${!meaning && !audit && html`<p class="verdict">${single ? 'How much of this picture would another sample show?' : 'Here is one map. Now come others that the data allow.'}</p>`}
-    ${meaning && html`<${Sure} id="reliability" question="How sure is the spread?" stated=${reliability} isBrief=${audit} />`}
-    ${single && !single.isGiven && html`<${Moved} />`}</div>
+    ${!meaning && !audit && html`<p class="verdict">${single ? 'May I believe this map?' : 'This is one map. Others that the data allow are being drawn.'}</p>`}
+    ${meaning && html`<${Sure} id="reliability" question="How sure is the spread?" stated=${reliability} isBrief=${audit} />`}</div>
     <p class="quiet about"><span>${nameOf(dataset)} · ${about}</span>${!audit && html`<button type="button" class=${single ? 'primary' : ''}
       data-testid="audit" disabled=${Boolean(work)} onClick=${auditShown} title="Compare it with chance and with other samples of the data">Audit this map</button>`}</p>
   </div>`;
 }
 
+/** The field of the method that made a map of one's own. */
+function NeedsMethod() {
+  const { work } = useStore('work', 'methods');
+  const methods = embedders().filter((method) => !hindrance(method) && !method.needs_labels);
+  return html`<label class="sure needs-method">Its stability needs the method that made it:
+    <select data-testid="map-method" disabled=${Boolean(work)} onChange=${({ target }) => target.value && auditAsMapOf(target.value)}><option value="">Choose the method</option>
+      ${methods.map(({ name }) => html`<option value=${name}>${titleOfMethod(name)}</option>`)}</select></label>`;
+}
+
 /** An answer in one word and its first sentence; the whole reason is a tooltip. */
-function Sure({ id, question, stated, beside, isBrief }) {
+function Sure({ id, question, stated, isBrief }) {
   const { level, reason = '', offered } = stated ?? {};
   const [first] = reason.match(/^[^:.]*[^:.,]/) ?? [reason];
   const isShort = reason.length < 140;
   return html`<p class="sure claim" data-testid=${id} tabindex=${isShort ? -1 : 0} aria-describedby=${`${id}-reason`}>${question}
     <strong> ${stated ? SURE[level] : 'Being measured'}.</strong> ${isShort ? reason : html`${!isBrief && html`<span aria-hidden="true">${first}. </span>`}<span class="ask" aria-hidden="true">?</span>
-    <span class="help" role="tooltip" id=${`${id}-reason`}>${reason}</span>`}${beside}
+    <span class="help" role="tooltip" id=${`${id}-reason`}>${reason}</span>`}
     ${offered && html` <button type="button" class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`;
-}
-
-/** How far to rely on the movement of an embedding, or the button that measures it. */
-function Moved() {
-  const { movement, work, audit } = useStore('movement', 'work', 'audit');
-  if (movement) {
-    const beside = movement.notes.some(({ code }) => code === 'movement-unreliable') && ' Its size is doubtful for this method: see the note.';
-    return html`<${Sure} id="movement" question="Can its points be ranked by how far they move on half of the data?" stated=${movement} beside=${beside} />`;
-  }
-  if (audit) return null; // it says more
-  return html`<p class="sure" data-testid="movement">How far does it move on half of the data? <strong>Not measured.</strong> It takes some 40 refits of half
-    the data. <button type="button" class="link" data-testid="measure-movement" disabled=${Boolean(work)}
-      onClick=${measureMovement}>Measure it</button></p>`;
 }

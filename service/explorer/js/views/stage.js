@@ -52,7 +52,7 @@ function Tools() {
     <div class="tools">
       ${tool('zoom-in', 'Zoom in (+)', '+', undefined, () => onStage.plot?.zoom(1.3))}
       ${tool('zoom-out', 'Zoom out (−)', '−', undefined, () => onStage.plot?.zoom(1 / 1.3))}
-      ${tool('zoom-reset', 'Whole picture (0)', '⤢', undefined, () => onStage.plot?.reset())}
+      ${tool('zoom-reset', 'Whole map (0)', '⤢', undefined, () => onStage.plot?.reset())}
       ${tool('lasso', 'Select by drawing around points (L, or Shift and drag)', '◌', Boolean(lassoing), () => {
         set({ lassoing: !lassoing });
       })}
@@ -188,7 +188,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'selection', 'summary', 'reliability', 'movement')) soon();
+    if (has('hover', 'shape', 'selection', 'summary', 'reliability')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());

@@ -10,9 +10,9 @@ const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, onOpen?: () => void}} props
+ * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, audit?: object, isBest?: boolean, onOpen?: () => void}} props
  */
-export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
+export function Thumb({ xy, look, selection, title, note, current, audit, isBest, onOpen }) {
   const canvas = useRef(null);
   const now = useRef({});
   now.current = { xy, look, selection, onOpen };
@@ -43,6 +43,7 @@ export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
       <canvas ref=${canvas} tabindex=${onOpen ? 0 : -1} role=${onOpen ? 'button' : 'img'} aria-label=${title}
         onKeyDown=${open}></canvas>
       <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
+      ${audit && html`<p class=${`level ${audit.level}`} data-testid="thumb-verdict">${isBest && html`<strong data-testid="best">Best of these. </strong>`}${audit.verdict}</p>`}
     </figure>
   `;
 }

@@ -1,0 +1,35 @@
+"""The explorer's example: UMAP of the handwritten digits, with its audit: `python -m docs.figures.example_map`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import glle
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "service" / "explorer" / "examples"
+METHOD = "umap"
+ARRAYS = ("embedding", "island", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond", "stability")
+
+
+def rounded(values: np.ndarray) -> list[Any]:
+    """Return an array as lists, of which numbers have three decimals and flags are 0 or 1."""
+    whole = np.issubdtype(values.dtype, np.integer) or values.dtype == bool
+    found: list[Any] = values.astype(int).tolist() if whole else values.round(3).tolist()
+    return found
+
+
+def main() -> None:
+    """Audit the map with the method's defaults, and write the result as the service does, for the page."""
+    table = np.loadtxt(EXAMPLES / "digits.csv", delimiter=",", skiprows=1)
+    found = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int))
+    arrays = {name: {"data": rounded(values)} for name, values in found.arrays().items() if name in ARRAYS}
+    body = {**found.to_dict(), "method": METHOD, "arrays": arrays}
+    (EXAMPLES / "digits-umap.json").write_text(json.dumps(body, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
