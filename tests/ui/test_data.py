@@ -177,6 +177,18 @@ def test_a_wide_table_is_searched_and_grouped(tab: Tab, up: Up) -> None:
         assert (columns["label"], columns["color"], len(columns["ignore"])) == (["tissue"], ["gene_149"], 9)
 
 
+def test_a_percentage_shows_how_much_of_a_large_file_was_sent(explorer: Explorer) -> None:
+    """While it is sent over a slow line; then it is chosen as any file."""
+    explorer.open()
+    explorer.choose_file("large.csv", csv(sheet(90_000)))
+    expect(explorer.at("use-file")).to_be_enabled()
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 2**21}
+    explorer.page.context.new_cdp_session(explorer.page).send("Network.emulateNetworkConditions", slow)
+    explorer.at("use-file").click()
+    expect(explorer.at("progress")).to_contain_text(re.compile(r"Sending large\.csv.* [1-9][0-9]? %"))
+    expect(explorer.at("chosen")).to_contain_text("large.csv 90,000 rows, 3 columns")
+
+
 def test_a_separator_is_chosen(explorer: Explorer) -> None:
     """A chosen separator reads the table again."""
     explorer.open()

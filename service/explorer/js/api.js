@@ -29,10 +29,10 @@ export function useKey(key) {
 /**
  * Send a request to the service.
  * @param {string} path
- * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal}} options
+ * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal, onSent?: (share: number) => void}} options
  * @returns {Promise<Response>} of a status below 400
  */
-export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type, signal } = {}) {
+export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type, signal, onSent } = {}) {
   const headers = { Accept: accept };
   const key = sessionStorage.getItem(KEY);
   if (key) headers.Authorization = `Bearer ${key}`;
@@ -43,7 +43,7 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   } else if (type) headers['Content-Type'] = type;
   let answer;
   try {
-    answer = await fetch(path, { method, headers, body: sent, signal });
+    answer = await (onSent ? sendForm(path, headers, sent, onSent) : fetch(path, { method, headers, body: sent, signal }));
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
     set({ service: 'down', missed: state.missed + 1 });
@@ -59,6 +59,20 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   if (answer.status >= 400) throw new Refused(await problemOf(answer));
   if (state.service === 'down') set({ service: 'ready' });
   return answer;
+}
+
+/** Post a form by XMLHttpRequest, because fetch does not say how much was sent. */
+function sendForm(path, headers, body, onSent) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open('POST', path);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    request.responseType = 'blob';
+    request.upload.onprogress = ({ loaded, total }) => onSent(loaded / total);
+    request.onload = () => resolve(new Response(request.response, { status: request.status, statusText: request.statusText }));
+    request.onerror = () => reject(new TypeError('The service does not answer.'));
+    request.send(body);
+  });
 }
 
 /** Fetch JSON. */

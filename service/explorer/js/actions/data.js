@@ -75,7 +75,12 @@ function send(path, file, { delimiter, sheet, missing }, { given, isFixed }) {
   form.append('file', file, file.name);
   const blank = Object.entries(names).flatMap(([role, found]) => found.filter((name) => name.trim() !== name).map((name) => [role, name]));
   const query = blank.length ? `${path.includes('?') ? '&' : '?'}${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
-  return askJson(`${path}${query}`, { method: 'POST', body: form });
+  return askJson(`${path}${query}`, { method: 'POST', body: form, onSent: file.size > LARGE ? showSent : undefined });
+}
+
+/** Show how much of a file was sent; once it is there, the service reads it for an unknown time. */
+function showSent(share) {
+  if (state.work) set({ work: { ...state.work, done: Math.floor(100 * share), total: share < 1 ? 100 : 0, unit: '%' } });
 }
 
 /** Names in as few fields as possible, with commas; a name with a comma has its own field. */

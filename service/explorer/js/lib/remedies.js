@@ -63,6 +63,11 @@ const PLAIN = {
   'unequal-feature-scales': () => ['One column outweighs the others', 'Columns with large numbers alone decide which points are near. Bring the columns to one scale unless they share a unit.', { label: 'Standardize the columns', values: { standardize: 'zscore' } }],
   'more-components-than-features': ({ p }) => ['More dimensions than columns', 'The further dimensions are functions of the first ones, and show nothing new.', useDimensions(p - 1)],
   bridged: ({ k }) => ['Separate pieces were joined by bridges', 'The distance between those pieces on the map means little. More neighbors may join them without bridges.', useNeighbors(k + 4)],
+  landmarks: () => [
+    'The map was fitted to some of the rows',
+    'The other rows are placed beside their nearest fitted ones. With all rows each draw would take more than a second. Compare spreads within this picture only.',
+    { label: 'Fit all rows', values: { landmarks: 'all' } },
+  ],
   'zero-covariance': () => ['Every draw may be the same', 'With so many columns the published equations leave nothing open, so there is no spread to see.', useConstrained()],
   'linear-projection': () => ['This map is a linear projection of the table', 'With so few columns the published equations only rotate the data, and do not unfold them.', useConstrained()],
   'scale-saturated': ({ k }) => ['The scale of the draws is a guess', 'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this map only. More neighbors, or fewer dimensions, can help.', useNeighbors(k + 4)],

@@ -18,6 +18,7 @@ const HELP = {
   standardize: 'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
   disconnected: 'Join pieces of the data that no neighbors connect by bridges, or stop with an error.',
   n_draws: 'How many maps. More show the uncertainty better and take longer.',
+  landmarks: 'Rows that the map is fitted to; the others are placed beside them. Auto takes all rows while draws stay quick, all takes them always.',
   seed: 'Another number gives other draws of the same kind.',
   scale: 'How much uncertainty is shown. 1 is what the model says; auto is what random halves of the data say.',
 };
