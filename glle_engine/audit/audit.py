@@ -285,11 +285,15 @@ audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # ty
 
 
 class _Reading(NamedTuple):
-    """What the picture of a half shows: places (n, p), neighbors (n, k), isolated islands (m,), groups apart (g, g)."""
+    """What the picture of a half shows: places (n, p), neighbors (n, k), and groups (g, g) that are apart.
+
+    Islands (m,) are isolated among the other half's points, and `own` among the half's own ones.
+    """
 
     places: NDArray[np.float64]
     near: NDArray[np.int32]
     isolated: NDArray[np.bool_]
+    own: NDArray[np.bool_]
     apart: NDArray[np.bool_] | None
 
 
@@ -342,8 +346,9 @@ def _read(
     is_other[answered] = True
     is_other[chosen] = False
     near = neighbors_among(Y, rows, k)
-    held = isolated_among(Y, islands, is_other) if islands.any() else np.zeros(1, bool)
-    return _Reading(Y, near, held, None if classes is None else groups_apart(Y, classes))
+    is_own = np.isin(np.arange(len(islands)), chosen)
+    held, own = (isolated_among(Y, islands, of) if islands.any() else np.zeros(1, bool) for of in (is_other, is_own))
+    return _Reading(Y, near, held, own, None if classes is None else groups_apart(Y, classes))
 
 
 def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
@@ -575,7 +580,9 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
-    islands = islands_of_samples(found.facts.islands, np.array([reading.isolated for reading in readings]))
+    islands = islands_of_samples(
+        found.facts.islands, *(np.array([reading[at] for reading in readings]) for at in (2, 3))
+    )
     of_neighbors, of_points = neighborhoods(near, island, rows)
     disturbed = disturbed_by_samples(embedding, own, graph, pictures, near, island)
     groups = None

@@ -301,7 +301,7 @@ def test_chance_gaps_are_no_islands(name: str) -> None:
 
 
 def test_islands_that_the_method_cuts_are_named() -> None:
-    """A function that cuts one sheet in two makes an island in each half of the data, and the data have none."""
+    """A function that cuts one sheet in two makes two islands of each half of the data, and the data have none."""
 
     def cut(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.c_[points[:, 0] + 9 * (points[:, 0] > 0.3), points[:, 1]])
@@ -310,8 +310,9 @@ def test_islands_that_the_method_cuts_are_named() -> None:
     assert found.islands.count == 2
     assert not found.islands.in_data.any()
     assert not found.islands.stays.any()
+    assert found.islands.is_cut.all()
     assert "islands" in found.statement.distrusted
-    assert "separate groups" in found.verdict
+    assert "2 islands that the method cuts from data without a gap (A, B)" in found.verdict
 
 
 def test_blocks_stay_together() -> None:
