@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: one service as an object. Its public names are also those of `glle`."""
+"""`Client` and `AsyncClient`: one service as an object. `glle` exports the public names."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             All methods that take data have these options:
 
             - `label`, `color`: name of a column of a table or a file. Labels are texts or numbers, colors are numbers
-            - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: those to fit, those
-              that name the rows, those to leave out, and those of categories, each of which becomes a feature
+            - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: to fit, to name the
+              rows, to leave out, and columns of categories, of which each category becomes a feature
             - `labels`, `colors`: one value for each row of an array or a table, in the order of the rows: an array, a
               list or a `Series`. A missing label is empty
             - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
@@ -215,7 +215,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     async def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceDataOptions]) -> Result:
         """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them.
 
-        Options: those of `dataset` for data to upload, and `n_neighbors`, `n_components`, `max_components` to examine.
+        Options: the options of `dataset` for data to upload; `n_neighbors`, `n_components`, `max_components` to
+        examine.
         """
         of_data, spec = data_options(options, AdviceDataOptions)
         dataset = await dataset_of(self._session, data, of_data)
@@ -248,7 +249,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @listing
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
-        """Iterate over the jobs, newest first: all, or those of a `status` or a `kind`."""
+        """Iterate over the jobs, newest first: all, or the jobs of a `status` or a `kind`."""
         return self._items("job", {**filters})
 
     @operation

@@ -95,7 +95,7 @@ class TransformDataOptions(TransformOptions, DataOptions):
 
 
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
-    """Return the options of the data, and those of the method.
+    """Return the options of the data, and the options of the method.
 
     Raises ValueError for a misspelt name of the `known` options, before an upload. The service knows the others.
     """
@@ -210,7 +210,7 @@ def _frame_upload(frame: Any, query: dict[str, Any], labels: Any, colors: Any) -
 
 
 def as_array(values: Any, name: str) -> Array:
-    """Return values as an array; raise ValueError if some are masked by numpy.ma, because arrays have no mask."""
+    """Return values as an array. Raise ValueError if numpy.ma masks some of them, because arrays have no mask."""
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked:

@@ -232,11 +232,11 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return super().reconstruct(self._features(X), weights)
 
     def head(self) -> dict[str, Any]:
-        """Return the JSON-able metadata, with those of the table."""
+        """Return the JSON-able metadata, with the names and options of the table."""
         return {**super().head(), "table": {"names": self.names, "options": self.options}}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return every array by name, with those of the table."""
+        """Return every array by name, with the labels, colors and ids of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
         if (index := self.index) is not None:  # of dates and numbers as it is
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
@@ -516,7 +516,7 @@ def compare(
     score_neighbors
         Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     options
-        Of a table, as for `fit`; its labels are those of the scores.
+        Of a table, as for `fit`; scores use its labels.
 
     Raises
     ------

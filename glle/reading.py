@@ -81,7 +81,7 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any) -> Any:
-        """Return values for each row of the data without those of the dropped rows; others as they are.
+        """Return values for each row of the data without the values of dropped rows; others as they are.
 
         Values of pandas are in the order of the frame's index then.
         """
@@ -110,7 +110,7 @@ class DataPoints:
         return np.asarray(array if array.ndim == 1 else array[:, found[1]])
 
     def classes(self, labels: Any) -> Any:
-        """Return the given labels of the points, or those of the table; a missing one is the empty text."""
+        """Return the given labels of the points, or the labels of the table; a missing label is the empty text."""
         return texts_of_labels(self.labels if labels is None else self.rows(labels))
 
 
@@ -161,7 +161,7 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoints:
 
 
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
-    """Return the features of data like those of a fit, in its order, by the names of their columns.
+    """Return the features of data in the order of a fit, found by the names of their columns.
 
     `fitted` are `DataPoints.options` of the fit, and `names` the names of its features. An array is as it is.
 

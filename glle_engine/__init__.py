@@ -3,7 +3,7 @@
 `fit` a posterior over reconstruction weights once, then draw any number of embeddings with `Posterior.draw`.
 
 Source, with its short name: **GLLE** is Ghojogh, Ghodsi, Karray, Crowley, "Generative Locally Linear Embedding"
-(arXiv 2104.01525). Equation numbers are those of the paper.
+(arXiv 2104.01525). Equation numbers are the paper's.
 """
 
 from importlib import import_module

@@ -53,7 +53,7 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.array(self.fit(X, y).embedding_)
 
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
-        """Return finite data (n, d) of float64 or float32, of as many features as those of the fit."""
+        """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
         require_unmasked(X, "the data")
         accepted = "csr" if is_sparse else False
         options = {"dtype": [np.float64, np.float32], **options}

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MAX_TENANT_VIEWS = 256  # a tenant's view of the stores is small and takes microseconds to create
 UNTRACED = frozenset({"/livez", "/readyz", "/metrics"})  # polled every few seconds
 
-# Pictures first: their paths are those of draws with an ending. Draws next: each earlier route costs time to match.
+# Pictures first: their paths are paths of draws with an ending. Draws next: each earlier route costs time to match.
 ROUTERS = (
     pictures,
     draws,

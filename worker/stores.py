@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stores:
-    """All data of a request or a task; a task sees all tenants' data, a request those of its tenant."""
+    """All data of a request or a task; a task sees all tenants' data, a request its tenant's data."""
 
     settings: Settings
     client: redis.Redis

@@ -141,7 +141,7 @@ def _spread(args: argparse.Namespace, client: Client) -> int:
     if found["separated"] is not None:
         lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
     if found["n_refits"]:
-        lines += [f"{found['seed_share']:.0%} of the variance is that of the seed."]
+        lines += [f"{found['seed_share']:.0%} of the variance comes from the seed."]
     return report(args, result.metadata, *lines, notes=result.notes)
 
 

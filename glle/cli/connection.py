@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
 
-# Exit codes; 2 is that of argparse, 130 and 141 are those of shells for SIGINT and SIGPIPE.
+# Exit codes. argparse exits with 2, shells report SIGINT and SIGPIPE as 130 and 141.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 _COLUMNS = ("columns of the file", "by names or patterns such as 'x*'")

@@ -26,7 +26,7 @@ ROLES = COLUMN_LISTS | {"label", "color"}
 
 @dataclass(frozen=True, repr=False)
 class BaseDataset(Resource):
-    """Data set: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
+    """Data set: `metadata`, the service's description, and `index`, the index of the uploaded frame, or None."""
 
     metadata: DatasetOut
     index: Any = field(default=None, compare=False)
@@ -62,7 +62,7 @@ class BaseDataset(Resource):
 
     @operation
     async def arrays(self) -> dict[str, Array]:
-        """Return `data`, and those of `labels`, `color`, `coordinates` and `ids` that the data set has."""
+        """Return `data`, and `labels`, `color`, `coordinates` and `ids` if the data set has them."""
         return (await self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
 
     @operation

@@ -54,8 +54,8 @@ class BaseEmbedding(Result):
         Parameters
         ----------
         labels
-            Class of each point: a vector of integers or words, or a data set. By default those of the data set, or the
-            clusters of the embedding if it has none.
+            Class of each point: a vector of integers or words, or a data set. By default the labels of the data set, or
+            the clusters of the embedding if it has none.
         timeout
             Seconds; None for no limit.
         options
@@ -101,7 +101,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def methods(self, **options: Unpack[MethodsOptions]) -> list[MethodOut]:
-        """Return the methods with their parameters; `makes="embedding"` for those of `embed`."""
+        """Return the methods with their parameters; `makes="embedding"` for the methods of `embed`."""
         return (await self._session.get("/v1/methods", {**options}))["items"]
 
     @operation
@@ -141,7 +141,7 @@ class MethodOperations(Generic[EmbeddingT]):
         parameters
             Parameters of the method, such as `n_neighbors`; options of `dataset` for data to upload, such as
             ``label="species"`` and ``ignore=["note"]``; and `labels`, the class of each point: a vector of integers or
-            words, or a data set of one column. By default the labels are those of the data set, if it has labels.
+            words, or a data set of one column. By default the labels of the data set, if it has labels.
 
         Returns
         -------
@@ -243,7 +243,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Seconds; None for no limit.
         options
             Options of `dataset` for data to upload; `labels`, the group of each point, or a data set with labels, by
-            default those of the data; `blocks`, the subject, series or replicate of each point, or the name of its
+            default the labels of the data; `blocks`, the subject, series or replicate of each point, or the name of its
             column; `standardize` of the features and `metric` of the distances; `n_neighbors` that are compared, and
             the `seed`.
 
@@ -289,7 +289,7 @@ class MethodOperations(Generic[EmbeddingT]):
     async def _scored_data(
         self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None
     ) -> tuple[Any, dict[str, str | None]]:
-        """Return the data set or its id, and the id of its labels: a vector, or those of the data set if they are used.
+        """Return the data set or its id, and the id of its labels: a vector, or the data set's labels if they are used.
 
         The service refuses labels that neither a method nor a score uses.
         """

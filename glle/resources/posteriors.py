@@ -36,7 +36,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Resource, Generic[JobT]):
-    """Fitted posterior: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
+    """Fitted posterior: `metadata`, the service's description, and `index`, of the uploaded frame, or None."""
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
@@ -144,10 +144,10 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
 
-        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default it is
-        that of the ensemble of `n_draws` calibrated draws and of `n_resamples` embeddings of parts of the data, of each
-        of three kinds. With a number as `scale` it is that of the draws alone. Options: `n_resamples`, `scale`, `seed`,
-        `first`, `source`, `points`.
+        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default
+        the spread is measured over an ensemble: `n_draws` calibrated draws, and `n_resamples` embeddings of each of
+        three kinds of parts of the data. With a number as `scale` it is measured over the draws alone. Options:
+        `n_resamples`, `scale`, `seed`, `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
@@ -183,7 +183,7 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Embed new points: `embedding` (m, p), `distances` (m,); with `n_draws=` also `mean` and `covariance`.
 
-        Options: those of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the draws.
+        Options: the options of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the draws.
         """
         of_data, spec = data_options(options)
         dataset = await new_points(self._session, data, of_data, self.metadata["dataset"])
@@ -209,7 +209,7 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @operation
     async def arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
-        """Return the arrays of the fit by name; `embedding` is that of LLE."""
+        """Return the arrays of the fit by name; `embedding` is the LLE embedding."""
         return (await self._session.fetch(Call.npz(self._path("arrays")), timeout)).body
 
     @operation

@@ -141,7 +141,7 @@ def reply_error(reply: Reply) -> GlleServiceError:
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
         phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
         detail = f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}"
-        remedy = "Check that the URL is that of a glle service, and which proxies are in between."
+        remedy = "Check that a glle service listens at the URL, and which proxies are in between."
         return problem_error(_problem("about:blank", phrase, detail, remedy, status=reply.status), request_id)
 
 

@@ -75,7 +75,7 @@ class Retries:
 
 
 class Session:
-    """Connection of one client to one service; `classes` are those of the `dataset`, `posterior`, `job` it returns.
+    """Connection of one client to one service; `classes` of the `dataset`, `posterior` and `job` that it returns.
 
     The caller awaits what it returns.
     """

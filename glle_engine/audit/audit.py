@@ -117,7 +117,7 @@ WIDER_PAIRS = 2  # pairs with one coordinate more
 WIDER_POINTS = 2000  # of which these are halves
 LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
 DIMENSION_NEIGHBORS = 10
-LEAST = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
+MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 FEW = 60  # points: audits of fewer were not measured
 MANY, SAMPLED = 5000, 4000  # points of which halves are made of a sample, and points of the sample
 LEAST_BLOCKS = 4
@@ -145,7 +145,7 @@ def audits(
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
 
     All but the last are preliminary: they have no p-values and no dimension, and their level is "unknown" unless it is
-    certain already. Parameters and errors are those of `audit`.
+    certain already. Parameters and errors are the same as for `audit`.
     """
     k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
     source, embedding = _source(X, Y, method, parameters or {}, standardize, metric)
@@ -362,9 +362,9 @@ def _placement(
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
     """Raise `TooFewPointsError` or `InvalidParameterError` for a picture with nothing to compare."""
-    if distinct < LEAST:
+    if distinct < MIN_POINTS:
         raise TooFewPointsError(
-            f"An audit needs at least {LEAST} distinct points, not {distinct}.", remedy="Give more points."
+            f"An audit needs at least {MIN_POINTS} distinct points, not {distinct}.", remedy="Give more points."
         )
     require_neighbors(k, len(embedding))
     if not np.ptp(embedding, axis=0).any():
@@ -634,7 +634,7 @@ def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the picture of another sample.
 
     A share f of the neighbors (m, n, k) in m pictures becomes .9 f^1.1, because the halves of one data set have points
-    in common that other samples do not have: measured on 45 laws (docs/explanation/believe.md).
+    in common that other samples do not have: measured on 45 distributions (docs/explanation/believe.md).
     """
     _, n, k = near.shape
     total = csr_array((n, n))

@@ -2,33 +2,33 @@ r"""Structure that data with permuted columns do not have: neighborhoods of sing
 
 Permuting each column by itself keeps every feature's distribution and removes all relations among features.
 
-Neighborhoods: an embedding is compared with those of permuted data. If features are independent, the permuted data have
-the law of the data, so that p-values hold for any method, sample size and scale of features. The statistic of point i
-is the share of its neighbors in the data that are its neighbors in the embedding, :math:`T_i`. With the statistics
-:math:`T^*` of m permuted data sets,
+Neighborhoods: an embedding is compared with embeddings of permuted data. If features are independent, the permuted data
+have the distribution of the data, so that p-values hold for any method, sample size and scale of features. The
+statistic of point i is the share of its neighbors in the data that are its neighbors in the embedding, :math:`T_i`.
+With the statistics :math:`T^*` of m permuted data sets,
 
 .. math:: p_i = \frac{1 + \#\{T^* \ge T_i\}}{1 + \#T^*}.
 
-The idea is that of EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose null is a resample of distances.
+The idea comes from EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose null is a resample of distances.
 
 They say nothing where an embedding can show all features, and where one feature has nearly all of the variance:
 permuted data then have the same neighbors. Whether the whole has structure is the question of `find_relations`.
 
 Relations put points closer to each other: the mean logarithm of the distance to the k-th neighbor estimates the entropy
-of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of those of the features unless they
-are independent. With the mean :math:`L` of the data, and :math:`L^*` of m permuted data sets,
+of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of the features' entropies unless
+they are independent. With the mean :math:`L` of the data, and :math:`L^*` of m permuted data sets,
 
 .. math:: t = \frac{\overline{L^*} - L}{s \sqrt{1 + 1 / m}},
 
 s the standard deviation of the m means. There are relations if t exceeds the quantile of Student's distribution with
-m - 1 degrees of freedom. If features are independent, the permuted data have the law of the data, so that the test
-keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units nor
-heavy tails matter. It needs searches of neighbors alone.
+m - 1 degrees of freedom. If features are independent, the permuted data have the distribution of the data, so that the
+test keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units
+nor heavy tails matter. It needs searches of neighbors alone.
 
-Where features are many and points few, all points are equally far from each other. The second statistic is that of
+Where features are many and points few, all points are equally far from each other. The second statistic comes from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
-the largest eigenvalue of the ranks' covariance, compared with that of permuted data in the same way. Near points see
-what no line shows, such as parity, and the eigenvalue sees groups of few points. Each has half of the level.
+the largest eigenvalue of the ranks' covariance, compared with the eigenvalues of permuted data in the same way. Near
+points see what no line shows, such as parity, and the eigenvalue sees groups of few points. Each has half of the level.
 
 Neither sees structure within single features, such as two modes of one column.
 """
@@ -109,7 +109,7 @@ def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
 
 
 def _excess(found: float, nulls: list[float]) -> float:
-    """Return by how much the t statistic of a number exceeds its quantile, by those of permuted data."""
+    """Return by how much the t statistic of a number, against numbers of permuted data, exceeds its quantile."""
     deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / len(nulls))
     return float((found - np.mean(nulls)) / deviation - stdtrit(len(nulls) - 1, LEVEL))
 
@@ -132,7 +132,7 @@ def _closeness(points: NDArray[np.float64], k: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Chance:
-    """Comparison of neighborhoods with those of permuted data.
+    """Comparison of neighborhoods with neighborhoods in embeddings of permuted data.
 
     Attributes
     ----------
@@ -156,12 +156,12 @@ class Chance:
 
     @property
     def gain(self) -> float:
-        """Mean share of preserved neighbors beyond that of permuted data."""
+        """Mean share of preserved neighbors, less the share in embeddings of permuted data."""
         return float(self.preserved.mean() - self.expected.mean())
 
     @property
     def has_gain(self) -> bool:
-        """Whether the picture clearly keeps more neighbors than those of permuted data.
+        """Whether the embedding clearly keeps more neighbors than embeddings of permuted data.
 
         The gain is more than the standard deviation over permuted data sets, and at least a tenth of what these lose.
         """

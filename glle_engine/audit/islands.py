@@ -1,6 +1,6 @@
 r"""Islands of a picture: which clusters it has, and whether they touch.
 
-The clusters are those of HDBSCAN (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
+HDBSCAN finds the clusters (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
 estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`,
 :math:`c` the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the
 largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without

@@ -114,8 +114,8 @@ class Audit(PointResult):
         Mean probability of a point's neighbors in the map to be its neighbors in the map of another sample.
     regions : dict of Regions
         "mean": for the mean place of each point over samples; "new sample": for its place in the map of another
-        sample. Each for the levels .5 and .9, which hold on average over laws of data, and for nine of ten laws within
-        .10 of .9 (docs/explanation/believe.md).
+        sample. Each for the levels .5 and .9, which hold on average over distributions of data, and for nine of ten
+        distributions within .10 of .9 (docs/explanation/believe.md).
     neighbors : (n, n) csr_array or None
         Probability that j is among the neighbors of i in the map of another sample.
     groups : Groups or None

@@ -43,7 +43,7 @@ def metric_parameter() -> Any:
     """Declare the parameter `metric`."""
     return choice(
         "euclidean",
-        "Distance of the neighbors. Weights are those of points at these distances: of rows of length 1 (cosine), of "
+        "Distance of the neighbors. Weights belong to points at these distances: to rows of length 1 (cosine), to "
         "centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes "
         "a matrix of distances as the data.",
         *get_args(Metric),
@@ -104,7 +104,7 @@ class FitSpec(SpaceSpec):
     )
     variance: Variance = choice(
         "auto",
-        "Noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals (ml). Auto is "
+        "Noise variance of the constrained variant: from flat Dirichlet weights, or from the residuals (ml). Auto is "
         "dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or "
         "the noise is tangent, else ml.",
         *get_args(Variance),

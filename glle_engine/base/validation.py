@@ -135,7 +135,7 @@ def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
 def digest(data: NDArray[np.float64] | csr_array) -> str:
     """Return the hexadecimal SHA-256 of the shape and the entries of a matrix; -0 counts as 0.
 
-    Of sparse data it is that of the stored entries, so that equal dense data have another digest.
+    For sparse data it covers the stored entries, so that equal dense data have another digest.
     """
     if not isinstance(data, np.ndarray):
         state = sha256(f"sparse,{data.shape[0]},{data.shape[1]};".encode())
@@ -156,8 +156,8 @@ def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
     actual = digest(finite_data(X))
     if actual != data_sha256:
         raise DataMismatchError(
-            f"The data are not those of the fit: their SHA-256 is {actual[:12]}..., that of the "
-            f"training data {data_sha256[:12]}....",
+            f"These are not the data of the fit: their SHA-256 is {actual[:12]}..., the training "
+            f"data have {data_sha256[:12]}....",
             remedy="Give the data of the fit, in their order and unit, and sparse if they were sparse.",
             details={"data_sha256": actual, "expected": data_sha256},
         )

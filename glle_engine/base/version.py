@@ -1,4 +1,4 @@
-"""The engine's version, and that of its numbers."""
+"""The engine's version, and the version of its numbers."""
 
 __version__ = "0.1.0"
 

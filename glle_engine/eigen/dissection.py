@@ -1,6 +1,6 @@
 """Nested dissection (George 1973): separators last, minimum degree within and between them.
 
-Vertex separators are those of a multilevel scheme, on coarser graphs by heavy-edge matching (Karypis and Kumar 1998),
+A multilevel scheme finds the vertex separators, on coarser graphs by heavy-edge matching (Karypis and Kumar 1998),
 and refined as by Fiduccia and Mattheyses (1982). It is compiled integer arithmetic: the same order on every machine.
 """
 
@@ -16,7 +16,7 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SEPARATOR = 2  # the label of its vertices; those of the sides are 0 and 1
+SEPARATOR = 2  # the label of its vertices; the sides have 0 and 1
 _COARSEST = 100  # vertices
 _TRIALS = 8  # separators of the coarsest graph
 _PASSES = 20

@@ -209,7 +209,7 @@ class Eigenproblem:
 
 
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
-    """Test eigenpairs and record a rejection; `norm` is that of B, which scales the rounding of singular values."""
+    """Test eigenpairs and record a rejection; `norm` is the norm of B, which scales the rounding of singular values."""
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
     share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
     reason = refusal(
@@ -228,7 +228,7 @@ def require_pairs(n: int, n_components: int) -> None:
     """Raise `InvalidParameterError` for more components than Lanczos has steps; few points have no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
-            f"n_components={n_components} is more than the {MAX_STEPS - 1} eigenvectors of one computation.",
+            f"n_components={n_components} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
             remedy=f"Give n_components of at most {MAX_STEPS - 1}.",
             details={"n_components": n_components, "most": MAX_STEPS - 1},
         )

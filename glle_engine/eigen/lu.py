@@ -191,7 +191,7 @@ def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
 class SingleLU:
     """Factors B' = L U of one set of weights, in the order of elimination.
 
-    Solves are those of B'^T, as of `SparseLU`.
+    Solves are with B'^T, as for `SparseLU`.
 
     Attributes
     ----------

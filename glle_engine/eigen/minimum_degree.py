@@ -252,7 +252,7 @@ def _compact(
 
 @compiled
 def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the step of each variable: that of its pivot."""
+    """Return the step of each variable: the step of its pivot."""
     n = len(absorber)
     step = np.empty(n, np.int64)
     for at in range(len(pivots)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLAT = 2.0  # times the median: twice as far from flat as most
-LEAST = 0.05  # within three degrees of a plane anything is flat, rounding errors included
+MIN_FLATNESS = 0.05  # within three degrees of a plane anything is flat, rounding errors included
 _BLOCK_ENTRIES = 1 << 20
 
 
@@ -58,11 +58,11 @@ def kept_candidates(
     n, k = nearest.shape
     least = _least(k, n_components)
     size, doubtful = np.full(n, k), np.arange(n)
-    thresholds = np.full(k + 1, LEAST)
+    thresholds = np.full(k + 1, MIN_FLATNESS)
     for m in range(k, least, -1):
         on_progress(k - m, k - least, "neighborhoods")
         flatness = _flatness(X, X, nearest[:, :m], n_components)
-        thresholds[: m + 1] = max(LEAST, FLAT * float(np.median(flatness)))
+        thresholds[: m + 1] = max(MIN_FLATNESS, FLAT * float(np.median(flatness)))
         size[doubtful] = m
         doubtful = doubtful[flatness[doubtful] > thresholds[m]]
         if not len(doubtful):
@@ -80,7 +80,8 @@ def kept_of_new(
 ) -> NDArray[np.bool_]:
     """Select the neighbors (m, k) of new points (m, d) among their candidates, each point independently.
 
-    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are those of `kept_candidates` for X.
+    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are the thresholds of `kept_candidates`
+    for X.
     """
     m, k = nearest.shape
     least = _least(k, n_components)

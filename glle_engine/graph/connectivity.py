@@ -308,7 +308,7 @@ def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArra
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
-    """Return the edge between the closest points of two sets; of several, that of smallest indices."""
+    """Return the edge between the closest points of two sets; of several, the one with the smallest indices."""
     if isinstance(X, Distances):
         start, end = X.closest(a, b)
         return _Edge(int(ranks_of(X.known[[start], [end]])[0]), start, end)

@@ -150,7 +150,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
-    """Return indices alone, or those of a pair with distances."""
+    """Return indices alone, or the indices of a pair with distances."""
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for part in pair:
         require_unmasked(part, "the neighbors")

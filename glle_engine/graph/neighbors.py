@@ -59,7 +59,7 @@ LOW_RECALL = 0.99
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
 FEW_FEATURES = 15  # in which few pairs are compared
 # Measured: docs/explanation/neighbors.md.
-EXPECTED_RECALL = ".99 or more of the neighbors, .93 of those of noise in 64 dimensions"
+EXPECTED_RECALL = ".99 or more of the neighbors, .93 for noise in 64 dimensions"
 
 
 def kneighbors(
@@ -120,7 +120,7 @@ def kneighbors_of(
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
-    The results (m, k) are those of `kneighbors`, but for identical rows of data, whose distance is exactly 0.
+    The results (m, k) are the same as of `kneighbors`, except for identical rows of data, whose distance is exactly 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
@@ -165,7 +165,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         Note(
             "low-neighbor-recall",
             f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding may "
-            "differ from that of the nearest neighbors: use search='exact', or fewer dimensions (the data by their "
+            "differ from the nearest neighbors' distances: use search='exact', or fewer dimensions (the data by their "
             "principal components), which are easier to search.",
         )
     ]
@@ -265,7 +265,7 @@ def approximate_kneighbors(
 def measured_recall(
     X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> tuple[float, int]:
-    """Return the share of true neighbors among those of a search, and the number of points of the sample.
+    """Return the share of true neighbors among the neighbors of a search, and the number of points of the sample.
 
     A neighbor is true if it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
     depends on n alone.

@@ -1,6 +1,6 @@
 r"""Neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
 
-Points have different numbers of neighbors within a radius. The graph has room for the largest number, as that of
+Points have different numbers of neighbors within a radius. The graph has room for the largest number, as the graph of
 adaptive neighborhoods: candidates, nearest first, of which a mask keeps those within the radius. It is symmetric, and
 connected from the longest edge of the minimum spanning tree of the points on.
 """

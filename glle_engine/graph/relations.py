@@ -106,7 +106,7 @@ class Distances:
     def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
         """Return the number of neighborhoods (n, k) that no points have, and the largest share of negative eigenvalues.
 
-        The share is the sum of the negative eigenvalues of a Gram matrix over that of all absolute ones.
+        The share is the sum of the negative eigenvalues of a Gram matrix over the sum of all absolute ones.
         """
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
@@ -178,7 +178,7 @@ def require_differing(points: Data) -> None:
 
 
 def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
-    """Return data in their space (`glle_engine.base.space`) in the unit of computation: coordinates, or distances.
+    """Return the data as a fit uses them: coordinates or distances, in its space and in the unit of computation.
 
     Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and
     `glle_engine.graph.sparse.require_possible`.

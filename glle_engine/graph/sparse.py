@@ -1,9 +1,10 @@
 r"""Points with sparse coordinates, such as texts by the frequencies of their words: exact search and differences.
 
 A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centred rows (correlation) stay sparse.
-Squared distances are bounded by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks; those of
-the remaining pairs are sums of squared differences in the order of the columns. A neighborhood is dense only in the
-columns in which it has entries: the others add one column, :math:`(c_i - c_j)` times the root of their number.
+Squared distances are bounded by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks; the
+products of the remaining pairs are sums of squared differences in the order of the columns. A neighborhood is dense
+only in the columns in which it has entries: the others add one column, :math:`(c_i - c_j)` times the root of their
+number.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ class SparsePoints:
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
-        """Squared length of each x_i, plus d c_i^2: at least half of that of the point."""
+        """Squared length of each x_i, plus d c_i^2: at least half of the point's."""
         squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
@@ -283,7 +284,7 @@ def require_possible(spec: Any) -> None:
     standardize, metric = spec.space
     scaled = (
         "Scale the columns before, for example by sklearn.preprocessing.StandardScaler(with_mean=False): distances are "
-        "those of standardize='zscore'."
+        "the distances of standardize='zscore'."
     )
     for is_wrong, option, remedy in (
         (standardize != "none", f"standardize={standardize!r}, which centres columns", scaled),

@@ -93,7 +93,7 @@ class Embedding(PointResult):
     map: Map | None = None
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the places (m, p) of new points (m, d) in this embedding; those of training points are their rows.
+        """Return the positions (m, p) of new points (m, d) in this embedding; training points have their rows.
 
         Raises
         ------
@@ -162,8 +162,8 @@ class Method(Generic[S]):
     neighbor_map : type of NeighborMap, optional
         Map by the neighbors of a point in the data; not of distances and of sparse data.
     restore : callable, optional
-        (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one; that of
-        `neighbor_map` if it has one.
+        (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one;
+        `neighbor_map` brings its own.
     name : str
         Stable kebab-case name.
     family : str

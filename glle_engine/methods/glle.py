@@ -28,7 +28,7 @@ _MOST = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(FitSpec, NeighborSpec):
-    """Parameters of a posterior, those of `FitSpec`, and of one draw."""
+    """Parameters of a posterior, the fields of `FitSpec`, and of one draw."""
 
     seed: int = integer(0, "Of the draws.", least=0, most=_MOST)
     index: int = integer(0, "Which draw of the seed.", least=0, most=_MOST)

@@ -172,7 +172,7 @@ def require_size(n: int, most: int, title: str, instead: str) -> None:
     """Raise `InvalidParameterError` for more than `most` points; `instead` names an alternative."""
     if n > most:
         raise InvalidParameterError(
-            f"{title} does at most {most:,} points, not {n:,}.",
+            f"{title} takes at most {most:,} points; the data have {n:,}.",
             remedy=f"Give at most {most:,} points, or take {instead}.",
             details={"n_points": n, "most": most},
         )

@@ -83,7 +83,7 @@ ABBREVIATIONS = {
     "ssne": "symmetric-sne",
     "slle": "supervised-lle",
 }
-"""Usual names of methods beside those of the registry, their titles, and other hyphens and capitals."""
+"""Usual names of methods beside the names of the registry, their titles, and other hyphens and capitals."""
 
 _LONGEST = 100  # characters of a name that is compared with the known ones
 

@@ -43,7 +43,7 @@ _EVALUATIONS = 200
 _INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
 _NOISES = (1e-1, 1e-3)
 _BIAS = 1e-2
-# Log bounds. Variances are shares of that of the data; below 1e-8 rounding would determine K.
+# Log bounds. Variances are shares of the data's variance; below 1e-8 rounding would determine K.
 _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
 
 
@@ -178,7 +178,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     require_same_length(X, Y)
     if n > MAX_POINTS:
         raise InvalidParameterError(
-            f"The GP-LVM log likelihood does at most {MAX_POINTS:,} points, not {n:,}: it takes n^3.",
+            f"The GP-LVM log likelihood takes at most {MAX_POINTS:,} points; the data have {n:,}.",
             remedy=f"Score a sample of at most {MAX_POINTS:,} points, the same one for every embedding.",
             details={"n_points": n, "most": MAX_POINTS},
         )

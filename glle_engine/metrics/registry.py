@@ -188,7 +188,7 @@ def _possible(name: str, n: int, given: Given) -> Score:
         )
     if item.most_points is not None and n > item.most_points:
         raise InvalidParameterError(
-            f"{item.title} does at most {item.most_points:,} points, not {n:,}.",
+            f"{item.title} takes at most {item.most_points:,} points; the data have {n:,}.",
             remedy=f"Score a sample of at most {item.most_points:,} points, or omit {name}.",
             details={"score": name, "n_points": n, "most": item.most_points},
         )

@@ -1,9 +1,9 @@
-"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two laws of the noise.
+"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two noise models.
 
-With ``noise="auto"`` the noise is the law whose draws keep neighbors better. Both laws are fitted on one graph. The
-trust of a law is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS` draws
-of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither law is better for all
-data, and the noise alone does not decide (docs/explanation/posterior.md).
+With ``noise="auto"`` the model is chosen whose draws keep neighbors better. Both are fitted on one graph. The
+trust of a model is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS`
+draws of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither model is better
+for all data, and the noise alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def diagnose(
 
     X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
     first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
-    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the law, join the result.
+    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the weights, join the result.
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
@@ -116,8 +116,8 @@ def landmark_note(figures: dict[str, Any]) -> Note:
     n, m = figures["n_points"], figures["landmarks"]
     return Note(
         "landmarks",
-        f"The posterior is that of {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
-        "nearest landmarks. Graph, spectrum and figures are those of the landmarks. The spread differs from that with "
+        f"The posterior was fitted to {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
+        "nearest landmarks. Graph, spectrum and figures describe the landmarks. The spread differs from a fit to "
         "all points: compare it within one posterior.",
     )
 
@@ -141,7 +141,7 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return the figures of how far distances are from those of points."""
+    """Return the figures of how far distances are from distances between points."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
@@ -163,7 +163,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield a note if few of d features determine the distances; `figures` are those of `scale_figures`."""
+    """Yield a note if few of d features determine the distances; `figures` come from `scale_figures`."""
     is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
@@ -353,7 +353,7 @@ def trust_of_draws(X: Data, posterior: Posterior) -> float:
 
 
 def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterior]) -> Posterior:
-    """Fit both laws of the noise, and return the posterior of that whose draws keep neighbors better.
+    """Fit both noise models, and return the posterior whose draws keep neighbors better.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     Returns
     -------
     Posterior
-        With the law in its specification, the same arrays as that of a fit with this law, the figure `noise` and a
+        With the noise model in its specification, the same arrays as a fit with this model, the figure `noise` and a
         note.
 
     """

@@ -66,7 +66,7 @@ def fit(
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
     for some points that cover the data, and the others are placed by weights on these
-    (`glle_engine.posterior.placement`). With ``noise="auto"`` both laws of the noise are fitted, and the specification
+    (`glle_engine.posterior.placement`). With ``noise="auto"`` both noise models are fitted, and the specification
     of the result names the better one (`glle_engine.posterior.findings`).
 
     Parameters
@@ -87,7 +87,7 @@ def fit(
         "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
         exception that it raises cancels the fit.
     **parameters
-        Fields of `FitSpec`, in place of those of `spec`.
+        Fields of `FitSpec`, in place of the fields of `spec`.
 
     Returns
     -------
@@ -171,11 +171,11 @@ def _fitted_on_landmarks(
 def _place_others(
     fitted: Posterior, given: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
-    r"""Return the posterior of all points of data (n, d), from that of the landmarks, the rows `landmarks` (m,).
+    r"""Return the posterior of all points of data (n, d), from the posterior of its rows `landmarks` (m,).
 
     Another point has its k nearest landmarks as neighbors, the mean weights of a new point, and their posterior under
     the noise of the landmarks: Gaussian, on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A
-    duplicate of a landmark has its place in every draw. Memory beside the result is that of a block of points.
+    duplicate of a landmark has its place in every draw. Beside the result it needs the memory of a block of points.
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
@@ -360,7 +360,8 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            "noise='auto' is the choice of a fit, and names no law.", remedy="Give the specification of the posterior."
+            "noise='auto' leaves the noise model to a fit, and names none.",
+            remedy="Give the specification of the posterior.",
         )
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":

@@ -88,5 +88,5 @@ def require_array(
 
 
 def inconsistent(reason: str) -> StorageError:
-    """Return the refusal of a file whose contents are not those of one posterior."""
+    """Return the refusal of a file whose contents do not belong to one posterior."""
     return StorageError(f"The file is damaged, or not of this library: {reason}.", remedy=_REMEDY)

@@ -4,8 +4,8 @@ A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1
 embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods the weights are
 those that the fit gives a training point in the same place. A training point gets exactly its own embedding; exact
 duplicates get the mean of theirs. Every point is computed independently of the others in the batch. With landmarks the
-training points are the landmarks, and all points of the fit get neighborhoods, mean places and a law from those of the
-landmarks.
+training points are the landmarks, and all points of the fit get neighborhoods, mean positions and a distribution of
+weights from the landmarks.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def extend(
 ) -> Extension:
     """Attach new points (m, d) to the training data X (n, d) of a posterior, or to its landmarks if it has some.
 
-    New points may be sparse or dense. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are those of the
-    posterior.
+    New points may be sparse or dense. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the
+    posterior's.
 
     Raises
     ------
@@ -229,8 +229,8 @@ class Attachment(MeanWeights):
 def attach(data: Data, points: Data, spec: FitSpec, flatness: NDArray[np.float64] | None = None) -> Attachment:
     """Return the neighborhoods of points (m, d) among data (n, d), and their weights on ``spec.n_neighbors`` <= n rows.
 
-    The noise of `spec` selects LLE's weights or those of tangent noise (`glle_engine.weights.lle`). `flatness` (k + 1,)
-    are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
+    The noise of `spec` selects LLE's weights or the weights of tangent noise (`glle_engine.weights.lle`). `flatness` (k
+    + 1,) are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
     """
     k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None

@@ -73,7 +73,7 @@ class Posterior(PointResult):
     Attributes
     ----------
     spec : FitSpec
-        With the law that was chosen, for ``noise="auto"``.
+        With the noise model that was chosen, for ``noise="auto"``.
     neighbors : (n, k) int32
         The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `law.kept`).
     law : WeightLaw
@@ -400,7 +400,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     Raises
     ------
     StorageError
-        When the file has another format, is damaged, or its contents are not those of one posterior.
+        When the file has another format, is damaged, or its contents do not belong to one posterior.
 
     """
     return Posterior.load(path)
@@ -419,7 +419,7 @@ def _require_arrays(posterior: Posterior) -> None:
     priors = not (is_published and spec.method == "direct")
     is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
     if spec.noise == "auto":
-        raise npz.inconsistent("its noise is 'auto', which names no law")
+        raise npz.inconsistent("its noise is 'auto', which names no model")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     for name, array, is_needed, kind, shape, below in (
@@ -447,7 +447,7 @@ def _require_arrays(posterior: Posterior) -> None:
 
 
 def _require_graph(posterior: Posterior) -> None:
-    """Raise `StorageError` unless neighbors, order and pins are those of one graph."""
+    """Raise `StorageError` unless neighbors, order and pins belong to one graph."""
     graph, kept, m = posterior.neighbors, posterior.law.kept, len(posterior.order)
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)

@@ -1,8 +1,8 @@
 r"""Draws of embeddings, alone or several at once with the same bits, and their keys.
 
 A posterior on landmarks draws the landmarks by the eigenproblem, the other points by drawn weights on them. The normals
-of landmark i are row i of the draw's stream, those of other point q row :math:`4 \lceil m / 4 \rceil + q`, so that the
-weights of a point depend on (seed, index) and the point only.
+of landmark i are row i of the draw's stream, the normals of other point q row :math:`4 \lceil m / 4 \rceil + q`, so
+that the weights of a point depend on (seed, index) and the point only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Draw(PointResult):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Points that are no landmarks, and the law of their weights.
+    """Points that are no landmarks, and the distribution of their weights.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Placement:
         return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
 
     def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights (n, k) of all points in a draw, by those of the landmarks (m, k)."""
+        """Return the weights (n, k) of all points in a draw, from the weights of the landmarks (m, k)."""
         weights = np.empty(self.neighbors.shape)
         weights[self.landmarks] = known
         for rows, counter in self._blocks():
@@ -187,7 +187,7 @@ class Sampler:
     reference : (n, p) float64
         Embedding that draws are aligned to.
     placement : Placement, optional
-        Of the points that are no landmarks; law, problem and reference are then of the landmarks.
+        Of the points that are no landmarks; weights, problem and reference are then of the landmarks.
 
     """
 

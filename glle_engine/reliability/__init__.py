@@ -2,5 +2,5 @@
 
 May import every package of the engine but `estimator`. Start with `resamples`: what can be embedded again is an
 `Embedder`: a posterior, a function, or a method (`refits`). `alignment` has the figures of aligned resamples,
-from which `ensemble` makes the spread of a posterior, and `movement` that of any method.
+from which `ensemble` makes the spread of a posterior, and `movement` the spread of any method.
 """

@@ -9,7 +9,7 @@ embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all po
 calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
 are split into folds, the covariance is computed without a fold, and :math:`r_q` is the quantile of the distances of the
 held-out resamples from the mean of the others, in units of that covariance. For normal resamples with the covariance
-:math:`C_i` it is that of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
+:math:`C_i` it is the radius of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
 So the regions around the consensus contain the stated share of the places of a further resample, on average over points
 and resamples. Around the reference they are meant to contain the mean place of a point over new samples of the data
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FEWEST = 4  # embeddings of each kind, for covariances of two halves
+MIN_EMBEDDINGS = 4  # embeddings of each kind, for covariances of two halves
 SPLITS = 6
 LEVELS = (0.5, 0.9)
 FOLDS = 4
@@ -78,7 +78,7 @@ class Alignment:
         start: NDArray[np.float64] | None = None,
         on_progress: OnProgress = silent,
     ) -> Self:
-        """Align kinds of embeddings (m, n, p); `start` is that of `generalized_procrustes`.
+        """Align kinds of embeddings (m, n, p); `start` is passed to `generalized_procrustes`.
 
         Raises
         ------
@@ -87,10 +87,10 @@ class Alignment:
 
         """
         for number, kind in enumerate(kinds):
-            if kind.shape[1:] != original.shape or len(kind) < FEWEST:
+            if kind.shape[1:] != original.shape or len(kind) < MIN_EMBEDDINGS:
                 raise InvalidShapeError(
                     f"Embeddings of kind {number} have shape {kind.shape}; the original has {original.shape}.",
-                    remedy=f"Give at least {FEWEST} embeddings of that shape, stacked.",
+                    remedy=f"Give at least {MIN_EMBEDDINGS} embeddings of that shape, stacked.",
                 )
         aligned = generalized_procrustes(np.concatenate(kinds), original, on_progress, start=start)
         parts = np.split(aligned, np.cumsum([len(kind) for kind in kinds])[:-1])
@@ -231,7 +231,7 @@ class Regions:
         return self.radii[self.levels.index(level)]
 
     def of_new_sample(self) -> Regions:
-        """Return the regions of the place of each point in one new sample: of confidence become those of prediction."""
+        """Return the prediction regions: of the position of each point in one new sample."""
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:

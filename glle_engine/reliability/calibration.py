@@ -3,8 +3,8 @@
 LLE's sampling spread is the variation of its embedding over new samples of the data. Half-sampling (the delete-half
 jackknife) estimates it from one data set (`glle_engine.reliability.resamples`).
 
-`calibrate` searches the scale a at which the median spread of draws is that of half-samples. Spread over scale is
-close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
+`calibrate` searches the scale a at which the median spread of draws equals the spread of half-samples. Spread over
+scale is close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
 saturated (large noise) and the data do not identify a; the result reports this.
 
 Draws at the calibrated scale are ordinary draws, a pure function of their arguments:
@@ -27,7 +27,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, brief
 from glle_engine.linalg import dense
-from glle_engine.reliability.alignment import FEWEST, Alignment, rank_correlation
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, rank_correlation
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Calibration:
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[Note]:
-        times = f"The median spread of draws is {self.ratio:.2g} times that of half-samples"
+        times = f"The median spread of draws is {self.ratio:.2g} times the spread of half-samples"
         if self.saturated:
             yield Note(
                 "scale-saturated",
@@ -154,11 +154,11 @@ def calibrate(
         For a published posterior, whose scale has no half-sampling limit, too few points, or points most of which
         do not move.
     DataMismatchError
-        For other data than those of the fit.
+        For other data than the data of the fit.
 
     """
-    n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
-    n_draws = check_integer("n_draws", n_draws, FEWEST)
+    n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
+    n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
     embed = PosteriorEmbedder.of(posterior, X)
     if halves is None:
         halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places

@@ -29,7 +29,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.linalg.procrustes import root_trace
 from glle_engine.posterior.summary import Summary, summarize
-from glle_engine.reliability.alignment import FEWEST, Alignment, Regions, calibrated_regions
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, Regions, calibrated_regions
 from glle_engine.reliability.calibration import HALF_SAMPLES, POORLY_CORRELATED, Calibration, calibrate
 from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
 from glle_engine.reliability.statements import SpreadReliability, spread_reliability
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 DRAWS = 100
 RESAMPLES = 40  # of each stream
-UNSTABLE = 1.38  # median spread of half-samples over that of larger samples: .88 to 1.28 if the embedding is stable
+# Median spread of half-samples over the spread of larger samples: .88 to 1.28 if the embedding is stable.
+UNSTABLE = 1.38
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,7 +63,7 @@ class Ensemble(PointResult):
         The same of each covariance.
     regions : Regions
         50 % and 90 % regions around the reference, for the mean place of a point over samples. `Regions.of_new_sample`
-        has those of its place in one new sample.
+        has the regions of its position in one new sample.
     reliability : SpreadReliability
         Whether to rely on the spread.
     n_draws, n_resamples : int
@@ -182,7 +183,7 @@ def ensemble(
 ) -> Ensemble:
     """Compute the ensemble spread of a posterior from its data.
 
-    The scale of the draws is that of `calibrate` with its defaults, and the first half-samples serve both.
+    `calibrate` finds the scale of the draws with its defaults, and the first half-samples serve both.
 
     Parameters
     ----------
@@ -204,11 +205,11 @@ def ensemble(
     InvalidParameterError
         For a posterior that cannot be calibrated, too few points, draws or resamples.
     DataMismatchError
-        For other data than those of the fit.
+        For other data than the data of the fit.
 
     """
-    n_draws = check_integer("n_draws", n_draws, FEWEST)
-    n_resamples = check_integer("n_resamples", n_resamples, FEWEST)
+    n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
+    n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
     embed = PosteriorEmbedder.of(posterior, X)
     stacks = [
         resample(embed, n_resamples, stream=stream, seed=seed, strict=True, on_progress=on_progress).places
@@ -230,7 +231,7 @@ def ensemble(
 
 
 def _unstable(halves: NDArray[np.float64], larger: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if half of the points have another embedding, whose spread says little about that of all."""
+    """Yield a note if half of the points have another embedding, whose spread says little about all points."""
     times = float(np.median(halves) / np.median(larger)) if np.median(larger) > 0 else 0.0
     if times > UNSTABLE:
         yield Note(

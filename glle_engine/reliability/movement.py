@@ -8,7 +8,7 @@ half-samples share does not show.
 
 Samples of .632 of the points show less variance of linear methods than new data, and the part by sampling is then
 multiplied by 1.72; for other methods no such factor holds (`glle_engine.reliability.resamples`). With seeds, the
-variance over half-samples contains that of the seeds, which refits of the whole data measure apart:
+variance over half-samples contains the variance of the seeds, which refits of the whole data measure apart:
 
 .. math:: \operatorname{tr} C_i = s_i^2 + t_i^2
 
@@ -33,7 +33,7 @@ from glle_engine.base.validation import require_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.posterior.summary import neighbor_stability
-from glle_engine.reliability.alignment import FEWEST, Alignment, normalize, normalize_all, rank_correlation
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, normalize, normalize_all, rank_correlation
 from glle_engine.reliability.statements import MOSTLY, Reliability, movement_reliability
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ _UNCERTAIN = {
     "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "
     "times as far as embeddings of new data. Flat sheets with such edges have a residual_variance above .04. Check the "
     "movement with a smaller n_neighbors.",
-    "ltsa": "The movement of LTSA over half-samples does not measure that over new data: on sheets it was .4 to "
-    "11 times as large. Compare points with each other, not with those of other methods.",
+    "ltsa": "The movement of LTSA over half-samples does not measure movement over new data: on sheets it was .4 to "
+    "11 times as large. Compare points with each other, not with points of other methods.",
 }
 """Notes on the methods for which movement over half-samples is known to differ from that over new data, by name."""
 
@@ -126,8 +126,8 @@ class Movement:
     movement : (n,) float64
         Root of the trace of that covariance; no interval.
     sampling_movement : (n,) float64
-        Its part by the choice of points. Its square and that of the next part add up to that of the movement, unless
-        the next alone is larger.
+        Part due to the choice of points. The squares of this part and of the next one add up to the square of the
+        movement, unless the next alone is larger.
     seed_movement : (n,) float64
         Its part by the seed; 0 for a method without one.
     radius : (n,) float64
@@ -212,10 +212,10 @@ def movement(
     whole, center, size = normalize(reference)
     classes = _classes(whole, labels)
     refitted = normalize_all(samples.embeddings)
-    if len(refitted) < FEWEST:
+    if len(refitted) < MIN_EMBEDDINGS:
         raise InvalidParameterError(
-            f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs {FEWEST}."
-            + (f" The first problem: {problems[0]}" if problems else ""),
+            f"{len(refitted)} of {len(refitted) + len(problems)} half-samples were embedded; movement needs "
+            f"{MIN_EMBEDDINGS}." + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Embed with other parameters, such as a larger n_neighbors, or take more half-samples.",
         )
     aligned = Alignment.of((refitted,), whole, on_progress=on_progress)
@@ -355,8 +355,8 @@ def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str |
     if figures["failed"]:
         yield Note(
             "half-samples-failed",
-            f"{figures['failed']} half-samples could not be embedded and are left out: the movement is that of the "
-            f"others, and too small.{f' The first problem: {problems[0]}' if problems else ''}",
+            f"{figures['failed']} half-samples could not be embedded and are left out: the movement describes the "
+            f"others, and is too small.{f' The first problem: {problems[0]}' if problems else ''}",
         )
     correlation = figures["baseline_correlation"]
     if correlation >= ALIKE:
@@ -368,6 +368,6 @@ def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str |
     if figures["seed_share"] >= MOSTLY:
         yield Note(
             "movement-by-seed",
-            f"{figures['seed_share']:.0%} of the variance is that of the seed, not of the data: the method does not "
+            f"{figures['seed_share']:.0%} of the variance comes from the seed, not from the data: the method does not "
             "settle. Give more iterations, or another init.",
         )

@@ -7,9 +7,9 @@ bits agree.
 For a smooth function of the sample, :math:`\varphi / (1 - \varphi)` times the covariance over resamples estimates that
 over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackknife variance estimation", Annals of
 Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two resamples, so
-that resamples share little noise. Over 18 laws the standard deviation over resamples, without a factor, was .99 of the
-true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves have no factor, and that
-of other shares is for linear methods alone.
+that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a factor, was
+.99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves have no
+factor, and that of other shares is for linear methods alone.
 
 Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
 HALF = 0.5
 SHARES = (HALF, 0.632)  # of the points in a sample of a method
-SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to that of the fit
+SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
 LEAST_POINTS = 20
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
@@ -320,7 +320,7 @@ class PosteriorEmbedder(Embedder):
         InvalidParameterError
             For a published posterior, or one with given neighbors.
         DataMismatchError
-            For other data than those of the fit.
+            For other data than the data of the fit.
 
         """
         given = bool(posterior.diagnostics.figures.get("given_neighbors"))

@@ -44,7 +44,7 @@ _SPREAD = {
 _MOVEMENT = {
     "high": "Half-samples rank points alike by their movement: {} New data may rank them otherwise.",
     "moderate": "Compare groups of points by their movement, not single points: {}",
-    "low": "Do not rank points by their movement: {} The median movement is still that of a typical point on half of "
+    "low": "Do not rank points by their movement: {} The median movement still describes a typical point on half of "
     "the data.",
 }
 
@@ -92,7 +92,7 @@ class SpreadReliability(Reliability):
     expected : float in [0, 1]
         Expected rank correlation of the spread with that over new samples of the data.
     agreement : float in [-1, 1]
-        Rank correlation of the spread of draws with that of resamples; 0 if one of them is constant.
+        Rank correlation of the spread of draws with the spread of resamples; 0 if one of them is constant.
     saturated : bool
         Whether the scale of the draws could not be identified.
 
@@ -174,7 +174,7 @@ def state_movement(reliable: float, reproducible: float, seed_share: float = 0.0
         f"the movements over different half-samples have the rank correlation {reproducible:.2f}."
     )
     if seed_share >= MOSTLY:
-        reason += f" {seed_share:.0%} of the variance is that of the seed."
+        reason += f" {seed_share:.0%} of the variance comes from the seed."
     if reliable < ENOUGH:
         reason += f" More half-samples would help (reliability {reliable:.2f}), unless all points move alike."
     return Reliability(level=level, reason=reason, reliability=reliable, reproducibility=reproducible)

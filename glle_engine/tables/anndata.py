@@ -30,7 +30,7 @@ class Cells:
 
 
 def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
-    """Return the points of an AnnData, or those of a key of its `obsm`.
+    """Return the points of an AnnData, or the points of a key of its `obsm`.
 
     Raises
     ------

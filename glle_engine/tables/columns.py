@@ -278,7 +278,7 @@ def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
 def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind: TextKind | None = None) -> Column:
     """Return the column of texts; None is missing.
 
-    Texts of dates and of truth values are such, unless they are categories; `kind` is by default that of the first
+    Texts of dates and of truth values are such, unless they are categories; `kind` is by default the kind of the first
     texts. Numbers stay texts.
     """
     kind = kind or ("text" if is_category else kind_of(texts[:SAMPLE_ROWS]))

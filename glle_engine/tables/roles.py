@@ -109,7 +109,7 @@ class Layout:
     names
         Names in the file, or None.
     features
-        Positions of the features, with those of categories.
+        Positions of the features, with the positions of categories.
     roles
         Positions of the columns with other roles: label, color, id, ignore, one_hot.
     guesses

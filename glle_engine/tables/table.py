@@ -176,7 +176,7 @@ def build_table(
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the rows to keep; those of a file that is mapped in C order move within it."""
+    """Return the rows to keep; rows of a file that is mapped in C order move within it."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
     end, size = 0, max(1, _BLOCK // values.shape[1])

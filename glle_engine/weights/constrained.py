@@ -115,7 +115,7 @@ def constrained_law(
 
     The noise variance is, by `spec.variance`,
 
-    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
+    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
     - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
       participation ratio of the residuals (`residual_dimension`); nu + p for direct.
@@ -161,7 +161,7 @@ def law_at(
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, NDArray[np.float64]]:
-    """Return the law of each point under a common noise, and s_i^2 / tr(G_i) (n,).
+    """Return the distribution of each point's weights under a common noise, and s_i^2 / tr(G_i) (n,).
 
     New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `known` are then
     their mean weights. Others as for `constrained_law`.

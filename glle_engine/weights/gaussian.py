@@ -322,7 +322,7 @@ class WeightLaw:
     kept: NDArray[np.bool_] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightLaw:
-        """Return the law of some points, as copies."""
+        """Return the distribution for some points, as copies."""
         return WeightLaw(
             self.mean[rows],
             self.factor[rows],
@@ -343,7 +343,7 @@ class WeightLaw:
         if source == "posterior":
             return self.mean, self.factor
         if self.prior_factor is None:
-            raise ValueError("this law has no prior")
+            raise ValueError("this distribution has no prior")
         n, k = self.mean.shape
         mean = np.full((n, k), self.prior_mean)
         if self.prior_factor.ndim == 3:

@@ -12,7 +12,7 @@ units of s_i the differences have the Gram matrix
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
 
-which replaces G_i in the precision. The mean is that of the limit without tangential noise: weights that rebuild
+which replaces G_i in the precision. The mean is the limit without tangential noise: weights that rebuild
 the tangent coordinates exactly. The ridge of LLE instead draws every point towards its neighbors' center and bends
 the embedding. The covariance keeps the tangential noise, whose scale is `reg`.
 """
@@ -122,7 +122,7 @@ def neighborhoods(
 
 @dataclass(frozen=True, eq=False)
 class MeanWeights:
-    """Mean weights of points on their neighbors, LLE's or those of tangent noise.
+    """Mean weights of points on their neighbors, LLE's weights or the weights of tangent noise.
 
     Attributes
     ----------

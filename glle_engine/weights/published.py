@@ -223,7 +223,7 @@ def m_step_objective(
     r"""Return the value (m,) of Eq. 23 of each point, without constants and the factor n / 2.
 
     It is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
-    X^T)^{-1} S_1)`, for d <= k. The arguments are those of `corrected_m_step`, and positive definite `omega` (m, k, k).
+    X^T)^{-1} S_1)`, for d <= k. The arguments are as for `corrected_m_step`, with positive definite `omega` (m, k, k).
     """
     rebuilt = _congruence(raw, omega)
     traces = (np.linalg.solve(matrix, np.broadcast_to(inner, matrix.shape)) for matrix, inner in
@@ -269,7 +269,7 @@ def descend(
 
     The step is :math:`1 / (1 + l^2)`, l the greatest eigenvalue of :math:`X^T X`, so that the distance from the zero of
     Eq. 26 (`published_m_step`) never grows; where the eigenvalues differ much, it shrinks slowly. The descent stops
-    where the gradient is below `tol` of the start's. The other arguments are those of `corrected_m_step`.
+    where the gradient is below `tol` of the start's. The other arguments are as for `corrected_m_step`.
     """
     values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
     omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
@@ -292,7 +292,7 @@ def published_m_step(
 
     Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where :math:`\Omega + A \Omega A = B`,
     with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this is :math:`\Omega_{ab} = B_{ab}
-    / (1 + l_a l_b)`. The arguments are those of `corrected_m_step`; S1 and S2 may be indefinite.
+    / (1 + l_a l_b)`. The arguments are as for `corrected_m_step`; S1 and S2 may be indefinite.
     """
     values, basis = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))
     target = _congruence(raw.transpose(0, 2, 1), scatter) + second
@@ -403,7 +403,8 @@ def _condition(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 for covariances that are positive semidefinite.
 
-    In the blocks of `corrected_m_step` the covariance is that of block 2 given block 1, which annihilates X exactly.
+    In the blocks of `corrected_m_step` the covariance describes block 2 given block 1, which annihilates X
+    exactly.
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)

@@ -65,7 +65,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    Without URLs in the settings the servers are embedded: those of a running `glle up`, else temporary ones.
+    Without URLs in the settings the servers are embedded: the servers of a running `glle up`, or else temporary ones.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # So many that a worker forks a process for the task. It takes some seconds, because a shorter task may end before its
 # dying worker; the posterior has 30 MB.
-POINTS, NEIGHBORS = 6000, 25  # more than those of an interactive fit
+POINTS, NEIGHBORS = 6000, 25  # more than an interactive fit has
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 OLDEST_REDIS = (7, 0)  # the first with ACL DRYRUN, and the oldest that was tried
 PINGS = 15
@@ -58,7 +58,7 @@ SHOWN_IDS = 5  # of records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield all checks; with a URL also those of the service at it."""
+    """Yield all checks; with a URL also checks of the service at this URL."""
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."

@@ -53,7 +53,7 @@ def listen(host: str, port: int) -> SharedSocket:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the server's commands to those of `glle`: the entry point of the distribution `glle-server`."""
+    """Add the server's commands to the command `glle`: the entry point of the distribution `glle-server`."""
     try:
         settings = Settings.from_env()
     except SettingsError:

@@ -166,7 +166,7 @@ class UpHead(ServeHead):
             self._stack.enter_context(publish_addresses(self._data, settings))
 
     def _run_worker(self, environment: Mapping[str, str]) -> int:
-        # A new name, because the registry remembers that of a killed worker for a while.
+        # A new name, because the registry remembers the name of a killed worker for a while.
         name = f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
         return self._run(["worker", "--name", name], environment)
 

@@ -84,7 +84,7 @@ class Stack:
 
     @classmethod
     def of(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
-        """Return a stack as it is, or that of an array in memory; `dtype` converts floating-point arrays."""
+        """Return a stack as it is, or the stack of an array in memory; `dtype` converts floating-point arrays."""
         if isinstance(array, Stack):
             return array
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
@@ -189,7 +189,7 @@ def _json(rows: Array) -> bytes:
     if rows.dtype.kind == "f":
         if not np.isfinite(rows).all():
             raise ValueError("A value that is not finite is not JSON compliant.")
-        rows = rows.astype(np.float64)  # orjson writes a float32's shortest digits, those of another double
+        rows = rows.astype(np.float64)  # the shortest digits of a float32 are another double
     elif rows.dtype.kind not in "iub":
         return json.dumps(rows.tolist()).encode()
     return orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
@@ -313,7 +313,7 @@ def id_columns(ids: Array | None) -> dict[str, Array]:
 
 
 def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
-    """Return the columns of a table behind those of the ids, whose names get a `_` where a column has the same."""
+    """Put columns of ids before the columns of a table; their names get a `_` where a column has the same name."""
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:

@@ -31,7 +31,7 @@ ACCEPT_RANGES = {"Accept-Ranges": "bytes"}
 _SINGLE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
 
 Headers = list[tuple[bytes, bytes]]
-LEAST = 1024  # bytes of a body worth compressing
+MIN_COMPRESSED_BYTES = 1024  # bytes of a body worth compressing
 LEVEL = 1  # shrinks digits to 48 %; level 4 to 46 % in twice the time, level 9 to 45 % in ten times
 THREAD_LEAST = 16 * 2**10  # bytes; below, compression is faster than the switch to a thread
 _SUFFIX = b'-gzip"'
@@ -47,7 +47,7 @@ class ByteRange:
     size: int
 
     def partial(self, headers: Headers) -> Headers:
-        """Return the headers of this range from those of the whole."""
+        """Return the headers of this range, made from the headers of the whole."""
         kept = [(name, value) for name, value in headers if name != b"content-length"]
         content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
         return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]
@@ -131,9 +131,9 @@ def _compressing(scope: Scope, send: Send) -> Send:
     """Return a `send` of JSON; it joins the first pieces, so that the responder sees a short body as a whole."""
     is_accepted = accepts_gzip(header(scope, b"accept-encoding"))
     responder = (
-        GZipResponder(_no_app, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=())
+        GZipResponder(_no_app, MIN_COMPRESSED_BYTES, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=())
         if is_accepted
-        else IdentityResponder(_no_app, LEAST, exclude_content_types=())
+        else IdentityResponder(_no_app, MIN_COMPRESSED_BYTES, exclude_content_types=())
     )
     start: bytearray | None = bytearray()
 
@@ -146,7 +146,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
         nonlocal start
         if message["type"] == "http.response.body" and start is not None:
             start += message.get("body", b"")
-            if message.get("more_body") and len(start) < LEAST:
+            if message.get("more_body") and len(start) < MIN_COMPRESSED_BYTES:
                 return
             message["body"], start = bytes(start), None
         await responder.send_with_compression(message)

@@ -117,7 +117,7 @@ class Proxies:
         return None
 
     def trust(self, host: str) -> bool:
-        """Return whether an address is that of a trusted proxy."""
+        """Return whether an address belongs to a trusted proxy."""
         if not self._networks:
             return False
         try:
@@ -288,8 +288,8 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
     A page of another origin could upload and delete, and start draws: browsers send a form, a text or a GET without a
     preflight, and hide only the response. `Sec-Fetch-Site` cannot be set by a page (Fetch Metadata Request Headers,
     W3C): only `same-origin` and `none`, of an address that the user entered, prove a request of the own page. A page at
-    another port is `same-site` and another origin. Without that header a browser's `Origin` must be that of the
-    request. CORS may admit its origin.
+    another port is `same-site` and another origin. Without that header a browser's `Origin` must be the origin of
+    the request. CORS may admit its origin.
     """
     headers = dict(scope["headers"])
     if not any_host and b"host" in headers and not names_loopback(headers[b"host"]):

@@ -60,7 +60,7 @@ def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 
 
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
-    """Return the function that reads the ids of the points of a result: those of its data set, or of new points.
+    """Return the function that reads the ids of the points of a result: ids of its data set, or of new points.
 
     `subject` is the id of the posterior, or of the data set; `spec` is None for draws.
     """

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import AbortableResponse, ResponseAbortedError
 from service.schemas.resources import JobOut, ProgressOut
-from service.submission.jobs import look
+from service.submission.jobs import refresh_job
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ HEARTBEAT = ": still here\n\n"
 class StreamLimiter:
     """Limits on the open streams of a process and of each tenant.
 
-    A stream costs a connection and one look at its job per second.
+    A stream costs a connection and one refresh_job at its job per second.
     """
 
     def __init__(self, share: Share) -> None:
@@ -100,7 +100,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
         while not limiter.is_stopped:
             changed.clear()
             try:
-                job = await run_in_threadpool(look, here, job.id)
+                job = await run_in_threadpool(refresh_job, here, job.id)
             except redis.RedisError as error:
                 if time.monotonic() - answered > OUTAGE_SECONDS:
                     raise ResponseAbortedError(f"Redis does not answer ({type(error).__name__}).") from error

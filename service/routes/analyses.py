@@ -90,16 +90,16 @@ async def summary(
     `draw_spread`, `half_sample_spread`, `random_k_spread` and `larger_sample_spread` (n,) of the parts. `regions` has
     `levels` and `radii`: the region of a point is the ellipse around its `center` whose half-axes are a radius times
     the rows of its `half_axes` (p, p). `reliability`: in one word, `level`, whether points can be ranked by the spread,
-    with the `reason`; read it before regions and ranks. `calibration`: the scale of the draws, that of
-    POST .../calibration with its defaults.
+    with the `reason`; read it before regions and ranks. `calibration`: the scale of the draws, as
+    POST .../calibration finds it with its defaults.
 
-    With a number as `scale`, consensus, covariance and spread are those of the draws alone, at this scale. So they are,
-    at scale 1, without a `scale` for a published posterior, for the prior and for too few points; a note says so.
+    With a number as `scale`, consensus, covariance and spread describe the draws alone, at this scale. Without
+    `scale`, a published posterior, the prior and too few points have draws of scale 1 alone; a note says so.
 
     All have `stability` (n,), the share of a point's neighbors in the consensus of the draws that stay its neighbors;
     `local_trust` (n,), each point's trustworthiness in the reference embedding; and `quantiles` of these two and of the
     spread. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did not estimate the
-    next eigenvalue), `agreement` of its span with that of the reference. `notes`: a low reliability first, then
+    next eigenvalue), `agreement` of its span with the reference's span. `notes`: a low reliability first, then
     findings of the fit, of the calibration and of the draws. npz has the arrays and the spectrum, with NaN for null;
     CSV and Arrow have one row for each point, with its `id` if it has one. No spread shows LLE's bias where the bias
     exceeds it.
@@ -150,7 +150,7 @@ async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores
     **creates_job(**ON_POSTERIOR, _422="Out of range, published, or too few points."),
 )
 async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, command: Command) -> Response:
-    """Find the scale at which the median spread of draws equals that of half-samples, which need only the data.
+    """Find the scale at which the median spread of draws equals the spread of half-samples, which need only the data.
 
     The result has `scale`, `ratio` of the medians at it, `rank_correlation` of the two spreads over points, `slope` of
     spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly depends on the

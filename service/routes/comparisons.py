@@ -84,7 +84,7 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
     if len(dimensions) > 1:
         raise InvalidParameterError(
             f"align={body.align!r} needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}.",
-            remedy="Use the same n_components in every row, that of the truth for align='truth'; or leave align out.",
+            remedy="Use the same n_components in every row, for align='truth' the truth's; or leave align out.",
         )
 
 

@@ -166,9 +166,9 @@ async def weights(
 ) -> Response:
     """Return the reconstruction weights of one draw (Algorithms 1 and 2): immutable, with a strong ETag.
 
-    The embedding of the draw is that of these weights. JSON, CSV and Arrow have the sparse matrix (n, n) of the weights
-    as triples of row, column and value. npy has the weights (n, k), each row in the order of the `neighbors` of the
-    posterior; npz has `weights` and `neighbors` (n, k). `points` selects rows. The scale is as for a draw.
+    The embedding of the draw is computed from these weights. JSON, CSV and Arrow have the sparse matrix (n, n) of the
+    weights as triples of row, column and value. npy has the weights (n, k), each row in the order of the `neighbors` of
+    the posterior; npz has `weights` and `neighbors` (n, k). `points` selects rows. The scale is as for a draw.
     """
     negotiate(request, MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)

@@ -18,7 +18,7 @@ from service.routes.params import Id, TenantStores
 from service.schemas.problems import failures
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
-from service.submission.jobs import accepted_response, look, result_gone, settle
+from service.submission.jobs import accepted_response, refresh_job, result_gone, wait_until_ended
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
 from worker.analyses.pictures import MEDIA as PICTURE_MEDIA
@@ -61,7 +61,7 @@ async def list_jobs(
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
     """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
-    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
+    job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
@@ -76,7 +76,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
             "content": {EVENTS: {"schema": _EVENT}},
         },
-        204: {"description": "Last-Event-ID is that of the end: no more events follow."},
+        204: {"description": "Last-Event-ID names the last event: no more events follow."},
         **failures(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
     },
 )
@@ -96,7 +96,7 @@ async def follow(
     Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
     """
     negotiate(request, (EVENTS,))
-    job = await run_in_threadpool(look, stores, id_)
+    job = await run_in_threadpool(refresh_job, stores, id_)
     if not job.is_open and last_event_id == job.sequence:  # 204 stops the reconnection of a client that has the end
         return Response(status_code=204)
     streams = request.app.state.stream_limiter
@@ -153,7 +153,7 @@ async def get_result(
     it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it. Of a
     comparison it has the rows of the methods that are done.
     """
-    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
+    job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
         require_partial(job)
         if job.is_open and job.status != "cancelling":

@@ -232,7 +232,7 @@ def returns_arrays(
 ) -> dict[str, Any]:
     """Return the decorator arguments of a route whose immutable result has several media types.
 
-    `model` is that of its JSON. `has_scale` documents the headers of calibrated scales, `may_be_job` a 202.
+    `model` describes its JSON. `has_scale` documents the headers of calibrated scales, `may_be_job` a 202.
     """
     done: dict[str, Any] = {"description": description, "content": forms(media)}
     done |= {"model": model} if model else {}

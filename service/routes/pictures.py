@@ -116,7 +116,7 @@ async def see_summary(
 ) -> Response:
     """Return the consensus of a summary, colored by the chosen column, by spread, stability and local trust.
 
-    The spread is that of the summary with the same parameters. That of an ensemble has its reliability in the title.
+    It shows the spread of the summary with the same parameters; the title of an ensemble has its reliability.
     """
     record = await run_in_threadpool(require_posterior, stores, id_)
     grid = DrawGrid(n_draws=query.n_draws, first=query.first, seed=query.seed, source=query.source)

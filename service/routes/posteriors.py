@@ -26,7 +26,14 @@ from service.submission.fit_planning import (
     require_possible_fit,
     require_storable,
 )
-from service.submission.jobs import UnfinishedJobError, delete_posterior_of, finish, load_or_compute, settle, submit_job
+from service.submission.jobs import (
+    UnfinishedJobError,
+    delete_posterior_of,
+    finish,
+    load_or_compute,
+    submit_job,
+    wait_until_ended,
+)
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
@@ -100,7 +107,7 @@ async def estimate_fit(
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
     A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
-    and equal requests share one job. Seconds are those of one core of a typical machine. `problem` has the reason why
+    and equal requests share one job. Seconds refer to one core of a typical machine. `problem` has the reason why
     the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
     """
     if body.neighbors is not None:
@@ -132,7 +139,7 @@ async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Resp
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
     job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
-        job = await settle(stores, job, wait)
+        job = await wait_until_ended(stores, job, wait)
         if job.is_open:
             raise UnfinishedJobError(job)
     return _posterior_response(await run_in_threadpool(require_posterior, stores, id_), 200)

@@ -11,7 +11,7 @@ from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS
 from glle_engine.reliability.calibration import DRAWS
 from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
 from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
@@ -107,7 +107,7 @@ class ComparisonIn(ScoredIn):
     )
     n_resamples: int | None = Field(
         default=None,
-        ge=FEWEST,
+        ge=MIN_EMBEDDINGS,
         le=MAX_REFITS,
         description="Refit each method to this number of random halves of the data, forty for a start, and return how "
         "much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
@@ -141,7 +141,7 @@ class SpreadIn(CommandIn):
 
     n_resamples: int = Field(
         default=HALF_SAMPLES,
-        ge=FEWEST,
+        ge=MIN_EMBEDDINGS,
         le=MAX_REFITS,
         description="Random halves of the data to which the method is refitted; forty or more rank points.",
     )
@@ -364,5 +364,5 @@ class AuditIn(CommandIn):
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
         if self.parameters and self.method is None:
-            raise ValueError("parameters are those of a method: give one, or leave them out")
+            raise ValueError("parameters belong to a method: give a method, or leave parameters out")
         return self

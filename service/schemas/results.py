@@ -99,7 +99,7 @@ class SpectrumOut(BaseModel):
 
     eigenvalues: Matrix
     relative_gaps: list[float | None] = Field(description="Null if the solver did not estimate the next eigenvalue.")
-    agreement: Row = Field(description="Agreement of the span of a draw with that of the reference.")
+    agreement: Row = Field(description="Agreement of the span of a draw with the span of the reference.")
 
 
 class SummaryArraysOut(BaseModel):
@@ -127,7 +127,7 @@ class CalibrationFactsOut(BaseModel):
 
 @fields_of(Regions)
 class RegionsOut(BaseModel):
-    """Regions around the points: their half-axes are a radius times those of radius 1."""
+    """Regions around the points: their half-axes are a radius times the half-axes of radius 1."""
 
 
 @fields_of(SpreadReliability)
@@ -250,8 +250,7 @@ class PosteriorEstimateOut(BaseModel):
     factor_entries: float = Field(description="Stored entries of L and U of one draw.")
     factor_flops: float = Field(description="Floating-point operations of one factorization.")
     analysed_points: list[int] = Field(
-        description="Sizes of the analysed graphs: that of all points, or of subsamples, from which the cost is "
-        "extrapolated."
+        description="Sizes of the analysed graphs: all points, or subsamples, from which the cost is extrapolated."
     )
     allowed_seconds: float = Field(description="Limit on the expected time: half of GLLE_JOB_TIMEOUT.")
     allowed_bytes: int = Field(description="Limit on the expected memory, GLLE_METHOD_BYTES.")
@@ -383,7 +382,7 @@ class SeamOut(BaseModel):
 
 
 class AuditArraysOut(BaseModel):
-    """Arrays of an audit, a row for each point. npz also has those of the sparse matrix of neighbors."""
+    """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
     island: VectorOut = Field(description="(n,), index of the island of each point.")

@@ -13,7 +13,7 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.neighbors import EXPECTED_RECALL, approximate_seconds
 from glle_engine.posterior.cost.estimate import Cost, Estimate
-from glle_engine.reliability.alignment import FEWEST
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS
 from glle_engine.reliability.calibration import DRAWS, STEPS
 from glle_engine.reliability.ensemble import RESAMPLES
 from glle_engine.reliability.resamples import STREAMS
@@ -37,7 +37,7 @@ from worker.stores import Stores
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
-COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than that of the estimates
+COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
 
 
@@ -107,7 +107,7 @@ class SummaryQuery:
     n_resamples: Annotated[
         int | None,
         Query(
-            ge=FEWEST,
+            ge=MIN_EMBEDDINGS,
             le=MAX_RESAMPLES,
             description=f"Resamples of each of three kinds, with scale=auto; default {RESAMPLES}.",
         ),
@@ -165,8 +165,8 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:
     """Raise a problem if a fit cannot end: no room for its result, or a stored estimate far beyond the time limit.
 
-    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than that of
-    the estimate. Without a stored estimate no fit is refused for its time.
+    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than the
+    machine of the estimate. Without a stored estimate no fit is refused for its time.
     """
     require_storable(stores, dataset.n, spec)
     entry = stores.find_result(estimate_spec(dataset, spec), dataset.id)
@@ -201,10 +201,10 @@ def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
         return replace(sample, scale=1.0 if scale is None else float(scale))
     if obstacle is not None:
         raise obstacle
-    if query.n_draws < FEWEST:
+    if query.n_draws < MIN_EMBEDDINGS:
         raise InvalidParameterError(
             f"n_draws={query.n_draws} draws are too few for the ensemble with resamples.",
-            remedy=f"Use n_draws >= {FEWEST}, or give the scale as a number for the spread of the draws alone.",
+            remedy=f"Use n_draws >= {MIN_EMBEDDINGS}, or give the scale as a number for the spread of the draws alone.",
         )
     return replace(sample, calibrated=True, n_resamples=resamples or RESAMPLES)
 
@@ -252,7 +252,7 @@ def require_affordable_summary(
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
     if seconds <= allowed.seconds and nbytes <= allowed.bytes:
         return shards_of(spec, "resamples", part_seconds * len(missing))
-    affordable = [r for r in range(FEWEST, spec.n_resamples, PART) if seconds_of(r) <= allowed.seconds]
+    affordable = [r for r in range(MIN_EMBEDDINGS, spec.n_resamples, PART) if seconds_of(r) <= allowed.seconds]
     most = max(affordable, default=None)
     raise allowed.refusal(
         f"A summary of {streams * spec.n_resamples:,} resamples and {spec.n_draws:,} draws by {workers} workers",

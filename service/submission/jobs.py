@@ -55,7 +55,7 @@ def install(app: FastAPI) -> None:
 
 async def finish(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has succeeded; raise `UnfinishedJobError` after the wait, or the problem of the job."""
-    job = await settle(stores, job, wait)
+    job = await wait_until_ended(stores, job, wait)
     if job.is_open:
         raise UnfinishedJobError(job)
     require_success(job)
@@ -94,11 +94,11 @@ def result_gone(job: Job) -> ProblemError:
     return refuse("result-gone", 410, detail, "Send the request that created the job again.", job=job.id)
 
 
-async def settle(stores: Stores, job: Job, wait: float) -> Job:
+async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
 
     async def now(_: object = None) -> tuple[Job, bool]:
-        current = await run_in_threadpool(look, stores, job.id)
+        current = await run_in_threadpool(refresh_job, stores, job.id)
         return current, not current.is_open
 
     if not job.is_open:
@@ -110,7 +110,7 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
         return await wait_for_outcome(stores.endings, job.id, now, wait)
 
 
-def look(stores: Stores, id_: str) -> Job:
+def refresh_job(stores: Stores, id_: str) -> Job:
     """Return the current state of a job, checked against the queue if the job has been silent."""
     return stores.queue.refresh(stores.jobs.fetch(id_))
 
@@ -118,7 +118,7 @@ def look(stores: Stores, id_: str) -> Job:
 def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> Job:
     """Return the queued job of these fields, a new one or the holder of the claim, as `JobStore.create` does.
 
-    By default its tasks are short if its priority is interactive, because that of a quick job is.
+    By default its tasks are short if its priority is interactive.
     """
     short = terms.priority == "interactive" if short is None else short
     job, created = stores.jobs.create(terms=terms, short=short, **fields)

@@ -1,6 +1,6 @@
-"""Wait for jobs and draws without a thread: subscribe, look, wait for a notification, look again.
+"""Wait for jobs and draws without a thread: subscribe, read the state, wait for a notification, read again.
 
-A request also looks every 1 to 2 s: a notification may be lost, and a look detects a dead worker or a lost request.
+A request also reads every 1 to 2 s: a notification may be lost, and reading detects a dead worker or a lost request.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0  # of a request
 FIRST_SLEEP = 1.0
-LONGEST_SLEEP = 2.0  # each look costs a round trip; a notification ends the sleep sooner
+LONGEST_SLEEP = 2.0  # each reading costs a round trip; a notification ends the sleep sooner
 
 
 MAX_SENT = 3  # times that a lost request is sent; then a job takes over
 
 
 async def wait_for_outcome(
-    notifications: Notifications, name: str, look: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
+    notifications: Notifications, name: str, read_state: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """Return what `look` finds once that is final, or after some seconds or at shutdown.
+    """Return the state that `read_state` finds once it is final, or after some seconds or at shutdown.
 
     Parameters
     ----------
     name
         Of the job or draw.
-    look
+    read_state
         Returns the state and whether it is final, given the outcome in the last notification, or None.
 
     """
@@ -51,7 +51,7 @@ async def wait_for_outcome(
         await notifications.wait_until_subscribed()
         while True:
             notification.clear()
-            state, is_final = await look(notification.outcome)
+            state, is_final = await read_state(notification.outcome)
             left = until - time.monotonic()
             if is_final or notifications.is_over or left <= 0:
                 return state
@@ -77,7 +77,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     name = waited_name(record.id, key)
     sent = stores.requests.sent.setdefault(name, SentDraw())
 
-    async def look(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
+    async def read_state(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
         """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""
         if answer is not None and answer.problem is not None:
             raise ProblemError(answer.problem)
@@ -98,4 +98,4 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
             raise
         return None, False
 
-    return await wait_for_outcome(stores.drawn, name, look, wait)
+    return await wait_for_outcome(stores.drawn, name, read_state, wait)

@@ -31,7 +31,7 @@ class Limits:
         return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body, settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise a problem unless `shape` is that of an (n, d) matrix within the limits."""
+        """Raise a problem unless `shape` is an (n, d) within the limits."""
         if len(shape) != 2:
             remedy = (
                 "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"

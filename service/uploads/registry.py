@@ -97,7 +97,7 @@ MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
     """Return the format of a Content-Type; tables of text have the parameters of `dialect.Declared`.
 
-    `dialect` has further parameters, which override those of the Content-Type.
+    `dialect` has further parameters, which override the parameters of the Content-Type.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         )
         remedy = f"Send one of {', '.join(_BY_MEDIA)}, with its Content-Type."
         if "spreadsheet" in kind or "ms-excel" in kind:
-            detail = f"Content-Type {kind!r} is that of a workbook."
+            detail = f"Content-Type {kind!r} is a workbook."
             remedy = "Save it as .xlsx, or the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
     if found.needs_arrow and not has_arrow():

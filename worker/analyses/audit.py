@@ -109,7 +109,7 @@ class AuditSpec(AnalysisSpec):
         return array if array.ndim == 1 else array[:, position]
 
     def _entry(self, audit: Audit, posterior: str) -> Entry:
-        """Return the statements, and the arrays: with a row for each point, and those of the sparse neighbors."""
+        """Return the statements, and the arrays: one row for each point, and the sparse matrix of neighbors."""
         arrays = audit.arrays()
         if audit.neighbors is not None:
             parts = ("data", "indices", "indptr")

@@ -48,7 +48,7 @@ class AnalysisContext(Protocol):
         """Return the data (n, d) of the posterior's fit."""
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return a data set's values, with the columns in the order of those of the data set `like`."""
+        """Return a data set's values, with the columns in the order of the data set `like`."""
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration, the result of `CalibrationSpec()`."""

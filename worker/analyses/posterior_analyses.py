@@ -85,7 +85,7 @@ class SummarySpec(SampleSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
 
-        Consensus, covariance and spread of an ensemble are those of `glle_engine.reliability.ensemble.combine`,
+        `glle_engine.reliability.ensemble.combine` computes consensus, covariance and spread of an ensemble,
         which also gives the spreads of its parts, regions and reliability.
         """
         posterior, data = context.posterior(), context.training()
@@ -122,7 +122,7 @@ class SummarySpec(SampleSpec):
             has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
             obstacle = resampling_obstacle(posterior.spec, posterior.n_points, self.source, given_neighbors=has_given)
             if obstacle is not None:
-                notes.append({"code": "spread-of-draws", "message": f"The spread is that of draws alone. {obstacle}"})
+                notes.append({"code": "spread-of-draws", "message": f"This is the spread of draws alone. {obstacle}"})
         ranked = {"spread": places["spread"], "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
@@ -226,7 +226,7 @@ class CalibrationSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """The number of half-samples; that of the draws after them is not known in advance."""
+        """The number of half-samples; how many draws follow is not known in advance."""
         return self.n_resamples
 
     def run(self, context: AnalysisContext) -> Entry:

@@ -139,7 +139,7 @@ class SpreadSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """The number of half-samples; that of the refits depends on the method."""
+        """The number of half-samples; how many refits follow depends on the method."""
         return self.n_resamples
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set

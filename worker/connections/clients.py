@@ -89,7 +89,7 @@ def require_login(settings: Settings) -> list[str]:
 def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
     """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages for ever.
 
-    `variable` is that of the URL, for an error.
+    `variable` is the setting with the URL, for an error.
     """
     url, _ = _parse(url, variable)
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.

@@ -1,4 +1,4 @@
-"""Redis commands of an event loop: those of one moment are sent together, over one connection of redis.asyncio.
+"""Redis commands of an event loop: commands of one moment are sent together, over one connection of redis.asyncio.
 
 Routes call the stores in threads. A single draw needs two or three commands of a few microseconds each, so they are
 sent from the event loop.

@@ -46,7 +46,7 @@ class TaskContext:
 
     stores: Stores
     job: Job
-    stage_prefix: str = ""  # for work whose steps are not those of the job
+    stage_prefix: str = ""  # for work whose steps are not steps of the job
     report: OnProgress | None = None  # of a part's task, which counts by shard
 
     @cached_property

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
 FLUSH_SECONDS = 1.0  # between two writes of counts
 MIN_BYTES = 2**28
-AGAIN_SECONDS = 0.5  # between two attempts to reach a server
+RETRY_DELAY_SECONDS = 0.5  # between two attempts to reach a server
 IDLE_SECONDS = 300.0  # of a posterior in memory; a later draw loads it again
 HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
@@ -152,7 +152,7 @@ class SamplerLoop:
                     self._step()
                 except redis.RedisError as error:
                     log.warning("The sampler waits for a Redis server: %s", error)
-                    time.sleep(AGAIN_SECONDS)
+                    time.sleep(RETRY_DELAY_SECONDS)
                 except _StopWaiting:
                     break
             self._stores.stop_waiting()

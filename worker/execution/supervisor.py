@@ -227,7 +227,7 @@ class Supervisor:
         os.close(self._wake_write)
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
-        """Send the signals of a stop as they become due; each step is one look."""
+        """Stop the children with ever harder signals. The caller resumes the generator to send what is due."""
         for child in children:
             child.send(signal.SIGTERM)
         until = time.monotonic() + grace

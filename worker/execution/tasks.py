@@ -1,8 +1,8 @@
 """The tasks of a worker: fit a posterior, make a shard of draws or of resamples, run an analysis.
 
 A task may run twice if its worker was killed. Its results are named by their content, so the second run finds or
-repeats those of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker was
-killed, and a task waits for a Redis server that does not answer.
+repeats the results of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker
+was killed, and a task waits for a Redis server that does not answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
 
 AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
-AGAIN_SECONDS = 0.5
+RETRY_DELAY_SECONDS = 0.5
 BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory of a batch
 
 Work = Callable[[TaskContext], Job | None]  # works on a job, and returns it as it is then, or None without a record
@@ -95,7 +95,7 @@ def _run(job_id: str, work: Work) -> None:
                 log.warning("Job %s waits for a Redis server: %s", job_id, error)
                 with suppress(redis.RedisError, Cancelled):
                     stores.jobs.stage(job_id, "waiting for a server")
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_DELAY_SECONDS)
 
 
 def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) -> None:

@@ -1,6 +1,7 @@
 """Telemetry of a task: seconds by stage and draws by solver, as counts, spans and log lines.
 
-A work-horse runs one task, and sends its counts once, at the end. A sampler sends those of its requests now and then.
+A work-horse runs one task, and sends its counts once, at the end. A sampler sends the counts of its requests now and
+then.
 """
 
 from __future__ import annotations

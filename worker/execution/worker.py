@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
 LOCK_SECONDS = 30  # of maintenance, after which the lock of a killed worker ends (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
-AGAIN_SECONDS = 1.0  # between two attempts to reach a server
+RETRY_DELAY_SECONDS = 1.0  # between two attempts to reach a server
 REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
 INTERACTIVE_SECONDS = 5.0  # of a task in the queue of interactive ones
@@ -406,7 +406,7 @@ class Worker:
                     child.send(signal.SIGTERM)
 
     def _rq_name(self, role: str) -> str:
-        """Return the name of an RQ worker, which differs from that of its predecessor."""
+        """Return the name of an RQ worker, which differs from its predecessor's name."""
         return f"{self._name}.{role}.{self._rq[role].starts}"
 
     def _run_rq(self, role: str) -> int:
@@ -420,7 +420,7 @@ class Worker:
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is by default that of host and process.
+    """Work until a signal; return the exit code. `name` in the registry is by default made of host and process.
 
     Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
     deployment (`require_bits`), or records or files are lost (`require_records`).
@@ -489,7 +489,7 @@ def _wait_for_server(connection: redis.Redis) -> None:
             connection.ping()
         except redis.RedisError as error:
             log.warning("The queue's Redis does not answer: %s", error)
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(RETRY_DELAY_SECONDS)
         else:
             connection.close()
             return

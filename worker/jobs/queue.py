@@ -317,7 +317,7 @@ class TaskQueue:
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
     def _delete_ended(self, ids: list[str]) -> None:
-        """Delete those of the tasks that do not run, and whose jobs have ended."""
+        """Delete the tasks that do not run and whose jobs have ended."""
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             with suppress(ProblemError):  # a record of another version
                 if task is None or task.is_started:
@@ -376,7 +376,7 @@ def _running_seconds(task: RqJob) -> float:
 
 
 def _forget_executions(task: RqJob) -> None:
-    """Forget the executions of a task that does not run: that of a killed worker holds its place for a minute."""
+    """Forget the executions of a task that does not run: a killed worker's execution holds its place for a minute."""
     task.execution_registry.cleanup(math.inf)
 
 

@@ -80,7 +80,7 @@ class JobStore:
     Attributes
     ----------
     tenant
-        The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
+        The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists jobs of the
         default tenant.
     limit
         Returns how many of its jobs may be open, as for `worker.records.shares`.
@@ -143,7 +143,7 @@ class JobStore:
         terms
             A shared job gets the later deadline and the higher priority of its requests.
         parts
-            Shards of an analysis; None for one task. Draws have those of their specification.
+            Shards of an analysis; None for one task. Draws have the shards of their specification.
         points
             Points of the request, under a data set id without a stored data set.
         short
@@ -253,7 +253,7 @@ class JobStore:
             raise refuse(
                 "job-not-ended",
                 409,
-                f"Job {id_} is {job.status}: its record is needed.",
+                f"Job {id_} is {job.status}, so its record cannot be removed yet.",
                 f"Cancel it with DELETE /v1/jobs/{id_}, and remove the record when it has ended.",
                 job=id_,
             )

@@ -69,7 +69,7 @@ class Table:
 class Dataset:
     """Record of a data set; `id` derives from `sha256`, the digest of its content.
 
-    `stored` has its npy files by name: `values`, and those of `EXTRAS`.
+    `stored` has its npy files by name: `values`, and the files of `EXTRAS`.
     """
 
     id: str

@@ -80,7 +80,7 @@ class DrawsSpec:
         return AUTO in self.scales
 
     def at(self, calibrated: float) -> Self:
-        """Return the specification with ``auto`` replaced by a number; the draws are those of the number."""
+        """Return the specification with ``auto`` replaced by a number; the draws are the same as with this number."""
         return replace(self, scales=tuple(calibrated if scale == AUTO else scale for scale in self.scales))
 
     @property

@@ -1,6 +1,6 @@
 """Shards of a job: consecutive parts, each cached under an address of its content, so that any worker may make it.
 
-The parts of a draws job are draws (`worker.records.draws`); those of an analysis are parts of resamples.
+The parts of a draws job are draws (`worker.records.draws`); the parts of an analysis are resamples.
 """
 
 from __future__ import annotations

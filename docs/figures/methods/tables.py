@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from docs.figures.methods.rows import Row
 
-SHEET = ("trustworthiness", "procrustes", "affine_r2")
+SHEET = ("trustworthiness", "procrustes")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "swiss_roll": ("Swiss roll", SHEET),
     "digits": ("digits", ("neighborhood_hit",)),
 }
-SHORT = {"trustworthiness": "trust", "procrustes": "disparity", "affine_r2": "affine R^2", "neighborhood_hit": "hit"}
+SHORT = {"trustworthiness": "trust", "procrustes": "disparity", "neighborhood_hit": "hit"}
 TIMED = "swiss_roll"  # set of the times in the table
 FULL = 1000  # points of the sheets and the digits; a cell names a smaller number
 

@@ -55,7 +55,7 @@ _OUTLYING = 0.002  # share of the points at each end that may lie outside of a p
 
 @dataclass(frozen=True)
 class ThemeColors:
-    """Colors of a theme beside those of the points."""
+    """Colors of a theme, except the colors of points."""
 
     background: str
     text: str
@@ -108,7 +108,7 @@ class PointColors:
 
         if self.classes:
             count = len(self.classes)
-            # Beyond ten, hues alone are hard to distinguish; those of turbo differ in lightness, too.
+            # Beyond ten, hues alone are hard to distinguish; turbo's colors differ in lightness, too.
             turbo = [colormaps["turbo"](0.04 + 0.92 * i / max(1, count - 1)) for i in range(count)]
             shades: list[Any] = list(CLASSES[:count]) if count <= len(CLASSES) else turbo
             return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
@@ -210,7 +210,7 @@ def plot(
     by
         Whether the spread is the opacity or the size of a point.
     ax
-        Axes to draw on; None for those of a new figure.
+        Axes to draw on; None for the axes of a new figure.
     options
         Options of `matplotlib.axes.Axes.scatter`.
 
@@ -491,7 +491,7 @@ def _planar(Y: NDArray[Any]) -> NDArray[Any]:
 
 
 def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
-    """Return the colors of labels of any type, with their name or that of a series."""
+    """Return the colors of labels of any type, with their name or the name of a series."""
     values = np.asarray(labels)
     require_rows("labels", values, rows)
     title = name or getattr(labels, "name", None)

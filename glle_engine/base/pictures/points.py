@@ -26,7 +26,7 @@ _COLUMNS = (
 )  # fmt: skip
 APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas
-_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal law in two dimensions
+_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
 
 
 def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
-    """Return from how many others each group stays apart: in `APART` of the pictures, by those of pairs (g, g)."""
+    """Return from how many others each group stays apart: in a share `APART` of the maps, given the shares (g, g)."""
     return np.asarray((np.asarray(apart) >= APART).sum(axis=1), np.int64)
 
 
@@ -153,7 +153,7 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     shown
         Result as for `glle.plot`.
     labels, ids
-        One value for each point; by default those of the table that a posterior was fitted to.
+        One value for each point; by default the values of the table that a posterior was fitted to.
 
     Raises
     ------

@@ -92,8 +92,8 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     shown
         Result as for `glle.plot`, of two or more coordinates.
     labels
-        Color of each point: words and few integers are classes, other numbers a scale. By default those of the table
-        that a posterior was fitted to.
+        Color of each point: words and few integers are classes, other numbers a scale. By default the labels of the
+        table that a posterior was fitted to.
     draws
         How many draws of a posterior the player shows, or embeddings (count, n, p). Other results have no player.
 
@@ -116,7 +116,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
         raise ImportError("glle.widget needs jupyter-scatter: pip install 'glle[notebook]'.") from error
     points = PointTable.of(shown)
     if points.places.shape[1] < 2:
-        raise ValueError("A widget needs two coordinates, and the result has one: draw it by glle.plot.")
+        raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
     given = points.labels if labels is None else np.asarray(align_rows(labels, points.index))
     embeddings: Any = draws
     if isinstance(draws, int):

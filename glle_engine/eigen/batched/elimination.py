@@ -255,7 +255,7 @@ def pieces(
     Returns
     -------
     the first supernode of each front, the first column of each supernode, the start of its rows, the rows below it,
-    ascending like those of the front, and its parent.
+    ascending like the indices of the front, and its parent.
 
     """
     fronts, n = len(first) - 1, first[-1]

@@ -13,7 +13,7 @@ reciprocal of its pivot at the end, and then U^T (r x s, by rows).
 
 A front with several supernodes has *indices*, which number its columns and then the rows below them. Supernode s has
 the columns from begin[s] to end[s], and row i of its panels of L and U^T is front index end[s] + i. Before a supernode
-is eliminated, the products of all earlier ones are subtracted from it; after the last one, those of all from the
+is eliminated, the products of all earlier ones are subtracted from it; after the last one, the products of all from the
 contribution block (`glle_engine.eigen.batched.kernels`).
 """
 
@@ -214,7 +214,7 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add the rest of the children's contribution blocks to this one, the heir's excepted."""
+    """Add the children's contribution blocks to this block, except the heir's, which is there already."""
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
     while child != -1:
@@ -325,7 +325,7 @@ def eliminate(
     upper: Address,
     room: Address,
 ) -> None:
-    """Factor the columns of a front with `size` indices; `room` is that of `subtract`."""
+    """Factor the columns of a front with `size` indices; `room` is the scratch of `subtract`."""
     for s in range(count):
         node = tree.front[front] + s
         begin, end = panels[0, s], panels[1, s]

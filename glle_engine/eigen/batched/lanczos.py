@@ -5,10 +5,10 @@ against the constant and against y (`glle_engine.eigen.eigenproblem`), and B' = 
 
 .. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
 
-Its eigenvalues other than 0 are those of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q L^{-T}`, which
-is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs in that space. Each step
-then reads L once and U once (`glle_engine.eigen.batched.solves`); a step on :math:`M^+` reads both twice. The
-basis is kept as t, as s = K t, and as :math:`U^{-1} s`.
+Its eigenvalues other than 0 are the eigenvalues of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q
+L^{-T}`, which is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs in that
+space. Each step then reads L once and U once (`glle_engine.eigen.batched.solves`); a step on :math:`M^+` reads both
+twice. The basis is kept as t, as s = K t, and as :math:`U^{-1} s`.
 
 Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so that Q is a first basis
 vector, to which all others are made orthogonal: :math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with

@@ -109,7 +109,7 @@ def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[N
 
 @compiled
 def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the depth-first walk, in which each supernode is entered and left."""
+    """Return a depth-first walk of the supernodes: each appears when it is entered, and again when it is left."""
     nodes = len(parent)
     visits = np.empty(2 * nodes, np.int32)
     following = child.copy()
@@ -279,7 +279,7 @@ class Structure(NamedTuple):
 
     Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
 
-    There are F fronts. The columns of a front are those of its supernodes, and its rows are those below the last one.
+    There are F fronts. The columns of a front are the columns of its supernodes, and its rows lie below the last one.
 
     Attributes
     ----------
@@ -317,7 +317,7 @@ class Structure(NamedTuple):
     block_size : int
         The length of that area.
     entry_start : (3 S + 1,) int64
-        The start of a supernode's matrix entries in the next two: those of its diagonal block, of L and of U^T.
+        The start of a supernode's matrix entries in the next two: of its diagonal block, of L and of U^T.
     entry_source : (nk,) int32
         The weight, position * k + j.
     entry_target : (nk,) int32
@@ -356,7 +356,7 @@ def front_sizes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Return columns and rows below of each front of `analyse`, and a `block_size`, without the rows of the fronts.
 
-    The time and the memory are those of the pattern, whatever its fill.
+    The time and the memory depend on the pattern alone, not on its fill.
     """
     n = len(order)
     post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))

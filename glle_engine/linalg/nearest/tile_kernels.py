@@ -237,7 +237,7 @@ def _list_leaves(
     """List the leaves, other than first to last, within a squared distance of a box; return their number.
 
     The keys are squared distances. Leaves at distance 0 have keys that are almost 0, ascending with their lowest rows,
-    so that of many copies of a point the first come first.
+    so that among many copies of a point the first come first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)

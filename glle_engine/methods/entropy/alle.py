@@ -52,7 +52,7 @@ class AlleSpec(NeighborSpec):
 
     order: str = choice(
         "given",
-        "The order in which each point is reconstructed from points after it: that of the data (given), by decreasing "
+        "The order in which each point is reconstructed from points after it: as in the data (given), by decreasing "
         "distance from the mean (inward), or by chance (random).",
         "given",
         "inward",

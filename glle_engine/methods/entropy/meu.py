@@ -5,10 +5,10 @@ Lagrange multiplier for each edge, fitted by maximum likelihood: the expected sq
 observed ones (Lawrence 2012, sections 2 and 2.5.1). The embedding is the principal coordinates of K.
 
 With multipliers of any sign, all pairs as neighbors and d >= n - 1, L is any matrix with :math:`L 1 = 0`, the centered
-K becomes :math:`Y Y^T / d`, and the embedding is that of PCA, divided by :math:`\sqrt d`. With fewer features that
+K becomes :math:`Y Y^T / d`, and the embedding is PCA's, divided by :math:`\sqrt d`. With fewer features that
 likelihood is unbounded; positive multipliers bound it, and the embedding differs from PCA.
 
-The multipliers are those of maximum likelihood. With a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`,
+The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`,
 :math:`b_e = e_i - e_j` and :math:`P = \gamma I + \sum_e \lambda_e b_e b_e^T`, the objective is the convex
 
 .. math:: F(\lambda) = -\log|P| + tr(S P), \qquad

@@ -1,8 +1,8 @@
 r"""Linear maps to the directions of greatest variance: PCA, probabilistic PCA and factor analysis.
 
-Principal component analysis: with centered data :math:`X = U S V^T`, :math:`Y = U_p S_p`; the eigenvalues are those of
-the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions it keeps the most variance (Pearson 1901; Hotelling
-1933).
+Principal component analysis: with centered data :math:`X = U S V^T`, :math:`Y = U_p S_p`; the eigenvalues are the
+eigenvalues of the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions it keeps the most variance (Pearson
+1901; Hotelling 1933).
 
 The eigenvectors of :math:`X^T X`, or of :math:`X X^T` if d > n, take a tenth of the time of the singular value
 decomposition. But their eigenvalues are accurate relative to the largest, so that :math:`s_p` loses

@@ -1,6 +1,6 @@
 r"""Classical multidimensional scaling and kernel PCA: points by their inner products.
 
-Classical scaling: points whose inner products are those of the dissimilarities. With :math:`J = I - 1 1^T / n` and the
+Classical scaling: points whose inner products follow from the dissimilarities. With :math:`J = I - 1 1^T / n` and the
 squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T` and :math:`Y = U_p \Lambda_p^{1/2}`
 (Torgerson 1952; Gower 1966), which minimizes the strain :math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X,
 :math:`B = X X^T` with X centered, and Y is PCA's, so that no distance is computed.
@@ -8,7 +8,7 @@ squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T`
 Kernel PCA: principal components of the points' images under a kernel's feature map.
 
 With :math:`K_{ij} = k(x_i, x_j)` and :math:`J = I - 1 1^T / n`, the eigenvectors of :math:`J K J = U \Lambda U^T` give
-:math:`Y = U_p \Lambda_p^{1/2}`; the eigenvalues are those of the covariance of the images, :math:`\Lambda / n`
+:math:`Y = U_p \Lambda_p^{1/2}`; the eigenvalues belong to the images' covariance, :math:`\Lambda / n`
 (Schoelkopf, Smola and Mueller 1998). The linear kernel gives PCA. A new point x, with
 :math:`c_j = k(x, x_j)` centered by the means of K as its rows are, is at :math:`y = c^T U_p \Lambda_p^{-1/2}`.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-NEGATIVE = 1e-6  # of the largest eigenvalue: smaller negative ones are those of distances
+NEGATIVE = 1e-6  # of the largest eigenvalue: distances have smaller negative ones
 _BLOCK_ENTRIES = 1 << 20
 VANISHING = 1e-12  # of the largest eigenvalue
 
@@ -73,7 +73,7 @@ def double_center(matrix: NDArray[np.float64]) -> None:
 @Method(
     spec=MdsSpec,
     title="Classical multidimensional scaling",
-    about="Points whose inner products best fit those of the dissimilarities, by eigenvectors of -J D^2 J / 2.",
+    about="Points whose inner products best fit the dissimilarities, by eigenvectors of -J D^2 J / 2.",
     source="Torgerson 1952; Gower 1966",
     doubles=lambda spec, n: n * n if spec.dissimilarity == "precomputed" else 0,
     linear=True,

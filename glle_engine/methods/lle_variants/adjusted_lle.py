@@ -358,9 +358,9 @@ class IncrementalLleSpec(LleSpec):
         least = max(self.n_neighbors + 1, self.n_components + 2)
         if initial_points(n, self) < least:
             raise TooFewPointsError(
-                f"initial_share={self.initial_share:g} of {n} points are {initial_points(n, self)}; LLE of these needs "
-                f"{least}.",
-                remedy=f"Give initial_share of at least {least / n:.3g}, or more points.",
+                f"initial_share={self.initial_share:g} of {n} points are {initial_points(n, self)} initial points; "
+                f"LLE needs {least}.",
+                remedy=f"Use initial_share >= {least / n:.3g}, or give more points.",
                 details={"n_points": n, "least": least},
             )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
-    """Return the distances (n, n) of the points of X (n, d), a row each; with `gamma` those of a Gaussian kernel.
+    """Return the distances (n, n) of the points of X (n, d), with `gamma` in the space of a Gaussian kernel.
 
     `gamma` is in 1 / squared units of the data.
     """
@@ -41,7 +41,7 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
 
 
 def relative_lle(X: NDArray[np.float64], spec: LleSpec, gamma: float | None = None) -> Embedding:
-    """Embed X (n, d) by LLE whose neighbors are nearest after the relative, or kernel relative, transformation."""
+    """Embed X (n, d) by LLE, with neighbors chosen by relative distances; `gamma` makes these of a Gaussian kernel."""
     nearest, _ = connected_neighbors(relative_points(X, gamma), spec.n_neighbors, silent)
     return lle_of(X, nearest, spec, silent)
 

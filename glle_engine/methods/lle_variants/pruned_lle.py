@@ -58,7 +58,7 @@ class PrunedLleSpec(LleSpec):
 
     curvature_delta: float = number(
         0.9,
-        "delta, which says which edges are doubtful: those of curvature at most -1 + 4 (1 - delta). The lower, the "
+        "delta, which says which edges are doubtful: edges of curvature at most -1 + 4 (1 - delta). The lower, the "
         "more.",
         above=0.25,
         below=1,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_PHASES = (100, 100)  # iterations before those of max_iter, of Wang et al.
+_PHASES = (100, 100)  # iterations before max_iter, of Wang et al.
 _FEWEST = 2  # near pairs
 _CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign

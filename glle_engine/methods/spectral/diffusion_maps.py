@@ -203,8 +203,8 @@ class Lumping:
     eigenvalues : (g,) float64
         Of `chain`, descending.
     vectors : (n, g) float64
-        The right eigenvectors of `chain` as functions of the states, constant in each group; they are those of the
-        whole chain if it is lumpable.
+        The right eigenvectors of `chain` as functions of the states, constant in each group; they are eigenvectors of
+        the whole chain if it is lumpable.
 
     """
 

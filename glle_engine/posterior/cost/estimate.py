@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.posterior import Posterior
 
-_ENTRY = 1e-7  # seconds to sort a distance among those of its row, of some thousand
+_ENTRY = 1e-7  # seconds to sort a distance in a row of some thousand
 _GROWTH = 1.1  # of the approximate search, in place of n log n
 
 
@@ -160,7 +160,7 @@ class Estimate:
 
     @property
     def draw(self) -> Cost:
-        """Cost of one of many draws; the bytes are those of a process that draws."""
+        """Cost of one of many draws; the bytes are the memory of a process that draws."""
         n, work, spec = self.size, self.work, self.spec
         nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(self.n, n, self.n_features, spec)
         return Cost(_draw_seconds(self.n, n, work, spec, self.n_features)[1], nbytes)
@@ -238,9 +238,9 @@ class Estimate:
 def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> Estimate:
     """Estimate the seconds and bytes of a fit and of its draws, in a small part of the time of the fit.
 
-    The graph of few points is searched and analysed; for many points that of a subsample, and the work is extrapolated
-    (`glle_engine.posterior.cost.rates`). Seconds follow from measured constants, and not from the machine, so
-    that equal requests have equal estimates.
+    The graph of few points is searched and analysed; for many points the graph of a subsample, and the work is
+    extrapolated (`glle_engine.posterior.cost.rates`). Seconds follow from measured constants, and not from the machine,
+    so that equal requests have equal estimates.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
         As for `glle_engine.fit`.
     spec : FitSpec, optional
     **parameters
-        Fields of `FitSpec`, in place of those of `spec`.
+        Fields of `FitSpec`, in place of the fields of `spec`.
 
     Raises
     ------

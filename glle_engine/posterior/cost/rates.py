@@ -47,7 +47,7 @@ _LEAST_ENTRIES = 1.1  # n log n as a power, between a thousand and a million poi
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
 _DENSE_SECONDS = 6e-9  # of the dense solver, for each entry of a cube of n
 _CACHE_BYTES = 3.2e7  # of the shared cache; the factors of the lanes beyond it are read from memory
-_MAX_FURTHER = 0.75  # time of further runs for large separators, as a share of that of a dissection
+_MAX_FURTHER = 0.75  # time of further runs for large separators, as a share of the time of a dissection
 
 
 class Work(NamedTuple):
@@ -90,7 +90,7 @@ class Factorization:
 
     @classmethod
     def of(cls, X: Data, n_neighbors: int) -> Self:
-        """Analyse the graph of data X (n, d), or those of subsamples; a function of the data."""
+        """Analyse the graph of data X (n, d), or graphs of subsamples; a function of the data."""
         n = len(X)
         least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
         most = min(n, MAX_ANALYSED, max(2 * least, min(MAX_EDGES // n_neighbors, MAX_VALUES // X.shape[1])))
@@ -106,7 +106,7 @@ class Factorization:
 
     @property
     def exponents(self) -> Work:
-        """Exponents of the growth with n, at most those of dense factors; the scratch's is the fill's."""
+        """Exponents of the growth with n, at most the exponents of dense factors; the scratch grows like the fill."""
         entries, flops = _DENSE_ENTRIES, _DENSE_FLOPS
         if len(self.points) == 2:
             ratio = np.log(self.points[1] / self.points[0])
@@ -177,7 +177,7 @@ def search_bytes(n: int, d: int, spec: FitSpec) -> float:
 
 
 def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
-    """Return the seconds of weights, posterior and diagnostics, of both laws of the noise if one is to be chosen."""
+    """Return the seconds of weights, posterior and diagnostics, of both noise models if one is to be chosen."""
     k = spec.n_neighbors
     each = 2.2e-6 + 1e-9 * k * k * (d + k)
     if spec.noise == "auto":
@@ -309,7 +309,7 @@ def structure_bytes(n: int, work: Work, spec: FitSpec) -> float:
 
 
 def fit_bytes(n: int, d: int, work: Work, spec: FitSpec) -> float:
-    """Return the peak memory of a fit: that of its search, or of the factors and the posterior."""
+    """Return the peak memory of a fit: of its search, or of the factors and the posterior."""
     factors = 8 * (work.entries + work.scratch)
     held = n * 12.0 * spec.n_neighbors + 8.0 * n * d
     posteriors = 2 if spec.noise == "auto" else 1

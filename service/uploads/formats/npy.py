@@ -1,4 +1,4 @@
-"""npy and npz bodies: check the sizes of their headers before any allocation; never unpickle."""
+"""Read npy and npz bodies: the sizes in their headers are checked before anything is allocated, and pickles refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     Raises
     ------
     ProblemError
-        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or that of the shape.
+        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or a problem of the shape.
 
     """
     del out
@@ -62,7 +62,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
-    """Raise a problem unless shape and dtype are those of a matrix of real numbers within the limits."""
+    """Raise a problem unless shape and dtype describe a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
         remedy = "Send real numbers: convert with .astype(float). Objects are never unpickled."
         raise refuse("unsupported-dtype", 422, f"The array is of dtype {dtype}.", remedy, dtype=str(dtype))
@@ -70,7 +70,7 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -
 
 
 def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) -> None:
-    """Raise a problem unless the number of bytes is that of the header."""
+    """Raise a problem unless the body has as many bytes as its header says."""
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
@@ -111,7 +111,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     Raises
     ------
     ProblemError
-        ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and those of `read_npy`.
+        ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and the problems of `read_npy`.
 
     """
     try:

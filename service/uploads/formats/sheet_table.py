@@ -1,4 +1,4 @@
-"""Columns of a sheet of an Excel workbook (xlsx), as those of CSV, by python-calamine, which is an extra."""
+"""Columns of a sheet of an Excel workbook (xlsx), read like CSV by python-calamine, which is an extra."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def notices(self) -> list[str]:
-        """Return the notices of CSV, and that of further sheets."""
+        """Return the notices of CSV, and the notice of further sheets."""
         notices = super().notices()
         if len(self._sheets) > 1:
             names = ", ".join(map(repr, self._sheets[:MAX_SHEETS]))

@@ -31,7 +31,7 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     assert (sheet.n, digits.n, refused.n) == (60, 60, 60)
     assert "n_neighbors" in refused.refused
     table = tables.overview([sheet, digits, refused])
-    shown = [f"{sheet.scores[name]:.3f}" for name in ("trustworthiness", "procrustes", "affine_r2")]
+    shown = [f"{sheet.scores[name]:.3f}" for name in ("trustworthiness", "procrustes")]
     assert f"{', '.join(shown)}, n = 60 |" in table
     assert "refused (1)" in table
     assert f"1. {refused.refused}" in table

@@ -67,7 +67,7 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
             400,
             3,
             {"initial_share": 0.01},
-            r"of at least 0\.0275",
+            r"initial_share >= 0\.0275",
             {"initial_share": 0.0275},
         ),
         ("diffusion-maps", 5000, 3, {"n_neighbors": "all"}, "Cut it: give n_neighbors", {"n_neighbors": 30}),

@@ -191,7 +191,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
         resample(unresolved, 1, strict=True)
     head = posterior.head()
     npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], "noise": "auto"}}, posterior.arrays())
-    with pytest.raises(errors.StorageError, match="names no law"):
+    with pytest.raises(errors.StorageError, match="names no model"):
         load(tmp_path / "unresolved.npz")
 
 

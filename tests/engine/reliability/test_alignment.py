@@ -193,4 +193,4 @@ def test_further_sentences() -> None:
     assert (state_spread(0.99, 0.9, -0.5).expected, state_spread(0.99, 0.9, -0.5).level) == (0.0, "low")
     by_seed = state_movement(0.99, 0.95, 0.7)
     assert (by_seed.level, state_movement(0.5, 0.3, 0.7).level) == ("moderate", "low")
-    assert "70% of the variance is that of the seed" in by_seed.reason
+    assert "70% of the variance comes from the seed" in by_seed.reason

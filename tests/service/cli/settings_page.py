@@ -13,14 +13,14 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "settings.md
 
 _HEAD = """# Settings
 
-Each setting is an environment variable, and a flag of `glle up`, `glle serve` and `glle worker`. A flag overrides its
-variable. Use the same settings for every process of a deployment. `glle settings` prints this table;
-`glle settings --current` prints the values of its environment, with passwords hidden. `make generate` writes this page.
+Each setting is an environment variable, and a flag of `glle up`, `glle serve` and `glle worker`: `GLLE_JOB_TTL` is also
+`--job-ttl`. A flag overrides its variable. Use the same settings for every process of a deployment. `glle settings
+--current` prints the values of its environment, with passwords hidden. `make generate` writes this page.
 
 A size is a number of bytes, or a number with a unit: `512MB` is 512,000,000 bytes, `512MiB` 536,870,912.
 
-| Variable | Flag | Default | |
-|---|---|---|---|
+| Variable | Default | |
+|---|---|---|
 """
 
 
@@ -30,7 +30,7 @@ def page() -> str:
     for row in rows():
         choices = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
         default = f"`{row.format(row.default)}`" if row.default != "" else ""
-        lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{choices} |\n")
+        lines.append(f"| `{row.variable}` | {default} | {row.help}{choices} |\n")
     return _HEAD + "".join(lines)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from service.submission import waiting
-from service.submission.jobs import settle
+from service.submission.jobs import wait_until_ended
 from service.submission.waiting import wait_for_outcome
 from tests.conftest import in_turn, until
 from tests.service.conftest import check_problem, upload
@@ -124,13 +124,13 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
 
     async def run() -> None:
         fake = FakeJob()
-        monkeypatch.setattr("service.submission.jobs.look", lambda *_: fake)
+        monkeypatch.setattr("service.submission.jobs.refresh_job", lambda *_: fake)
         for here in tenants.values():
             object.__setattr__(here, "endings", fake)
         fake.id = "job"  # type: ignore[attr-defined] # of a job
 
         def start(tenant: str) -> asyncio.Task[Any]:
-            return asyncio.create_task(settle(tenants[tenant], cast("Job", fake), 30.0))
+            return asyncio.create_task(wait_until_ended(tenants[tenant], cast("Job", fake), 30.0))
 
         tasks = [start("a") for _ in range(3)]
         other = start("b")

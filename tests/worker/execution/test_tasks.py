@@ -137,7 +137,7 @@ def test_a_long_outage_of_redis_reaches_rq(stores: Stores, monkeypatch: pytest.M
 def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task reports that it waits, starts again, and succeeds without a retry of RQ's."""
     job = fit_job(stores)
-    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(tasks, "RETRY_DELAY_SECONDS", 0.0)
     record, ids = stores.posteriors.record, list[str]()
 
     def refused_twice(new: PosteriorRecord, **options: Any) -> bool:

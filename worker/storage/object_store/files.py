@@ -1,8 +1,8 @@
 """The files of all records, in a folder or behind a URL, with copies of remote ones.
 
-A file is written once, synced, and then named by a record with its SHA-256. So a reader finds all of it or none. Each
-file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not disturb each other.
-No record names the file that a killed process leaves; a sweep removes it (`worker.execution.sweep`).
+A file is written once, synced, and then named by a record with its SHA-256. So a reader finds the whole file or none.
+Each file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not disturb each
+other. No record names the file that a killed process leaves; a sweep removes it (`worker.execution.sweep`).
 
 A process compares a file with its digest before the first use, after a change of its status, and every
 `VERIFY_SECONDS`. So a flipped bit never becomes a wrong answer under a strong ETag, and hot reads cost microseconds.
@@ -164,7 +164,7 @@ class LocalCopies:
 
 
 class ObjectFiles:
-    """Files in the store, with local copies of those of a remote one.
+    """Files in the store, with local copies of the files of a remote store.
 
     Parameters
     ----------

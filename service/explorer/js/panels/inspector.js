@@ -1,6 +1,6 @@
 /** Appearance of the points, and facts about the point under the pointer. */
 
-import { LEAST, MAX_SHAPES } from '../plot/overlay.js';
+import { SHOWN_REGIONS, MAX_SHAPES } from '../plot/overlay.js';
 import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useRef, useState } from '../lib/html.js';
@@ -71,7 +71,7 @@ function Appearance() {
     ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
     ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
     ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
-    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${LEAST} least certain points. Point at others, or select them, to see theirs.</p>`}
+    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}
     ${shape === 'ellipse' && count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
@@ -138,7 +138,7 @@ function LeastCertain() {
   const certainty = certaintyOf(state);
   if (!certainty && (state.single || !state.posterior)) return null;
   const { shares, where } = certainty ?? { where: 'from draw to draw' }; // the panel keeps its place before the draws are there
-  const rows = leastCertain(state, LEAST);
+  const rows = leastCertain(state, SHOWN_REGIONS);
   const chosen = state.selection?.list;
   return html`<section class="panel" data-testid="least-certain">
     <div class="panel-head"><h2>Least certain</h2><button type="button" class="link" data-testid="select-least" onClick=${() => choosePoints(rows)}>Select all</button></div>

@@ -9,7 +9,7 @@ import { densitiesOf, densityOf } from './density.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
-export const LEAST = 20; // rows whose regions are shown without a selection: those with the least certain places
+export const SHOWN_REGIONS = 20; // rows whose regions are shown without a selection: those with the least certain places
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
@@ -20,7 +20,7 @@ const DASH = 0.04; // of a dashed outline, in the box
 export function outlinedRows() {
   const { selection, shape, hidden } = state;
   if (shape !== 'ellipse') return selection?.list.length === 1 ? selection.list : [];
-  const list = (selection?.list ?? leastCertain(state, LEAST)).filter((row) => !hidden?.mask[row]);
+  const list = (selection?.list ?? leastCertain(state, SHOWN_REGIONS)).filter((row) => !hidden?.mask[row]);
   const step = Math.max(1, list.length / MAX_SHAPES);
   return Array.from({ length: Math.min(list.length, MAX_SHAPES) }, (_, i) => list[Math.floor(i * step)]);
 }
