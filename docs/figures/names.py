@@ -35,7 +35,20 @@ FILLED = "of the service"  # a default of the client that leaves a parameter out
 # Parameters of how one surface is used: data, progress, files and waiting; and columns of tables, listed on the page.
 OWN = {
     *("self", "X", "Y", "data", "dataset", "spec", "neighbors", "coordinates", "embedding", "posterior", "missing"),
-    *("on_progress", "executor", "threads", "halves", "names", "obsm", "priority", "timeout", "out", "dtype", "points"),
+    *(
+        "on_progress",
+        "executor",
+        "threads",
+        "halves",
+        "embed_halves",
+        "names",
+        "obsm",
+        "priority",
+        "timeout",
+        "out",
+        "dtype",
+        "points",
+    ),
     *("random_state", "index", "scales", "set", "json", "url", "help", *types.UploadOptions.__annotations__),
 }
 # What differs on purpose, with the reason that the page has.

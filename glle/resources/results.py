@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -182,6 +183,12 @@ class BaseJob(Resource, Generic[JobT]):
     async def refresh(self) -> JobT:
         """Return the job in its present state."""
         return self._session.build("job", await self._session.get(path_of("jobs", self.id)))
+
+    @operation
+    async def statements(self) -> Result | None:
+        """Return what a running audit states so far, which is preliminary; None before the first statement."""
+        reply = await self._session.send(Call("GET", path_of("jobs", self.id, "result"), {"partial": True}))
+        return None if reply.status == HTTPStatus.ACCEPTED else Result.of_json(reply.json())
 
     @operation
     async def cancel(self) -> JobT:

@@ -140,6 +140,7 @@ def audits(
     seed: int = 0,
     executor: Executor | None = None,
     threads: int | None = None,
+    embed_halves: Callable[..., Resamples] = resample,
     on_progress: OnProgress = silent,
 ) -> Iterator[Audit]:
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
@@ -187,7 +188,7 @@ def audits(
         halves = None
         for pairs in STAGES:
             first = 0 if halves is None else len(halves.places)
-            added = resample(
+            added = embed_halves(
                 embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=seed, executor=makers,
                 on_progress=on_progress,
             )  # fmt: skip
@@ -246,6 +247,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
         Computes the resamples in parallel, with the same bits. By default threads do for methods of this library.
     threads : int, optional
         Number of these threads. Default: the number of processors.
+    embed_halves : callable
+        In place of `resample`, with its arguments, for halves that are stored.
     on_progress
         Called with (done, all, stage); its exceptions end the audit.
 
@@ -257,6 +260,26 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     """
     *_, result = audits(X, Y, **options)
     return result
+
+
+def embedder_of_halves(
+    X: ArrayLike,
+    Y: Any = None,
+    *,
+    method: str | Function | Transformer | None = None,
+    parameters: dict[str, Any] | None = None,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
+    blocks: ArrayLike | None = None,
+    seed: int = 0,
+) -> Embedder:
+    """Return what embeds the halves of an audit, of which `resample` makes those of the stream `SEPARATE`.
+
+    Parameters and errors are those of `audit`; coordinates alone have no halves.
+    """
+    source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
+    assert source.embedder is not None
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()

@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.spec import FitSpec
+from glle_engine.reliability.resamples import SEPARATE
 from glle_engine.tables.roles import array_of_column
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
+from worker.analyses.resamples import StoredResamples, resample_parts
 from worker.records.cache_entry import Entry
+from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
+    from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Metric, Standardize
-    from worker.analyses.base import AnalysisContext
+    from glle_engine.reliability.resamples import Embedder, Resamples
+    from worker.analyses.base import AnalysisContext, Part
     from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
 
 NEIGHBORS = "neighbors_"  # of the names of the arrays of a sparse matrix: they have no row for each point
 
 
+LEAST_HALVES = 8  # of an audit by a method; its statement may need more
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
 """Parameters that the result repeats."""
 
@@ -55,9 +61,33 @@ class AuditSpec(AnalysisSpec):
         """Return the ids of the records with which the result is deleted."""
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
+    def parts(self) -> list[Part]:
+        """Return the parts of the halves that every audit by a method needs."""
+        is_of_method = self.coordinates is None or self.method is not None
+        return resample_parts(self._halves, LEAST_HALVES) if is_of_method else []
+
+    def _halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
+        """Return the maps of halves, which are stored, so that a task that starts again makes the missing ones."""
+
+        def load_embedder(_: AnalysisContext) -> Embedder:
+            from glle_engine.audit.audit import embedder_of_halves  # noqa: PLC0415 # as in `run`
+
+            return embedder or embedder_of_halves(
+                **self._subject(context), blocks=self._blocks(context), seed=self.seed
+            )
+
+        name = digest(self.to_dict()) + ":"
+        return StoredResamples(self.owners(context.subject), SEPARATE, self.seed, load_embedder, name=name)
+
     def run(self, context: AnalysisContext) -> Entry:
         """Return the last statement; publish each one before as the partial result."""
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
+
+        def embed_halves(
+            embedder: Embedder, count: int, *, first: int, on_progress: OnProgress, **_: object
+        ) -> Resamples:
+            halves = self._halves(context, embedder)
+            return halves.load_or_compute(context, first + count, on_progress, first)
 
         names = context.record_of(self.dataset).names
         result = Entry({}, {})
@@ -69,6 +99,7 @@ class AuditSpec(AnalysisSpec):
             names=names,
             seed=self.seed,
             threads=1,  # as the workers announce; they compute several tasks at once
+            embed_halves=embed_halves,
             on_progress=context.on_progress,
         ):
             notes = tuple(note.with_names(names) for note in audit.notes)

@@ -40,7 +40,9 @@ class StoredResamples:
     embedder
         Returns what is embedded again.
     strict
-        Whether a resample that fails ends the analysis; otherwise it is left out.
+        Whether a resample that fails ends the analysis; otherwise its places are NaN.
+    name
+        Of what else they depend on.
 
     """
 
@@ -49,11 +51,12 @@ class StoredResamples:
     seed: int
     embedder: Callable[[AnalysisContext], Embedder]
     strict: bool = False
+    name: str = ""
 
     def key(self, indices: range) -> str:
         """Return the key of a part."""
         stream = f"{self.stream.number}:{self.stream.share}:{self.seed}"
-        return f"{self.owners[-1]}:resamples:{stream}:{indices.start}:{indices.stop}"
+        return f"{self.owners[-1]}:resamples:{self.name}{stream}:{indices.start}:{indices.stop}"
 
     def parts(self, count: int) -> list[Part]:
         """Return the parts of an analysis that make the first `count` resamples."""
@@ -65,17 +68,21 @@ class StoredResamples:
         stored = contains([self.key(indices) for indices in ranges])
         return [indices for indices, is_stored in zip(ranges, stored, strict=True) if not is_stored]
 
-    def load_or_compute(self, context: AnalysisContext, count: int, on_progress: OnProgress) -> Resamples:
-        """Return the first `count` resamples, without those that failed."""
+    def load_or_compute(
+        self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
+    ) -> Resamples:
+        """Return the first `count` resamples without the skipped ones, whose number is one of whole parts."""
         found = []
-        for indices in part_ranges(count):
+        for indices in part_ranges(count, skipped):
 
             def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
                 on_progress(first + done, count, stage)
 
             found.append(self.load_or_compute_part(context, indices, forward))
             on_progress(indices.stop, count, self.stream.name)
-        places = np.concatenate([np.asarray(entry.arrays["places"]) for entry in found])
+        made = np.concatenate([np.asarray(entry.arrays["places"]) for entry in found])
+        places = np.full((count - skipped, *made.shape[1:]), np.nan)
+        places[[number - skipped for entry in found for number in entry.meta["numbers"]]] = made
         return Resamples(self.stream, places, tuple(problem for entry in found for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
@@ -91,7 +98,8 @@ class StoredResamples:
             strict=self.strict,
             on_progress=on_progress,
         )
-        entry = Entry({"problems": list(made.problems)}, {"places": made.embeddings})
+        numbers = (indices.start + np.flatnonzero(np.isfinite(made.places).all(axis=(1, 2)))).tolist()
+        entry = Entry({"problems": list(made.problems), "numbers": numbers}, {"places": made.embeddings})
         context.keep_part(self.key(indices), entry, self.owners)
         return entry
 
@@ -106,9 +114,9 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
     return [Part(len(indices), partial(_make, resamples_of, indices)) for indices in part_ranges(count)]
 
 
-def part_ranges(count: int) -> list[range]:
-    """Return the numbers of the resamples in each part of the first `count`."""
-    return [range(first, min(first + PART, count)) for first in range(0, count, PART)]
+def part_ranges(count: int, skipped: int = 0) -> list[range]:
+    """Return the numbers of the resamples in each part of the first `count`, after the skipped ones."""
+    return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 
 def resamples_bytes(n: int, p: int, count: int) -> int:

@@ -294,8 +294,16 @@ class TaskWorker(RqWorker):
             signal.alarm(left or 1)
 
 
+def guard_forks() -> None:
+    """Have each process that this one forks prepare itself, and what that one forks: none outlives its parent."""
+    parents: list[int] = []
+    os.register_at_fork(
+        before=lambda: parents.append(os.getpid()), after_in_child=lambda: begin_work_horse(parents[-1])
+    )
+
+
 def begin_work_horse(parent: int) -> None:
-    """Prepare a forked work-horse, which dies with its worker."""
+    """Prepare a forked work-horse, or a process that its task forks, which has the limits of the task."""
     process_guard.die_with_parent(signal.SIGKILL, parent)
     offer_to_oom_killer()
     limit_work(process_stores().settings.method_bytes)
@@ -313,7 +321,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:
     """Work on queues under a name until a signal; return the exit code."""
     process_stores()  # each work-horse has them from the fork
-    os.register_at_fork(after_in_child=partial(begin_work_horse, os.getpid()))
+    guard_forks()
     worker = TaskWorker(
         list(queues),
         name=name,

@@ -72,6 +72,34 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert out.read_text().startswith("id,y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,")
 
 
+def test_a_running_audit_states_what_it_has_found(up: Up, client: httpx.Client) -> None:
+    """Statements so far are marked as preliminary, have no level but "no" yet, and say so; the last one has neither."""
+    dataset = synthetic(client, 900, seed=32)
+    body = {"dataset": dataset, "method": "isomap", "parameters": {"n_neighbors": 12}}
+    job = client.post("/v1/audits", json=body).json()
+    with Client(up.url) as glle_client:
+        running = glle_client.job(job["id"])
+        seen: list[Any] = [None]
+
+        def has_stated() -> bool:
+            seen.append(running.statements())
+            return seen[-1] is not None
+
+        until(has_stated)
+        first = seen[-1]
+        assert (first.is_preliminary, first.level) == (True, "unknown")
+        assert first.verdict.startswith("Preliminary: ")
+        final = running.result()
+        last: Any = running.statements()
+        assert last.verdict == final.verdict
+    path = f"{job['links']['self']}/result?points=0"
+    stated = client.get(path).json()
+    assert (stated["level"], stated["verdict"]) == (final.level, final.verdict)
+    assert (stated["is_preliminary"], final.is_preliminary) == (False, False)
+    assert "Preliminary" not in final.verdict
+    assert final.level != "unknown"
+
+
 def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None:
     """A comparison reports the running method, and a cancellation interrupts it."""
     dataset = synthetic(client, 1500, seed=31)

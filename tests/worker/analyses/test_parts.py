@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,24 +12,28 @@ import pytest
 from rq import SimpleWorker
 
 import glle_engine
-from glle_engine import NUMBERS
+from glle_engine import NUMBERS, GlleError
+from glle_engine.audit.audit import STAGES, audit
+from glle_engine.base import progress
 from glle_engine.methods import method
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.movement import movement
 from glle_engine.reliability.refits import MethodEmbedder
-from glle_engine.reliability.resamples import SEEDS, STREAMS, resample
+from glle_engine.reliability.resamples import SEEDS, SEPARATE, STREAMS, FunctionEmbedder, resample
 from tests.conftest import in_turn, until
 from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
 from worker.analyses import resamples
+from worker.analyses.audit import LEAST_HALVES, AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
-from worker.analyses.resamples import PART, SpreadSpec
+from worker.analyses.resamples import PART, SpreadSpec, StoredResamples
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
 from worker.jobs.queue import SERIALIZER, STALE_SECONDS
+from worker.records.cache_entry import Entry
 from worker.records.ids import text
 from worker.records.job import BATCH, QUEUES
 from worker.records.sharding import PartsSharding
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.base.settings import Settings
     from worker.jobs.store import Job
-    from worker.records.cache_entry import Entry
     from worker.stores import Stores
 
 MADE = "test:made"  # list of "worker block" in the queue's Redis; the worker is the pid of its forking process
@@ -132,6 +136,49 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
     assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PART)]
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done, ended.total) == ("succeeded", ENSEMBLE.total, ENSEMBLE.total)
+
+
+def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str, int]]) -> None:
+    """Halves are made by the tasks of their shards, each once, also those that fail; the statement is the engine's."""
+    X = SHEET.X
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    spec = AuditSpec(
+        dataset=dataset.id, method="pca", parameters=method("pca").spec().to_dict(), standardize="zscore", seed=3
+    )
+    job = shared_job(stores, spec, None)
+    assert run_all(stores, job) == ["-s0", "-s1", ""]
+    assert [name for name, _ in blocks] == [SEPARATE.name] * len(blocks)
+    assert len(set(blocks)) == len(blocks) >= LEAST_HALVES // PART == STAGES[1] * 2 // PART
+    direct = audit(X, method="pca", standardize="zscore", seed=3)
+    entry = result(stores, job)
+    assert entry.meta["verdict"] == direct.verdict
+    assert entry.meta["remains"] == direct.remains
+    for name, array in direct.arrays().items():
+        np.testing.assert_array_equal(entry.arrays[name], array)
+
+
+class SomeFail(FunctionEmbedder):
+    """Embedder whose resamples 1 and 5 fail."""
+
+    def __call__(self, sample: Any, on_progress: Any) -> Any:
+        """Return an embedding, or raise `GlleError`."""
+        if sample.number in {1, 5}:
+            raise GlleError(f"Number {sample.number}.", remedy="None.")
+        return super().__call__(sample, on_progress)
+
+
+def test_failed_resamples_keep_their_place() -> None:
+    """Pairs of halves stay pairs, whether the parts are made or read."""
+    embedder, kept = SomeFail(lambda points: points[:, :2], SHEET.X), dict[str, Entry]()
+    context: Any = SimpleNamespace(find_part=kept.get, keep_part=lambda key, entry, _: kept.update({key: entry}))
+    stored = StoredResamples(("post_1",), SEPARATE, 0, lambda _: embedder)
+    direct = resample(embedder, 8, stream=SEPARATE)
+    for _ in range(2):
+        found = stored.load_or_compute(context, 8, progress.silent)
+        np.testing.assert_array_equal(found.places, direct.places)
+        assert found.problems == direct.problems
+        np.testing.assert_array_equal(stored.load_or_compute(context, 8, progress.silent, 4).places, direct.places[4:])
+    assert all(np.isfinite(entry.arrays["places"]).all() for entry in kept.values())
 
 
 def test_resamples_of_a_part_are_reported_while_it_is_made(

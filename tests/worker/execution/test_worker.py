@@ -7,7 +7,7 @@ import signal
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.records.cache_entry import Entry
+from worker.records.ids import text
 from worker.records.job import BATCH, INTERACTIVE
 
 if TYPE_CHECKING:
@@ -218,3 +219,40 @@ def test_a_task_that_ends_by_itself_fails_once(
         until(lambda: not horses(process.pid))
         assert children(process.pid, "glle-batch") == forking
         assert not open_queue(BATCH, stores.client).get_job_ids()
+
+
+CHILDREN = "test:children"  # list of "pid has_limit" in the queue's Redis
+FORKING = f"""
+import multiprocessing, os, resource, time, redis
+from worker.execution import tasks
+def sleep(limit):
+    own = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    line = f"{{os.getpid()}} {{own == limit != resource.RLIM_INFINITY}}"
+    redis.Redis.from_url(os.environ["GLLE_REDIS_URL"]).rpush("{CHILDREN}", line)
+    time.sleep(600)
+def fit_values(*arguments, **options):
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    child = multiprocessing.get_context("fork").Process(target=sleep, args=(limit,))
+    child.start()
+    child.join()
+tasks.fit_values = fit_values
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "late"])
+def test_processes_of_a_task_have_its_limits_and_end_with_it(
+    stores: Stores, settings: Settings, *, is_killed: bool
+) -> None:
+    """A process that a library forks in a task has the task's limit on memory, and dies with the work-horse."""
+    job = enqueued_fit(stores, 100)
+    with worker(replace(settings, job_timeout=600 if is_killed else 3), "forks", FORKING) as process:
+        until(lambda: stores.client.llen(CHILDREN))
+        line: Any = stores.client.lindex(CHILDREN, 0)
+        pid, has_limit = text(line).split()
+        assert has_limit == "True"
+        if is_killed:
+            (horse,) = horses(process.pid)
+            os.kill(horse, signal.SIGKILL)
+        else:
+            until(lambda: stores.jobs.fetch(job.id).status == "failed")
+        until(lambda: not command_line(int(pid)))
