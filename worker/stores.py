@@ -98,7 +98,7 @@ class Stores:
         keys = KeyStore(client, mark)
         quotas = Quotas(settings, keys.has_keys)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
-        queue = TaskQueue(client, jobs, settings, keys.exist)
+        queue = TaskQueue(client, jobs, settings, quotas, keys.exist)
         reply = f"{DRAWN}:{secrets.token_hex(8)}"
         return cls(
             settings=settings,

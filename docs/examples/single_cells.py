@@ -23,7 +23,7 @@ counts = rng.poisson(rate) * (rng.random((cells, genes)) > 0.3)
 
 # %% [markdown]
 # The usual preparation: equal depth, and a logarithm. Principal components belong to the method: the audit needs the
-# genes, because components are uncorrelated by construction, also those of noise.
+# genes, because components are uncorrelated by construction, also of noise.
 
 # %%
 normalized = np.log1p(1000 * counts / counts.sum(axis=1, keepdims=True))

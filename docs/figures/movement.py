@@ -1,7 +1,7 @@
 """Movement over half-samples against movement over new data: the table of docs/reference/methods.md, on one core.
 
 Some of the n points, the probes, stay, and the m others are drawn again: from the sheet, or without replacement from
-the digits and the wines that are not in the probes. Both movements are those of the probes, aligned by these alone.
+the digits and the wines that are not in the probes. Both movements are of the probes, aligned by these alone.
 
 Samples with common probes vary less than new ones: for a statistic that is linear in the sample the variance is m / n
 of theirs, and without replacement 1 - f of that, if the m are the fraction f of a finite set. Deviations of replicates

@@ -56,7 +56,7 @@ DIFFERENT = {
     ("draw", "n_draws"): "a command and an estimator draw a few without being asked",
     ("draw", "scale"): "left out on a service, it is 1 unless scales are given",
     ("summary", "n_resamples"): "left out on a service, it is 40 for an ensemble",
-    ("draw", "seed"): "the estimator's is that of `random_state`",
+    ("draw", "seed"): "the estimator takes `random_state`",
     ("embed", "method"): "the library takes it by position or by name",
     ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
     ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
@@ -69,7 +69,7 @@ DIFFERENT = {
 
 
 def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
-    """Return the defaults of a function's parameters by name, with those of `**options`: a dataclass or a type."""
+    """Return the defaults of a function's parameters by name, and of `**options`: a dataclass or a type."""
     named = signature(function).parameters.values()
     kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
     found = {each.name: each.default for each in named if each.kind not in kinds}
@@ -154,7 +154,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def parameters(of: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the names of an operation's parameters in any surface, without those of one surface's use."""
+    """Return the names of an operation's parameters in any surface, without parameters of one surface's use."""
     names = dict.fromkeys(name for found in of.values() for name in found)
     return [name for name in names if name not in OWN]
 
@@ -176,14 +176,20 @@ def differences() -> list[tuple[str, str]]:
 
 
 def listing() -> str:
-    """Return the table."""
-    rows = []
+    """Return a row of the common defaults for each operation, and a table of what differs."""
+    same, other = [], []
     for operation, of in surfaces().items():
+        common = []
         for name in parameters(of):
             found = {surface: defaults.get(name, "absent") for surface, defaults in of.items()}
-            cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
-            rows.append([operation, f"`{name}`", *cells, DIFFERENT.get((operation, name), "")])
-    return table(["operation", "parameter", *SURFACES, "why it differs"], rows)
+            if (operation, name) in DIFFERENT:
+                cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
+                other.append([operation, f"`{name}`", *cells, DIFFERENT[operation, name]])
+            else:
+                common.append(f"`{name}` {_text(next(value for value in found.values() if value is not FILLED))}")
+        same.append([operation, ", ".join(common)])
+    head = ["operation", "parameter", *SURFACES, "why it differs"]
+    return f"{table(['operation', 'parameters and defaults'], same)}\n\n{table(head, other)}"
 
 
 def _text(default: Any) -> str:

@@ -100,7 +100,7 @@ def frontier() -> None:
     figure.savefig(IMAGES / "frontier.png", dpi=90)
 
 
-CHOICES, OTHERS = 4, 24  # samples, and draws of each other than those of the fit
+CHOICES, OTHERS = 4, 24  # samples, and draws of each that the fit has not used
 SHEETS = {"swiss_roll": "Swiss roll", "s_curve": "S-curve", "severed_bowl": "bowl", "swiss_roll_hole": "roll with hole"}
 NOISES = (0.0, 0.01, 0.03)
 
@@ -128,7 +128,7 @@ def settings() -> list[Setting]:
 
 
 def mean_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
-    """Return the mean trust of draws at scale 1, other ones than those of the fit."""
+    """Return the mean trust of draws at scale 1 that the fit has not used."""
     return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(OTHERS)]))
 
 

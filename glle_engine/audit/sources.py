@@ -47,7 +47,7 @@ QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}
 """Iterations that are enough for maps of halves, whose errors are those with the defaults."""
 
 QUICK_METHODS = ("t-sne", "umap")
-QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; those of UMAP do not
+QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; maps by UMAP do not
 THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets others run
 MAX_DENSE_BYTES = 2**31  # of sparse data
 

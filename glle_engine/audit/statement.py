@@ -77,7 +77,7 @@ class Facts:
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
     half : int or None
-        Points of a half, if the halves are not those of all points.
+        Points of a half, if the halves are of a sample.
     hidden : int or None
         Dimensions that the data fill, if more than the picture's `p`.
     groups : str

@@ -370,7 +370,7 @@ def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
-    """Return singular vectors of B by dense linear algebra, for weights (n, k) on neighbors (n, k).
+    """Solve for the singular vectors of B with dense matrices, given weights (n, k) on neighbors (n, k).
 
     `n_classes` is the number of closed classes, each of which has a null vector; 0 for published weights.
 

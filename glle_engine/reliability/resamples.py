@@ -9,7 +9,7 @@ over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackkni
 Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two resamples, so
 that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a factor, was
 .99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves have no
-factor, and that of other shares is for linear methods alone.
+factor, and the factor of other shares is for linear methods alone.
 
 Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
 """

@@ -24,12 +24,17 @@ from qa.frame import ROOT, say
 from qa.mutations.changes import Change, find_changes
 
 ROOMS = {"glle": "client", "glle_engine": "engine", "service": "service", "worker": "worker"}  # and their tests
+# Tests of packages that are tested by what uses them.
+ELSEWHERE = {
+    "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
+    "service/responses": ["tests/service/encoding"],
+}
 COMPILED = b"@compiled"  # kernels, which would be compiled again for each change
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 GOAL = 0.85
 PROCESSES = 2
 SECONDS = 1200.0  # of tests of one change; pytest ends a single test that is endless earlier
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
+_FAILED = re.compile(r"^(?:FAILED|ERROR) ((?:tests|qa)/.+?)(?: - |$)", re.MULTILINE)  # in pytest's summary
 
 
 @dataclass(frozen=True)
@@ -116,15 +121,17 @@ def tests_of(path: Path) -> list[list[str]]:
     """Return the tests of a source file, those that import it, and those of its folder: what to run, in this order."""
     room, *folders, _ = path.parts
     folder = Path("tests", ROOMS[room], *folders)
-    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    imports = re.compile(rf"^ *(?:from|import) {re.escape(module)} ", re.MULTILINE)
-    files = [file for file in (ROOT / "tests" / ROOMS[room]).rglob("test_*.py") if imports.search(file.read_text())]
+    package, _, name = ".".join(path.with_suffix("").parts).removesuffix(".__init__").rpartition(".")
+    names = rf"(?:{re.escape(package)}\.{name} import|{re.escape(package)} import .*\b{name}\b)"
+    imports = re.compile(rf"^ *from {names}", re.MULTILINE)
+    tests = [file for each in ROOMS.values() for file in (ROOT / "tests" / each).rglob("test_*.py")]
+    files = [file for file in tests if imports.search(file.read_text("utf-8"))]
     own = [str(folder / f"test_{path.stem}.py")] if (ROOT / folder / f"test_{path.stem}.py").exists() else []
     importing = [file for file in sorted(str(each.relative_to(ROOT)) for each in files) if file not in own]
     while not (ROOT / folder).exists():
         folder = folder.parent
-    others = [str(folder), *(f"--ignore={file}" for file in [*own, *importing])]
-    is_whole_room = len(folder.parts) == 2  # whose tests take too long
+    others = [str(folder), *ELSEWHERE.get(str(path.parent), []), *(f"--ignore={file}" for file in [*own, *importing])]
+    is_whole_room = len(folder.parts) == 2 and room != "glle"  # whose tests take too long
     return [tests for tests in (own, importing, [] if is_whole_room and (own or importing) else others) if tests]
 
 

@@ -378,7 +378,7 @@ class SeamOut(BaseModel):
     kind: Literal["tear", "fold"]
     sizes: list[int] = Field(description="Points on both sides.")
     islands: list[int] = Field(description="Index of the island of most points of each side.")
-    score: float = Field(description="Mean stretch of the points of a tear, or squeeze of those of a fold.")
+    score: float = Field(description="Mean stretch of the points of a tear, or mean squeeze of the points of a fold.")
 
 
 class AuditArraysOut(BaseModel):

@@ -55,7 +55,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return len(self.methods)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters; those of a spread only if there is one."""
+        """Return the parameters; the spread's only if there is one."""
         values = super().to_dict()
         absent = {"n_resamples", "spread_labels"} if self.n_resamples is None else set()
         return {name: value for name, value in values.items() if name not in absent}

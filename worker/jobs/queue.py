@@ -34,7 +34,6 @@ from worker.connections.clients import replicas_of
 from worker.observability.live_workers import live_workers
 from worker.observability.tracing import task_metadata
 from worker.records.job import BATCH, QUEUES, job_key
-from worker.records.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
     from worker.records.job import Job
+    from worker.records.quotas import Quotas
     from worker.records.sharding import PartsSharding
 
 SERIALIZER = "json"
@@ -104,18 +104,26 @@ class TaskQueue:
 
     Parameters
     ----------
+    quotas
+        Of the records of ended jobs.
     has_keys
         Returns whether the service has keys, and so several tenants.
 
     """
 
     def __init__(
-        self, client: redis.Redis, jobs: JobStore, settings: Settings, has_keys: Callable[[], bool] = lambda: False
+        self,
+        client: redis.Redis,
+        jobs: JobStore,
+        settings: Settings,
+        quotas: Quotas,
+        has_keys: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._has_keys = has_keys
         self._jobs = jobs
         self._settings = settings
+        self._quotas = quotas
         self._replicas = replicas_of(settings)
         self._queues = {name: open_queue(name, client) for name in QUEUES}
 
@@ -205,9 +213,8 @@ class TaskQueue:
             with suppress(ProblemError):  # a record of another version
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
-        quotas = Quotas(self._settings)
         for tenant in self._jobs.sample_tenants():
-            self._jobs.trim(tenant, quotas.of(tenant).records)
+            self._jobs.trim(tenant, self._quotas.of(tenant).records)
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:
@@ -226,7 +233,7 @@ class TaskQueue:
         is_running = False
         for task in filter(None, fetch_tasks(self._client, task_ids(job))):
             is_running |= self._stop(task)
-        if job.status == "cancelling" and not is_running:
+        if not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
 

@@ -170,8 +170,10 @@ class KeyStore:
         return bool(self._is_guarded)
 
     def exist(self) -> bool:
-        """Return whether a key was ever created, by a look at Redis; of a process that verifies no keys."""
-        return KEYS in self.records.usage()
+        """Return whether a key was ever created; a process looks at Redis until it knows of one."""
+        if not self._is_guarded and KEYS in self.records.usage():
+            self._is_guarded = True
+        return self.has_keys()
 
     def is_guarded(self) -> bool:
         """Return whether a key ever existed; after the last revocation requests still need a key.
@@ -186,14 +188,13 @@ class KeyStore:
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             self._next_look = now + LOOK_SECONDS  # requests that come during the look have the former answer
             try:
-                is_guarded = self.exist()
-                if not is_guarded:
+                if not self.exist():
                     self._mark.require_no_loss()
-                self._is_guarded = is_guarded
+                    self._is_guarded = False
             except BaseException:
                 self._next_look = 0.0
                 raise
-        return self._is_guarded
+        return self.has_keys()
 
     def is_current(self, token: str | None) -> bool:
         """Return whether a request with a token, or none, can be verified by what was read in the last second."""

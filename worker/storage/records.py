@@ -264,8 +264,7 @@ class RecordStore(Generic[R]):
         """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`."""
         defaults: dict[str, Any] = {"name": None, "tags": []}
         labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
-        renamed = self.change(id_, lambda record: replace(record, **labels))
-        return renamed if renamed is not None else self.fetch(id_)
+        return self.change(id_, lambda record: replace(record, **labels)) or self.fetch(id_)
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
         """Remove a record, unless one of these keys exists; return it, or None."""

@@ -31,7 +31,7 @@ def main() -> None:
     """Measure the laws and methods of each group, and print the goals and the figures of peers."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe", description=__doc__)
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS), help="of laws")
-    parser.add_argument("--methods", nargs="+", help="only these; default: those of each group")
+    parser.add_argument("--methods", nargs="+", help="only these; default: the methods of each group")
     parser.add_argument("--keep", type=Path, default=Path("out/believe.jsonl"))
     parser.add_argument("--write", action="store_true", help="write the table of peers and its picture into the page")
     options = parser.parse_args()

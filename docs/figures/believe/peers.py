@@ -1,6 +1,6 @@
 """Scores of single points by an audit and by peers, against what other samples and planted errors show.
 
-The peers are dynamicviz (Sun, Ma and Zou 2023), local scores of zadu (Jeon et al. 2023), a p-value as that of EMBEDR
+The peers are dynamicviz (Sun, Ma and Zou 2023), local scores of zadu (Jeon et al. 2023), a p-value as in EMBEDR
 (Johnson, Kath and Mani 2022), and distances to the 10th neighbor. A higher score says that a point is less certain.
 """
 
@@ -67,8 +67,8 @@ def compare(X: Array, method: str, found: Audit, places: Array, seconds: float) 
 
     They are the rank correlations with the spread of the places (m, probes, 2) over other samples and with the variance
     of distances there, the areas under the curve for the tenth with most spread and for planted errors, and the
-    processor time in seconds. `seconds` is that of the audit, which has three scores. A score without a planted figure
-    does not depend on the coordinates.
+    processor time in seconds. `seconds` is the time of the audit, which has three scores. A score without a planted
+    figure does not depend on the coordinates.
     """
     probes = places.shape[1]
     spread, variance = root_trace(moments(places)[1]), distance_variance(places)
@@ -138,7 +138,7 @@ def _chance(X: Array, method: str) -> Score:
 
 
 def _embedr(X: Array, method: str) -> Score:
-    """Return p-values of each neighborhood's divergence among those of maps of permuted columns."""
+    """Return p-values of each neighborhood's divergence among divergences of maps of permuted columns."""
     rng = np.random.default_rng(0)
     permuted = [np.stack([rng.permutation(column) for column in X.T], axis=1) for _ in range(NULLS)]
     nulls = np.sort(np.concatenate([_divergence(Z, embed(Z, method)) for Z in permuted]))
@@ -148,7 +148,7 @@ def _embedr(X: Array, method: str) -> Score:
 def _divergence(X: Array, Y: Array) -> Array:
     """Return the Kullback-Leibler divergence of each point's affinities in a map from those in the data.
 
-    The affinities are those of t-SNE, with the distance to the K-th neighbor as the width of the Gaussian.
+    The affinities are as in t-SNE, with the distance to the K-th neighbor as the width of the Gaussian.
     """
     far, close = cdist(X, X, "sqeuclidean"), cdist(Y, Y, "sqeuclidean")
     width = np.sort(far, axis=1)[:, K]

@@ -1,4 +1,4 @@
-"""Laws of an independent trial, by an examiner who had not seen those of the project; each was measured once."""
+"""Distributions of an independent trial, by an examiner who had not seen the project's; each was measured once."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def halves() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
 def shares_apart(Y: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the share (c,) of the other groups from which each group is apart in a map.
 
-    Two groups are apart if nine tenths of the points of each are nearer to its center than to that of the other.
+    Two groups are apart if nine tenths of the points of each are nearer to its center than to the other center.
     """
     groups = np.unique(labels)
     distance = np.stack([np.linalg.norm(Y - Y[labels == g].mean(axis=0), axis=1) for g in groups], axis=1)

@@ -124,7 +124,7 @@ class _Candidate:
 
 
 def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row]:
-    """Yield a row for each of the first `data` samples; the truth is that of the other `samples`."""
+    """Yield a row for each of the first `data` samples; the other `samples` give the truth."""
     drawn = [np.ascontiguousarray(setting.sample(j)) for j in range(samples + 1)]
     posteriors = [fit(X, **(FIT | setting.options)) for X in drawn[:data]]
     embeddings = [posterior.embedding for posterior in posteriors]

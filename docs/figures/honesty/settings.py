@@ -4,8 +4,8 @@ All samples of a setting begin with the same probes, and have other points aroun
 known when the method was chosen. The others, `held_out`, were chosen after it was fixed.
 
 Two parts of a finite data set share the fraction f = others / rest of their points, so they vary less than fresh data.
-The variance of a statistic that is linear in the sample is 1 - f of that of fresh data. Deviations are therefore
-multiplied by 1 / sqrt(1 - f), an approximation for LLE.
+The variance of a statistic that is linear in the sample is 1 - f of the variance over fresh data. Deviations are
+therefore multiplied by 1 / sqrt(1 - f), an approximation for LLE.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Population:
     """Distribution; `draw` returns a number of points for a seed.
 
     All samples share the leading `probes`, and `factor` multiplies deviations between samples. `held_out` settings were
-    chosen after the method. `options` are those of the fit beside `FIT`.
+    chosen after the method. `options` of the fit come beside `FIT`.
     """
 
     name: str

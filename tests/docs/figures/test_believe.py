@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from docs.figures.believe import peers
-from docs.figures.believe.table import peer_table
 from glle_engine import manifolds
 from glle_engine.audit.audit import audit
 
@@ -34,13 +33,3 @@ def test_scores_find_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         assert planted is not None
         assert planted > 0.9, name
     assert figures["audit, p-value"][4] == 9
-
-
-def test_the_best_figure_of_each_method_is_bold() -> None:
-    """Seconds have one decimal and the others two; a score without a figure has an empty cell."""
-    first = {"a": [0.5, 0.25, 0.75, None, 2.0], "b": [0.25, 0.5, 0.75, 1.0, 1.0]}
-    second = {"a": [0.75, 0.75, 0.5, None, 1.0], "b": [0.25, 0.5, 0.75, 1.0, 0.01]}
-    table = peer_table({"pca": [{"peers": first, "ceiling": 0.9}], "umap": [{"peers": second, "ceiling": 0.8}]})
-    assert "| a | **.50**, **.75** | .25, **.75** | **.75**, .50 |  | 2.0, 1.0 |" in table
-    assert "| b | .25, .25 | **.50**, .50 | **.75**, **.75** | **1.00**, **1.00** | 1.0, 0 |" in table
-    assert "| *ceiling* | .90, .80 |" in table

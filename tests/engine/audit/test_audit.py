@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.stats import t
 from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
+from glle_engine.audit import chance
 from glle_engine.audit.answers import Answer, Disturbed, Islands
 from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
@@ -549,7 +551,13 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
 
 
 def test_the_level_of_the_test_holds() -> None:
-    """Of 100 samples of noise few have relations; the expected number is .5."""
+    """Of 100 samples of noise few have relations; the expected number is .5.
+
+    The limit is the upper end of the prediction interval of one more normal number, by Student's t.
+    """
+    nulls = np.array([0.0, 1.0, 2.0, 5.0])
+    limit = nulls.mean() + t.ppf(chance.LEVEL, 3) * nulls.std(ddof=1) * np.sqrt(1 + 1 / 4)
+    assert abs(chance._excess(limit, list(nulls))) < 1e-9
     found = [find_relations(np.random.default_rng(seed).standard_normal((40, 6)), seed) for seed in range(100)]
     assert sum(relations is not None and relations > 0 for relations in found) <= 4
 

@@ -9,6 +9,7 @@ import pytest
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitParameters, NeighborCount, default_neighbors
+from glle_engine.methods import METHODS
 
 SHEET = manifolds.make("swiss_roll", 60, seed=0).X
 
@@ -44,6 +45,16 @@ def test_keywords_replace_fields_of_a_specification() -> None:
     assert fit(SHEET, FitSpec(n_neighbors=7), n_components=1).spec == expected
     assert fit(SHEET).spec == fit(SHEET, n_neighbors="auto").spec == FitSpec(n_neighbors=10)
     assert fit(SHEET, n_neighbors=7, n_components=1).spec == expected
+
+
+def test_a_record_has_no_option_that_is_idle() -> None:
+    """Neither None nor the default of an added option, so that a new one changes no id; both are read as before."""
+    for name, method in METHODS.items():
+        record = method.spec().to_dict()
+        assert None not in record.values(), name
+        assert method.spec.from_dict(record) == method.spec()
+    assert "solver" not in METHODS["ppca"].spec().to_dict()
+    assert METHODS["ppca"].spec(solver="em").to_dict()["solver"] == "em"
 
 
 def test_an_unknown_name_gives_the_closest_one() -> None:

@@ -56,8 +56,10 @@ def test_a_flat_sheet_keeps_everything() -> None:
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     X = np.concatenate([rng.random((300, 2)), np.zeros((300, 1))], axis=1) @ turn
-    fixed, adapted = fit(X), fit(X, neighborhoods="adaptive")
+    stages: list[tuple[int, int, str]] = []
+    fixed, adapted = fit(X), fit(X, neighborhoods="adaptive", on_progress=lambda *stage: stages.append(stage))
     assert kept_of(adapted).all()
+    assert [stage[:2] for stage in stages if stage[2] == "neighborhoods"] == [(0, fixed.spec.n_neighbors - 4)]
     np.testing.assert_allclose(adapted.mean, fixed.mean, atol=1e-14)
     np.testing.assert_allclose(adapted.draw(0).embedding, fixed.draw(0).embedding, atol=1e-7)
 

@@ -90,6 +90,15 @@ def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_feat
     assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "label", "v280": ""}
 
 
+def test_features_have_the_names_of_their_columns_and_parts() -> None:
+    """A column of categories has a feature for each; without any names there are numbers, and those only for parts."""
+    parts = {1: ["=a", "=b"]}
+    assert Layout.of(None, 3, ColumnRoles()).feature_names({}) is None
+    assert Layout.of(None, 3, ColumnRoles(label="0")).feature_names(parts) == ["1=a", "1=b", "2"]
+    named = Layout.of(["x", "", "z"], 3, ColumnRoles())
+    assert (named.feature_names({}), named.feature_names(parts)) == (["x", "", "z"], ["x", "=a", "=b", "z"])
+
+
 class Counted(list[int]):
     """List that counts the passes over it."""
 

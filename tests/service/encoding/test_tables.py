@@ -245,12 +245,19 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
 
 
 def test_float32_is_rounded_once() -> None:
-    """float32 of float64 is the nearest one; integers stay."""
+    """float32 of float64 is the nearest one; integers stay. What would be infinite is refused, in any block."""
     values = np.array([[0.1, 1 / 3]])
     stack = Stack.of(values, "float32")
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
     assert np.array(json.loads(b"".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
     assert Stack.of(np.arange(3), "float32").dtype == np.int64
+    most = float(np.finfo(np.float32).max)
+    values = np.full((2**21 + 1, 2), most)  # of two blocks
+    arrays.check_float32(values)
+    for beyond in (1.001 * most, -1.001 * most):
+        values[-1, 1] = beyond
+        with pytest.raises(ProblemError, match="beyond the range of float32"):
+            arrays.check_float32(values)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -151,7 +151,7 @@ def test_colour_in_csv_and_json(client: httpx.Client) -> None:
 
 
 def test_a_missing_label_is_the_empty_label() -> None:
-    """Null in JSON and an empty text in npz, with the same notice; `qa.inputs.tables` has files of other formats."""
+    """Null in JSON and an empty text in npz, with the same notice; `files.py` has files of other formats."""
     labels = ["u", None, "v", None]
     as_json = json.dumps({"data": [[1], [2], [3], [4]], "names": ["a"], "labels": labels})
     as_npz = npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""]))

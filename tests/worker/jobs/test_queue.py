@@ -336,6 +336,19 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     assert (repaired.status, repaired.error.code, stopped) == ("failed", "job-timeout", [job.id])
 
 
+def test_a_withdrawn_job_is_cancelled_once_its_task_has_ended(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task that runs is stopped; the job is in cancellation until then."""
+    stopped: list[str] = []
+    monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    run(stores, job)
+    assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
+    assert stopped == [job.id]
+    fetch(stores, job.id).set_status(JobStatus.STOPPED)
+    assert stores.queue.withdraw(stores.jobs.fetch(job.id)).status == "cancelled"
+
+
 def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
     """Its tasks that wait, also behind the tenant's limit and for other tasks, are gone, and others follow.
 
@@ -447,7 +460,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
 def replicating(stores: Stores, replicas: int) -> TaskQueue:
     """Return the queue of a service that waits for so many replicas."""
     url = f"{stores.settings.redis_url}?replicas={replicas}"
-    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url))
+    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url), stores.quotas)
 
 
 def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,15 +61,22 @@ def test_a_tenant_has_a_plain_name(store: KeyStore, name: str) -> None:
     assert not store.is_guarded()
 
 
-def test_a_revoked_key_is_refused_and_the_service_stays_guarded(store: KeyStore, stores: Stores) -> None:
-    """After the last revocation requests still need a key."""
+def test_a_revoked_key_is_refused_and_the_service_stays_guarded(
+    store: KeyStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last revocation requests still need a key; a process that knows of keys asks Redis no more."""
     assert not store.is_guarded()
+    assert not store.exist()
     key, token = store.create("alice", ("read",), "", None)
     assert store.revoke(key.id) == key
     assert refusal_code(store, token) == "invalid-key"
     assert store.all() == []
     assert store.is_guarded()
-    assert KeyStore(stores.client, stores.mark).is_guarded()
+    other = KeyStore(stores.client, stores.mark)
+    assert other.exist()
+    monkeypatch.setattr(other.records, "usage", None)
+    assert other.exist()
+    assert other.is_guarded()
     for change in (lambda: store.revoke(key.id), lambda: store.rotate(key.id, 1)):
         assert refusal(change).code == "key-not-found"
 

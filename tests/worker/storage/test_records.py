@@ -10,6 +10,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from worker.base.problems import ProblemError
 from worker.storage.records import LimitExceededError, RecordKind, RecordStore
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ def test_limits_refuse_what_exceeds_them(sheets: RecordStore[Sheet]) -> None:
     for other in (sheets.of("bob"), sheets.of("carol")):
         assert other.get("s1") is other.change("s1", lambda record: record) is other.delete("s1") is None
     assert sorted(id_ for id_, _ in sheets.all()) == ["s1", "s2", "s4"]
+
+
+def test_null_removes_a_name_or_tags(sheets: RecordStore[Sheet]) -> None:
+    """An absent member stays; without the record there is nothing to change."""
+    sheets.create(sheet(1, name="roll", tags=["a"]))
+    assert sheets.rename("s1", {"tags": ["b"]}) == sheets.get("s1") == sheet(1, name="roll", tags=["b"])
+    assert sheets.rename("s1", {"name": None, "tags": None}) == sheets.get("s1") == sheet(1)
+    with pytest.raises(ProblemError, match="s9"):
+        sheets.rename("s9", {"name": "roll"})
 
 
 def test_a_change_is_repeated_if_the_record_has_changed(sheets: RecordStore[Sheet]) -> None:

@@ -46,7 +46,7 @@ export async function takeFile(file) {
   return previewPending();
 }
 
-/** The role of a column of a pending file: the chosen one, else that of the service. */
+/** The role of a column of a pending file: the chosen one, else the role by the service. */
 export const roleOf = ({ name, role }, { roles }) => roles.get(name) ?? role;
 
 /** Whether the service has listed the columns, and not only refused some. */
@@ -54,7 +54,7 @@ const isListed = ({ columns }) => columns.some(({ role }) => role);
 
 /**
  * The roles to send, and whether they are all. Without a chosen role the service decides. Once one is chosen, all are
- * sent as the page shows them, so that nothing else changes; those of a head are sent with its file.
+ * sent as the page shows them, so that nothing else changes; the roles of a head are sent with its file.
  */
 function rolesToSend(pending, isShown = false) {
   const { columns, roles } = pending;
@@ -287,7 +287,7 @@ async function loadColumns(dataset) {
   });
 }
 
-/** The ids of the rows as texts; those of several columns are joined by commas. */
+/** The ids of the rows as texts; ids of several columns are joined by commas. */
 function idsOf({ shape: [n, columns = 1], data }) {
   const texts = Array.from(data, String);
   return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));

@@ -43,7 +43,7 @@ function parseCsv(text) {
   return rows.filter((cells) => cells.length > 1 || cells[0] !== '');
 }
 
-/** Add the columns of a file to the data set; its rows are those of the data set, in their order. */
+/** Add the columns of a file to the data set; its rows are the rows of the data set, in their order. */
 export async function addColumns(file) {
   const { dataset } = state;
   const [names = [], ...rows] = file.name.endsWith('.npy') ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4)) : parseCsv(await file.text());

@@ -1,4 +1,4 @@
-/** Light or dark theme: that of the system until the switch is used. */
+/** Light or dark theme: the system's until someone uses the switch. */
 
 const KEPT = 'glle-theme';
 const system = matchMedia('(prefers-color-scheme: dark)');

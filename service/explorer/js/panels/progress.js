@@ -27,7 +27,7 @@ export function Progress() {
   if (!work) return html`<div class="progress idle" data-testid="progress" aria-hidden="true"></div>`;
   const { label, stage, done, total, eta, cancelling, job, status } = work;
   const known = total > 1 && status !== 'queued' && !/^calibrating/.test(stage);
-  const isLastStage = ['drawing', 'draws', ''].includes(stage); // the time left is that of a stage
+  const isLastStage = ['drawing', 'draws', ''].includes(stage); // the time left is for one stage
   const step = STEPS.findIndex((pattern) => pattern.test(label)) + 1;
   const what = cancelling ? 'Stopping' : status === 'queued' ? `${label}: waiting for a worker` : label;
   const where = STAGES[stage] ?? (UNSAID.includes(stage) ? '' : stage);

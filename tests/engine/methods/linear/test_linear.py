@@ -187,6 +187,8 @@ def test_dissimilarities_that_are_no_distances_are_reported() -> None:
     found = embed("mds", D, dissimilarity="precomputed")
     np.testing.assert_allclose(values_of(found), spectrum[:-3:-1], rtol=1e-9)
     assert found.figures["least_eigenvalue"] == pytest.approx(spectrum[0], rel=1e-9)
+    kept, all_ = (spectrum[-2:] ** 2).sum(), (spectrum**2).sum()
+    assert found.figures["strain"] == pytest.approx(np.sqrt(1 - kept / all_), rel=1e-9)
     assert codes_of(found) == ["not-euclidean"]
 
 

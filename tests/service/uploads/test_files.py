@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from qa.inputs.tables.catalog import FILES, File, Reading, Refusal
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
+from tests.service.uploads.files import FILES, File, Reading, Refusal
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
