@@ -77,5 +77,5 @@ def _patches(random: np.random.Generator, n: int) -> NDArray[np.float64]:
 
 @cache
 def posterior_of(name: str, n: int) -> Posterior:
-    """Fit with `neighbors_of`, p = 2 and the default method."""
-    return fit(data_of(name, n), n_neighbors=neighbors_of(name))
+    """Fit all points with `neighbors_of`, p = 2 and the default method."""
+    return fit(data_of(name, n), n_neighbors=neighbors_of(name), landmarks="all")

@@ -176,7 +176,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `standardize`: "zscore" or "robust" for features in different units
             - `metric`: distance of the neighbors: "euclidean", "cosine", "correlation", "hamming", or
               "precomputed" for a matrix of distances as the data
-            - `landmarks`: number of points of the posterior; the others are placed on them; None for all
+            - `landmarks`: number of points of the posterior, on which the others are placed; "all" points; or "auto",
+              all while a draw is expected to take less than a second, else 4,000 or 2,000, with a note
             - `search`: "exact", or "approximate" for many points with many features
             - `mean`, `covariance`, `max_iter`, `tol`: of the direct posterior and of the published em
 

@@ -137,7 +137,7 @@ class GLLE(_Embedder):
         noise: words.Noise = DEFAULTS.noise,
         neighborhoods: words.Adaptation = DEFAULTS.neighborhoods,
         search: words.Search = DEFAULTS.search,
-        landmarks: int | None = DEFAULTS.landmarks,
+        landmarks: words.LandmarkCount = DEFAULTS.landmarks,
         standardize: words.Standardize = DEFAULTS.standardize,
         metric: words.Metric = DEFAULTS.metric,
         random_state: int | np.random.RandomState | None = 0,

@@ -48,13 +48,13 @@ def measure(name: str, n: int) -> dict[str, Any]:
         estimate(small)
     X, k = data_of(name, n), neighbors_of(name)
     before = peak_bytes()
-    posterior, fitted = _time_call(lambda: fit(X, n_neighbors=k))
+    posterior, fitted = _time_call(lambda: fit(X, n_neighbors=k, landmarks="all"))
     fit_bytes = peak_bytes() - before
     list(posterior.draws(LANES))  # analyses the pattern
     _, single = _time_call(lambda: list(posterior.draws(1, first=LANES)))
     many = [_time_call(partial(list, posterior.draws(LANES, first=LANES * i)))[1] / LANES for i in range(3)]
     peak = peak_bytes() - before
-    expected, spent = _time_call(lambda: estimate(X, n_neighbors=k))
+    expected, spent = _time_call(lambda: estimate(X, n_neighbors=k, landmarks="all"))
     costs = [expected.fit.seconds, expected.draw.seconds, expected.single_draw_seconds]
     return {
         "seconds of the estimate": spent,

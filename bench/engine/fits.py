@@ -66,4 +66,4 @@ def rows(largest: int) -> Iterator[Row]:
     if n <= largest:
         X = data_of(name, n)
         work = f"fit of a posterior with its diagnostics, {name}, n = {n:,}"
-        yield at_most(work, seconds(partial(fit, X, n_neighbors=10)), "s", most)
+        yield at_most(work, seconds(partial(fit, X, n_neighbors=10, landmarks="all")), "s", most)

@@ -31,7 +31,7 @@ def profile(largest: int) -> list[dict[str, Any]]:
     found = []
     for name, n in [size for size in SIZES if size[1] <= largest]:
         clock = StageClock()
-        fit(data_of(name, n), n_neighbors=neighbors_of(name), on_progress=clock)
+        fit(data_of(name, n), n_neighbors=neighbors_of(name), landmarks="all", on_progress=clock)
         found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
         found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
     return found

@@ -94,7 +94,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     embedder, spec = PosteriorEmbedder.of(posterior, X), posterior.spec
     _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
-    again = partial(_posterior_again, spec=replace(spec, landmarks=None))
+    again = partial(_posterior_again, spec=replace(spec, landmarks="auto"))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     data = finite_matrix(dense_rows(X))
     place = partial(_points, spec=spec)

@@ -23,9 +23,15 @@ Metric = Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
+LandmarkCount = int | Literal["auto", "all"]
 
 MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # by default: fewer tear a sheet, and the time of a fit grows with k^2
 NEIGHBORS_OF_ROOT = 0.35  # default neighbors over the root of the number of points (docs/explanation/neighbors.md)
+
+# Of landmarks="auto" (docs/explanation/landmarks.md): constants, so that every machine decides the same.
+MAX_EXACT_POINTS = 50_000  # beyond some 60,000 even a draw of a sheet takes a second, with 30 neighbors
+MAX_EXACT_FLOPS = 5 * 10**9  # of the factorization of a draw, which alone then takes about a second
+AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph
 
 
 def standardize_parameter() -> Any:
@@ -92,8 +98,9 @@ class FitSpec(SpaceSpec):
     )
     n_neighbors: int = integer(  # "auto" becomes a number by `of_points`, before any computation
         "auto",
-        "k, the number of neighbors of a point; auto: .35 times the root of the number of points (of landmarks, if "
-        "there are any), at least 10 and at most 30, and at most half of the points.",
+        "k, the number of neighbors of a point; auto: .35 times the root of the number of points, at least 10 and at "
+        "most 30, and at most half of the points. Landmarks count in place of points if their number is given, and "
+        "automatic ones of more than 50,000 points as 4,000.",
         least=2,
         words=("auto",),
         counts=True,
@@ -149,11 +156,14 @@ class FitSpec(SpaceSpec):
         "its recall.",
         *get_args(Search),
     )
-    landmarks: int | None = integer(
-        None,
+    landmarks: int | Literal["auto", "all"] = integer(
+        "auto",
         "m, the number of landmarks (constrained): points that cover the data and have the posterior. The other points "
-        "are placed by their weights on the nearest landmarks, which are drawn, too. Null, or n and more: all points.",
+        "are placed by their weights on the nearest landmarks, which are drawn, too. Auto: all points while a draw of "
+        "them is expected to take less than a second, else 4,000 or 2,000 landmarks, with a note. All, or n and more: "
+        "all points.",
         least=4,
+        words=("auto", "all"),
         counts=True,
     )
     standardize: Standardize = standardize_parameter()
@@ -176,12 +186,12 @@ class FitSpec(SpaceSpec):
             (is_adaptive, is_constrained, "neighborhoods='adaptive'", "variant='constrained'"),
             (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
             (self.variance != "auto", is_constrained, f"variance={self.variance!r}", "variant='constrained'"),
-            (self.landmarks is not None, is_constrained, f"landmarks={self.landmarks}", "variant='constrained'"),
+            (self.has_landmarks, is_constrained, f"landmarks={self.landmarks}", "variant='constrained'"),
             (self.metric == "precomputed", is_constrained, "metric='precomputed'", "variant='constrained'"),
             (self.metric == "precomputed", self.noise == "isotropic", "metric='precomputed'", "noise='isotropic'"),
             (self.metric == "precomputed", not is_adaptive, "metric='precomputed'", "neighborhoods='fixed'"),
             (self.metric == "precomputed", self.search == "exact", "metric='precomputed'", "search='exact'"),
-            (self.metric == "precomputed", self.landmarks is None, "metric='precomputed'", "landmarks=None"),
+            (self.metric == "precomputed", not self.has_landmarks, "metric='precomputed'", "landmarks='all'"),
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
@@ -189,7 +199,7 @@ class FitSpec(SpaceSpec):
                     remedy=f"Leave it at its default, or use {needed}.",
                 )
         least = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
-        if self.landmarks is not None and self.landmarks < least:
+        if not isinstance(self.landmarks, str) and self.landmarks < least:
             raise InvalidParameterError(
                 f"landmarks={self.landmarks} is too few for n_neighbors={self.n_neighbors} and "
                 f"n_components={self.n_components}.",
@@ -203,10 +213,47 @@ class FitSpec(SpaceSpec):
                 object.__setattr__(self, field.name, field.default)
 
     def of_points(self, n: int) -> Self:
-        """Return the specification for n points, with a number of neighbors; n and more landmarks are all points."""
-        landmarks = None if self.landmarks is not None and self.landmarks >= n else self.landmarks
-        k = default_neighbors(landmarks or n) if self.has_auto_neighbors else self.n_neighbors
+        """Return the specification for n points, with a number of neighbors; n and more landmarks are all points.
+
+        Automatic landmarks stay "auto" where the fit decides (`choices`).
+        """
+        landmarks = self.landmarks
+        if isinstance(landmarks, int) and landmarks >= n:
+            landmarks = "all"
+        if landmarks == "auto" and not self._may_have_landmarks(n):
+            landmarks = "all"
+        size = n if isinstance(landmarks, str) else landmarks
+        if landmarks == "auto" and n > MAX_EXACT_POINTS:
+            size = AUTO_LANDMARKS[0]
+        k = default_neighbors(size) if self.has_auto_neighbors else self.n_neighbors
         return replace(self, landmarks=landmarks, n_neighbors=k)
+
+    def _may_have_landmarks(self, n: int) -> bool:
+        """Whether automatic landmarks of n points are possible: nothing is refused that all points allow.
+
+        The graph of the landmarks may fall apart where the graph of all points does not. Half of the landmarks must be
+        enough for resamples.
+        """
+        least = min(AUTO_LANDMARKS)
+        is_possible = self.variant == "constrained" and self.metric != "precomputed" and self.disconnected == "bridge"
+        needed = max(self.n_components + 2, MAX_NEIGHBORS if self.has_auto_neighbors else self.n_neighbors)
+        return is_possible and n > least and least // 2 > needed
+
+    def choices(self, n: int) -> list[Self]:
+        """Return what a fit to n points tries in turn: it takes the first of at most `MAX_EXACT_FLOPS`, or the last.
+
+        With automatic landmarks all points come first, unless there are more than `MAX_EXACT_POINTS`.
+        """
+        spec = self.of_points(n)
+        if spec.landmarks != "auto":
+            return [spec]
+        exact: list[int | Literal["auto", "all"]] = ["all"] if n <= MAX_EXACT_POINTS else []
+        return [replace(spec, landmarks=each) for each in [*exact, *(m for m in AUTO_LANDMARKS if m < n)]]
+
+    @property
+    def has_landmarks(self) -> bool:
+        """Whether there is a number of landmarks."""
+        return not isinstance(self.landmarks, str)
 
     @property
     def has_auto_neighbors(self) -> bool:
@@ -237,6 +284,6 @@ class FitParameters(TypedDict, total=False):
     noise: Noise
     neighborhoods: Adaptation
     search: Search
-    landmarks: int | None
+    landmarks: LandmarkCount
     standardize: Standardize
     metric: Metric

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DISSECTION = 300_000  # floating-point operations that take as long as dissection, for each point
 MAX_ENTRIES = 2**31 - 1
 _DISSECTIONS = 3
+_SAVING = 8  # flops by minimum degree over those by dissection, at most; some 4 for volumes of 20,000 to 50,000 points
 _MAX_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
 
 
@@ -68,6 +69,19 @@ def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[N
         elif best.order == "minimum-degree":  # another dissection is no better
             break
     return order, best
+
+
+def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
+    """Whether a factorization on a graph (n, k) takes at most `max_flops` operations, by minimum degree or dissection.
+
+    Bridges do not count. Dissection is tried unless it would have to save more than it ever does.
+    """
+    start, adjacent = distinct(*symmetric(neighbors))
+    order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
+    flops, _ = predicted_cost(start, adjacent, order)
+    if flops <= max_flops or flops > _SAVING * max_flops:
+        return flops <= max_flops
+    return predicted_cost(start, adjacent, nested_dissection(start, adjacent, 0))[0] <= max_flops
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:

@@ -305,9 +305,9 @@ def require_possible(spec: Any) -> None:
                 ("noise", "isotropic"),
                 ("neighborhoods", "fixed"),
                 ("search", "exact"),
-                ("landmarks", None),
             )
         ),
+        (getattr(spec, "has_landmarks", False), f"landmarks={getattr(spec, 'landmarks', 0)}", DENSE),
     ):
         if is_wrong:
             raise InvalidParameterError(f"{option} takes no sparse data.", remedy=remedy)

@@ -57,9 +57,8 @@ class GlleSpec(FitSpec, NeighborSpec):
 
 
 def _covariance_entries(spec: GlleSpec, n: int) -> int:
-    """Return the entries of the factors (m, k, k) of the covariances of n points, or of m landmarks."""
-    fit = spec.fit_spec().of_points(n)
-    return min(n, fit.landmarks or n) * int(fit.n_neighbors) ** 2
+    """Return the entries of the factors (n, k, k) of the covariances."""
+    return n * int(spec.fit_spec().of_points(n).n_neighbors) ** 2
 
 
 @Method(

@@ -111,14 +111,20 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
     }
 
 
-def landmark_note(figures: dict[str, Any]) -> Note:
-    """Return the note of a posterior on landmarks."""
+def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
+    """Return the note of a posterior on landmarks, which were chosen by number or automatically."""
     n, m = figures["n_points"], figures["landmarks"]
+    reason = (
+        f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted to "
+        f"{m:,} landmarks. landmarks='all' fits all points, which takes longer, and more memory. "
+        if is_auto
+        else f"The posterior was fitted to {m:,} landmarks. "
+    )
     return Note(
         "landmarks",
-        f"The posterior was fitted to {m:,} landmarks; the other {n - m:,} points are placed by drawn weights on their "
-        "nearest landmarks. Graph, spectrum and figures describe the landmarks. The spread differs from a fit to "
-        "all points: compare it within one posterior.",
+        f"{reason}The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, spectrum "
+        "and figures describe the landmarks. Detail that is finer than their distances is lost, and the spread "
+        "differs from that with all points, often by a factor of 3: compare it within one posterior.",
     )
 
 

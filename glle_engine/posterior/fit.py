@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,7 +14,7 @@ from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Diagnostics
 from glle_engine.base.space import Space
-from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.spec import MAX_EXACT_FLOPS, FitParameters, FitSpec
 from glle_engine.base.validation import (
     RESOLVED,
     Unit,
@@ -24,6 +26,7 @@ from glle_engine.base.validation import (
     restore_distances,
 )
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
+from glle_engine.eigen.pattern import is_cheaper
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.connectivity import bridge, closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
@@ -41,6 +44,7 @@ from glle_engine.weights.published import published_law
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csr_array
 
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.graph.given import GivenNeighbors
@@ -66,7 +70,9 @@ def fit(
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
     for some points that cover the data, and the others are placed by weights on these
-    (`glle_engine.posterior.placement`). With ``noise="auto"`` both noise models are fitted, and the specification
+    (`glle_engine.posterior.placement`). By default (``landmarks="auto"``) this is done where a draw of all points is
+    expected to take more than a second (`glle_engine.base.spec.FitSpec.choices`), and the specification of the result
+    has the numbers. With ``noise="auto"`` both noise models are fitted, and the specification
     of the result names the better one (`glle_engine.posterior.findings`).
 
     Parameters
@@ -127,37 +133,64 @@ def fit(
     if neighbors is not None:
         indices = checked_neighbors(neighbors, n)
         spec = with_neighbors(spec, parameters, indices.shape[1])
-    spec = _merge(spec, parameters).of_points(n)
-    require_enough_points(n, spec)
+    else:
+        spec = _merge(spec, parameters)
     if not isinstance(given, np.ndarray):
         require_possible(spec)
-        space = Space(spec.metric)
-    else:
+        spec, space = replace(spec, landmarks="all"), Space(spec.metric)
+    require_enough_points(n, spec.of_points(n))
+    if isinstance(given, np.ndarray):
         space = Space.of(given, spec)
     described = given_figures(given)
-    if spec.landmarks is None:
-        try:
-            fitted = _fit_located(locate(given, spec, space), spec, on_progress, described, indices)
-        except DisconnectedGraphError as error:
-            if indices is None:
-                raise
-            remedy = "Give more neighbors of each point, or leave disconnected at 'bridge'."
-            raise DisconnectedGraphError(error.message, remedy=remedy, details=error.details) from error
+    *costly, last = spec.choices(n)
+    for choice in costly:
+        with contextlib.suppress(_TooCostlyError):
+            fitted = _fit_choice(given, space, choice, on_progress, described, indices, MAX_EXACT_FLOPS)
+            break
     else:
-        assert isinstance(given, np.ndarray)
-        fitted = _fitted_on_landmarks(space.points(given), spec, on_progress, described)
+        fitted = _fit_choice(given, space, last, on_progress, described, indices)
+    if fitted.landmarks is not None:
+        note = landmark_note(fitted.diagnostics.figures, is_auto=spec.landmarks == "auto")
+        diagnostics = replace(fitted.diagnostics, notes=(*fitted.notes, note))
+        fitted = replace(fitted, diagnostics=diagnostics)
     return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
 
 
-def _fitted_on_landmarks(
-    placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any]
+class _TooCostlyError(Exception):
+    """A factorization of a graph takes more operations than allowed."""
+
+
+def _fit_choice(
+    given: NDArray[np.float64] | csr_array,
+    space: Space,
+    spec: FitSpec,
+    on_progress: OnProgress,
+    described: dict[str, Any],
+    indices: NDArray[np.int32] | None,
+    max_flops: float = math.inf,
+) -> Posterior:
+    """Fit a posterior of data (n, d), with or without landmarks; raise `_TooCostlyError` beyond `max_flops`."""
+    if spec.has_landmarks:
+        assert isinstance(given, np.ndarray)
+        return _fit_on_landmarks(space.points(given), spec, on_progress, described, max_flops)
+    try:
+        return _fit_located(locate(given, spec, space), spec, on_progress, described, indices, max_flops)
+    except DisconnectedGraphError as error:
+        if indices is None:
+            raise
+        remedy = "Give more neighbors of each point, or leave disconnected at 'bridge'."
+        raise DisconnectedGraphError(error.message, remedy=remedy, details=error.details) from error
+
+
+def _fit_on_landmarks(
+    placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any], max_flops: float
 ) -> Posterior:
     """Fit a posterior with landmarks: see `_fit_located`."""
-    assert spec.landmarks is not None
+    assert isinstance(spec.landmarks, int)
     landmarks = chosen_landmarks(Unit.of(placed).scale(placed), spec.landmarks, on_progress)
-    alone = replace(spec, landmarks=None)
+    alone = replace(spec, landmarks="all")
     try:
-        fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described)
+        fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described, max_flops=max_flops)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
@@ -218,7 +251,7 @@ def _place_others(
         neighbors=neighbors,
         law=WeightLaw(mean, factor, fitted.law.prior_mean, prior, constrained=True, sigma=None, kept=kept),
         embedding=embedding,
-        diagnostics=Diagnostics({**diagnosed.figures, **figures}, (*diagnosed.notes, landmark_note(figures))),
+        diagnostics=Diagnostics({**diagnosed.figures, **figures}, diagnosed.notes),
         landmarks=landmarks,
     )
 
@@ -230,7 +263,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     merged = _merge(spec, {**parameters, "n_neighbors": k})
     for is_wrong, option, needed in (
         (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
-        (merged.landmarks is not None, f"landmarks={merged.landmarks}", "landmarks=None"),
+        (merged.has_landmarks, f"landmarks={merged.landmarks}", "landmarks='all'"),
         (
             merged.noise != "isotropic",
             f"noise={merged.noise!r}, which searches 3 k neighbors,",
@@ -242,7 +275,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
             raise InvalidParameterError(
                 f"{option} contradicts given neighbors.", remedy=f"Use {needed} or leave neighbors away."
             )
-    return merged
+    return replace(merged, landmarks="all")
 
 
 def _require_fixed_candidates(spec: FitSpec) -> None:
@@ -263,10 +296,12 @@ def _fit_located(
     on_progress: OnProgress,
     described: dict[str, Any],
     indices: NDArray[np.int32] | None = None,
+    max_flops: float = math.inf,
 ) -> Posterior:
     """Fit a posterior without landmarks to located data (`locate`).
 
-    `described` are the figures of the data, and `indices` (n, k) given neighbors.
+    `described` are the figures of the data, and `indices` (n, k) given neighbors. Raises `_TooCostlyError` for a graph
+    with more than `max_flops` operations in a factorization.
     """
     kept: NDArray[np.bool_] | None = None
     if indices is None:
@@ -282,6 +317,8 @@ def _fit_located(
         data.require_resolved(nearest, distances, RESOLVED)
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
+    if max_flops < math.inf and not is_cheaper(nearest, max_flops):
+        raise _TooCostlyError
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:

@@ -412,18 +412,19 @@ def _require_arrays(posterior: Posterior) -> None:
     if not isinstance(posterior.data_sha256, str | None):
         raise npz.inconsistent("data_sha256 is no text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
-    m = n if posterior.landmarks is None else posterior.landmarks.size
+    m = n if isinstance(spec.landmarks, str) else spec.landmarks
     d = 0 if posterior.center is None else posterior.center.size
     is_published = spec.variant == "published"
     sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
     priors = not (is_published and spec.method == "direct")
     is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
-    if spec.noise == "auto":
-        raise npz.inconsistent("its noise is 'auto', which names no model")
+    for name in ("noise", "landmarks"):
+        if getattr(spec, name) == "auto":
+            raise npz.inconsistent(f"its {name} is 'auto', which a fit replaces by its choice")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     for name, array, is_needed, kind, shape, below in (
-        ("landmarks", posterior.landmarks, spec.landmarks is not None, np.int32, (spec.landmarks or 0,), n),
+        ("landmarks", posterior.landmarks, spec.has_landmarks, np.int32, (m,), n),
         ("neighbors", posterior.neighbors, True, np.int32, (n, k), n),
         ("mean", law.mean, True, np.float64, (n, k), None),
         ("covariance_factor", law.factor, True, np.float64, (n, k, k), None),

@@ -356,7 +356,7 @@ class PosteriorEmbedder(Embedder):
         k = self.spec.n_neighbors
         if sample.uniform is not None:
             k = _random_neighbors(sample.uniform, k, self.spec.n_components + 1, len(sample.chosen) - 1)
-        spec = replace(self.spec, n_neighbors=k, disconnected="bridge", landmarks=None)
+        spec = replace(self.spec, n_neighbors=k, disconnected="bridge", landmarks="all")
         known, rest = parts_of(self.points, sample)
         nearest, _ = kneighbors(known, k, on_progress, spec.search)
         fitted = reference_embedding(known, nearest, spec, on_progress)
@@ -467,7 +467,7 @@ def resampling_obstacle(
         return InvalidParameterError(
             "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
         )
-    sampled, unit = (n, "points") if spec.landmarks is None else (min(n, spec.landmarks), "landmarks")
+    sampled, unit = (n, "points") if isinstance(spec.landmarks, str) else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
         return InvalidParameterError(
             f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",

@@ -59,7 +59,8 @@ def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
-        type_, limits = Annotated[type_, Field(**limits)] | Literal[parameter.words], {}
+        number: Any = {"integer": int, "number": float}[parameter.kind]
+        type_, limits = Annotated[number, Field(**limits)] | Literal[parameter.words], {}
     if "auto" in parameter.words and not parameter.optional:
         type_ = Annotated[type_, BeforeValidator(auto_of_none)]
     return type_, Field(default, description=parameter.doc, **limits)

@@ -225,7 +225,7 @@ def posterior_record(sha256: str = "0" * 64, **members: Any) -> PosteriorRecord:
 
 def store_posterior(stores: Stores, dataset: str, posterior: Posterior, draws: int, **members: Any) -> str:
     """Store a posterior and its first draws as a worker does; return its id."""
-    id_ = posterior_id(dataset, FitSpec(n_neighbors=10).to_dict())
+    id_ = posterior_id(dataset, FitSpec(n_neighbors=10, landmarks="all").to_dict())
     shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
     members = {"arrays": shapes, "diagnostics": posterior.diagnostics.to_dict(), **members}
     members |= {"dataset": dataset, "n": posterior.n_points, "eigenvalues": posterior.eigenvalues.tolist()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 import numpy as np
 
 from glle_engine.base.parameters import require_known_names
-from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.spec import MAX_EXACT_FLOPS, FitParameters, FitSpec
 from glle_engine.base.validation import finite_matrix
 from glle_engine.eigen.eigenproblem import DENSE_BELOW, require_pairs
 from glle_engine.graph.neighbors import approximate_seconds, search_cost
@@ -119,7 +119,7 @@ class Estimate:
     @property
     def size(self) -> int:
         """Points of the eigenproblem: the landmarks, or all."""
-        return self.n if self.spec.landmarks is None else min(self.n, self.spec.landmarks)
+        return self.n if isinstance(self.spec.landmarks, str) else min(self.n, self.spec.landmarks)
 
     @property
     def work(self) -> Work:
@@ -266,14 +266,17 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     """
     require_known_names(parameters, FitSpec.parameters())
     given, values = finite_matrix(X), dict[str, Any](**parameters)
-    spec = replace(spec or FitSpec(), **values).of_points(len(given))
-    data = locate(given, spec)
-    n = len(data)
-    if spec.landmarks is not None:
-        data = sample(data, spec.landmarks)  # as far from each other as the landmarks, nearly
-    require_pairs(len(data), spec.n_components)
-    search, factorization = Search.of(data, spec), Factorization.of(data, spec.n_neighbors)
-    return Estimate(n, data.shape[1], spec, search, factorization)
+    wanted = replace(spec or FitSpec(), **values)
+    choices = wanted.choices(len(given))
+    data = locate(given, wanted.of_points(len(given)))
+    for choice in choices:
+        # Landmarks are, nearly, as far from each other as the points of a sample.
+        solved = data if isinstance(choice.landmarks, str) else sample(data, choice.landmarks)
+        require_pairs(len(solved), choice.n_components)
+        factorization = Factorization.of(solved, choice.n_neighbors)
+        if choice is choices[-1] or factorization.at(len(solved)).flops <= MAX_EXACT_FLOPS:
+            break
+    return Estimate(len(data), data.shape[1], choice, Search.of(solved, choice), factorization)
 
 
 def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:

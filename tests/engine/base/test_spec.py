@@ -20,13 +20,14 @@ def test_keyword_arguments_have_the_names_and_types_of_the_fields() -> None:
     assert get_type_hints(FitParameters) == hints | {"n_neighbors": NeighborCount}
 
 
-@pytest.mark.parametrize(("n", "k"), [(4, 2), (12, 6), (500, 10), (2000, 16), (5000, 25), (10**6, 30)])
+@pytest.mark.parametrize(("n", "k"), [(4, 2), (12, 6), (500, 10), (2000, 16), (5000, 25), (50_000, 30)])
 def test_neighbors_grow_with_the_root_of_the_number_of_points(n: int, k: int) -> None:
     """An explicit number stays, landmarks count as points, and a specification of n points is resolved."""
     assert default_neighbors(n) == FitSpec().of_points(n).n_neighbors == k
     assert FitSpec(n_neighbors=7).of_points(n).n_neighbors == 7
     assert FitSpec(n_neighbors=None, variance=None) == FitSpec()  # type: ignore[arg-type] # None means auto
     assert FitSpec(landmarks=60).of_points(max(n, 61)).n_neighbors == 10
+    assert FitSpec(landmarks="all").of_points(20 * n).n_neighbors == default_neighbors(20 * n)
     assert FitSpec().of_points(n).of_points(10 * n) == FitSpec().of_points(n)
 
 
@@ -41,9 +42,9 @@ def test_the_estimator_takes_the_parameters_and_defaults_of_the_fields() -> None
 
 def test_keywords_replace_fields_of_a_specification() -> None:
     """`fit(X, spec, n_components=1)` keeps the other fields of the specification."""
-    expected = FitSpec(n_neighbors=7, n_components=1)
+    expected = FitSpec(n_neighbors=7, n_components=1, landmarks="all")
     assert fit(SHEET, FitSpec(n_neighbors=7), n_components=1).spec == expected
-    assert fit(SHEET).spec == fit(SHEET, n_neighbors="auto").spec == FitSpec(n_neighbors=10)
+    assert fit(SHEET).spec == fit(SHEET, n_neighbors="auto").spec == FitSpec(n_neighbors=10, landmarks="all")
     assert fit(SHEET, n_neighbors=7, n_components=1).spec == expected
 
 

@@ -52,8 +52,8 @@ def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     assert 0 < few.draw.seconds == few.single_draw_seconds < 0.1
 
 
-@pytest.mark.parametrize("landmarks", [None, 300])
-def test_an_estimate_is_a_function_of_the_data(landmarks: int | None) -> None:
+@pytest.mark.parametrize("landmarks", ["auto", "all", 300])
+def test_an_estimate_is_a_function_of_the_data(landmarks: Any) -> None:
     """Equal data have equal estimates, whatever the unit, which pass through JSON unchanged."""
     X, spec = manifolds.make("s_curve", 1200, seed=1).X, FitSpec(n_neighbors=8, n_components=3, landmarks=landmarks)
     expected = estimate(X, n_neighbors=8, n_components=3, landmarks=landmarks)

@@ -57,8 +57,8 @@ def test_trouble_is_noted(X: NDArray[np.float64], options: Any, code: str | None
     assert np.isfinite(fitted.draw(0).embedding).all()
 
 
-@pytest.mark.parametrize("landmarks", [None, 120])
-def test_bridges_are_the_first_note_and_a_figure(landmarks: int | None) -> None:
+@pytest.mark.parametrize("landmarks", ["all", 120])
+def test_bridges_are_the_first_note_and_a_figure(landmarks: Any) -> None:
     """Separate clusters are fitted, with other findings after the note."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((100, 3)) + 20 * i for i in range(3)])
@@ -190,9 +190,10 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
         resample(unresolved, 1, strict=True)
     head = posterior.head()
-    npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], "noise": "auto"}}, posterior.arrays())
-    with pytest.raises(errors.StorageError, match="names no model"):
-        load(tmp_path / "unresolved.npz")
+    for name in ("noise", "landmarks"):
+        npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], name: "auto"}}, posterior.arrays())
+        with pytest.raises(errors.StorageError, match=f"its {name} is 'auto'"):
+            load(tmp_path / "unresolved.npz")
 
 
 def test_a_draw_without_solution_keeps_no_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
     """A numpy number is as good as one of Python, and stored as such, so that specifications are JSON-able."""
     asked: Any = {"n_neighbors": np.uint8(8), "max_iter": np.int32(3), "reg": np.float32(0.5), "tol": np.int64(0)}
     posterior = fit(sheet, variant="published", **asked)
-    expected = FitSpec(variant="published", n_neighbors=8, max_iter=3, reg=0.5, tol=0.0)
+    expected = FitSpec(variant="published", n_neighbors=8, max_iter=3, reg=0.5, tol=0.0, landmarks="all")
     assert json.dumps(posterior.spec.to_dict()) == json.dumps(expected.to_dict())
     asked = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
     drawn = manifolds.make("s_curve", **asked).X

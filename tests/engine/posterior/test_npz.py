@@ -135,7 +135,7 @@ def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any,
 def test_other_heads_are_refused(change: Any, tmp_path: Path) -> None:
     """With an error of the library; the defaults of missing parameters are those of the fit."""
     posterior, path = fit(X), tmp_path / "forged.npz"
-    npz.save(path, posterior.head() | {"spec": {"n_neighbors": 10}}, posterior.arrays())
+    npz.save(path, posterior.head() | {"spec": {"n_neighbors": 10, "landmarks": "all"}}, posterior.arrays())
     assert glle_engine.load(path).spec == posterior.spec
     npz.save(path, change(posterior.head()), posterior.arrays())
     with pytest.raises(StorageError):

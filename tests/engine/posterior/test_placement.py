@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from glle_engine import FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
+from glle_engine.eigen.pattern import cheapest_order, is_cheaper
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
+from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement import attach, combine
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.weights.lle import frame_weights, tangent_frames
@@ -69,14 +72,83 @@ def test_as_many_landmarks_as_points_are_all_points(
 
 
 def test_landmarks_in_parts_are_refused_or_bridged(sheet: NDArray[np.float64]) -> None:
-    """The error is about the landmarks. Without landmarks, ids have no such entry."""
+    """The error is about the landmarks."""
     two = np.concatenate([sheet, sheet + 1000.0])
     with pytest.raises(errors.DisconnectedGraphError, match="100 landmarks") as refused:
         fit(two, landmarks=100, disconnected="error")
     assert refused.value.details["landmarks"] == 100
     assert fit(two, landmarks=100).embedding.shape == (2 * N, 2)
-    assert FitSpec.from_dict({**FitSpec().to_dict(), "landmarks": None}).to_dict() == FitSpec().to_dict()
-    assert FitSpec(landmarks=50).to_dict() == {**FitSpec().to_dict(), "landmarks": 50}
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "tried"),
+    [
+        (2000, {}, ["all"]),
+        (3000, {}, ["all", 2000]),
+        (50_000, {}, ["all", 4000, 2000]),
+        (50_001, {}, [4000, 2000]),
+        (50_001, {"n_neighbors": 998}, [4000, 2000]),
+        (10**6, {"landmarks": "all"}, ["all"]),
+        (10**6, {"landmarks": 300}, [300]),
+        *(
+            (10**6, options, ["all"])
+            for options in (
+                {"n_neighbors": 1000},
+                {"n_components": 998},
+                {"variant": "published"},
+                {"metric": "precomputed"},
+                {"disconnected": "error"},
+            )
+        ),
+    ],
+)
+def test_automatic_landmarks_refuse_nothing(n: int, options: Any, tried: list[Any]) -> None:
+    """Few points, and options that landmarks exclude, have all points; one number of neighbors serves every choice."""
+    spec = FitSpec(**options)
+    assert [choice.landmarks for choice in spec.choices(n)] == tried
+    assert {choice.n_neighbors for choice in spec.choices(n)} == {spec.of_points(n).n_neighbors}
+    assert spec.of_points(n).choices(n) == spec.choices(n)
+
+
+@pytest.mark.parametrize(("share", "tried"), [(1, "all"), (0.99, 150), (0.01, 90)])
+@pytest.mark.parametrize("options", [{}, {"noise": "auto"}, {"neighborhoods": "adaptive"}], ids=str)
+def test_automatic_landmarks_by_the_work_of_a_draw(
+    sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, share: float, tried: Any, options: Any
+) -> None:
+    """The first choice that is cheap enough, or the last, with every bit of that choice; a note says so."""
+    k = FitSpec().of_points(N).n_neighbors
+    expected = fit(sheet, **{"n_neighbors": k, "landmarks": tried, **options})
+    work = fit(sheet, landmarks="all").diagnostics.figures["elimination"]["flops"]
+    monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
+    for module in ("posterior.fit", "posterior.cost.estimate"):
+        monkeypatch.setattr(f"glle_engine.{module}.MAX_EXACT_FLOPS", share * work)
+    found = fit(sheet, **options)
+    assert found.spec == expected.spec
+    for name, array in expected.arrays().items():
+        assert found.arrays()[name].tobytes() == array.tobytes(), name
+    notes = [note.message for note in found.notes if note.code == "landmarks"]
+    assert [f"{tried} landmarks" in note and "landmarks='all'" in note for note in notes] == [True] * (tried != "all")
+    if not options:
+        near, _ = kneighbors(sheet, k)
+        for whole in (fit(sheet, neighbors=near), fit(csr_array(sheet))):
+            assert whole.landmarks is None
+
+
+def test_an_estimate_chooses_as_the_fit() -> None:
+    """Also where no graph of all points is analysed."""
+    cube = np.random.default_rng(0).random((51_000, 2))
+    assert estimate(cube).spec == FitSpec(n_neighbors=22, landmarks=4000)
+    assert estimate(cube[:5000]).spec == FitSpec(n_neighbors=25, landmarks="all")
+
+
+@pytest.mark.parametrize("shape", [(400, 2), (900, 5)])
+def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
+    """By minimum degree for a sheet, by dissection for a volume, of which it saves half."""
+    near, _ = kneighbors(np.random.default_rng(0).random(shape), 12)
+    neighbors = np.sort(near, axis=1)
+    least = cheapest_order(neighbors, 10**9)[1].flops
+    assert is_cheaper(neighbors, 1.2 * least)
+    assert not is_cheaper(neighbors, 0.9 * least)
 
 
 _KINDS = [
