@@ -181,7 +181,8 @@ def audits(
         facts = replace(facts, half=len(rows) // 2)
     embedder = _part_embedder(source.embedder, rows, blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
-    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place)
+    is_given = method is not None and Y is not None
+    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, is_given)
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
         halves = None
@@ -311,6 +312,7 @@ class _Found:
     notes: tuple[Note, ...]
     rows: NDArray[np.intp]  # of which halves are made, and neighbors
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # all points, by the places of the rows
+    is_given: bool  # whether the coordinates may be no map of the method
     chance: Chance | None = None
     dimension: int | None = None
     readings: list[_Reading] = field(default_factory=list)
@@ -568,7 +570,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
     own = neighbors_among(embedding, rows, found.k)
-    foreign = _foreign(own[rows], near[:, rows])
+    foreign = _foreign(own[rows], near[:, rows]) if found.is_given else None
     if foreign is not None:
         facts = replace(found.facts, foreign=foreign)
         return _of_coordinates(embedding, found.points, found.k, facts, found.notes)

@@ -203,6 +203,14 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
     assert audit(X, turned, method="pca").level == "trust"
 
 
+def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far its neighbors are from those of maps of halves; coordinates that are given are compared."""
+    monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
+    for options in ({"method": "pca"}, {"Y": fit(PLANE)}):
+        assert audit(PLANE, **options).remains is not None
+    assert "this is no map" in audit(PLANE, principal(PLANE), method="pca").verdict
+
+
 def area_under_curve(score: NDArray[np.float64], is_planted: NDArray[np.bool_]) -> float:
     """Return the probability that a planted point has the larger score than another one."""
     ranks = np.argsort(np.argsort(score)) + 1
