@@ -96,7 +96,9 @@ class Islands:
     in_data : (m,) bool
         Whether the points of the island are isolated in the data, too; False for a single island.
     in_samples : (m,) float64 or None
-        Share of the halves in which the island is isolated.
+        Share of the halves in whose maps the other half's points of the island are isolated.
+    in_halves : (m,) float64 or None
+        Share of the halves in whose maps the half's own points of the island are isolated.
 
     """
 
@@ -105,6 +107,7 @@ class Islands:
     of_points: NDArray[np.int64]
     in_data: NDArray[np.bool_]
     in_samples: NDArray[np.float64] | None = None
+    in_halves: NDArray[np.float64] | None = None
 
     __repr__ = brief
 
@@ -120,7 +123,8 @@ class Islands:
         """Islands (m,) that the method cuts: isolated in nine of ten halves, and not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
-        return np.asarray((self.in_samples >= STAYS) & ~self.in_data)
+        own = self.in_samples if self.in_halves is None else self.in_halves
+        return np.asarray((np.maximum(self.in_samples, own) >= STAYS) & ~self.in_data)
 
     @property
     def count(self) -> int:
@@ -185,7 +189,7 @@ class Disturbed:
     stretch, squeeze : (n,) float64
     is_torn, is_glued : (n,) bool
     tears : (t, 2) int64
-        Some pairs of points that are neighbors and lie far apart in the picture.
+        Some pairs of points that are neighbors and lie far apart in the picture; none if most points are torn off.
     seams : tuple of Seam
         Tears and folds with two sides, the largest first.
 
@@ -214,16 +218,25 @@ def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> I
     """Return the islands of a picture (n, p) of points (n, d); nothing is known of other samples."""
     of_points = find_islands(Y)
     in_data = isolated(points, of_points)
+    if len(in_data) == 2:  # each is isolated from the other, or none
+        in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
 
 
-def islands_of_samples(found: Islands, holds: NDArray[np.bool_]) -> Islands:
-    """Return the islands with the share of pictures of halves in which each is isolated; `holds` (m, islands)."""
+def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np.bool_] | None = None) -> Islands:
+    """Return the islands with the share of pictures of halves in which each is isolated.
+
+    `holds` (m, islands) are among the other points, and `own` among the half's own ones: these show whether the method
+    cuts the islands, because other points may be placed across a cut.
+    """
     if not found.count:
         return replace(found, in_samples=np.zeros(1))
+    if found.count == 2:  # each is isolated from the other, or none
+        holds = np.repeat(holds.all(axis=1, keepdims=True), 2, axis=1)
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
-    in_samples = holds.mean(axis=0)
-    return replace(found, share=float(of_pairs.mean()), error=standard_error(of_pairs), in_samples=in_samples)
+    share, error = float(of_pairs.mean()), standard_error(of_pairs)
+    in_halves = None if own is None else own.mean(axis=0)
+    return replace(found, share=share, error=error, in_samples=holds.mean(axis=0), in_halves=in_halves)
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -324,7 +337,8 @@ def disturbed_by_samples(
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
     laid = in_picture[(far > MOSTLY).ravel() & is_glued[in_picture[:, 0]]]
     folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
-    shown = _some_tears(rows[is_far], columns[is_far], weights[is_far])
+    is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
+    shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
     return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
 
 
@@ -344,7 +358,8 @@ def disturbed_by_data(
     torn, laid = _pairs(in_data)[far[0].ravel()], _pairs(in_picture)[far[1].ravel()]
     tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, scores[0])
     folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, scores[1])
-    shown = _some_tears(torn[:, 0], torn[:, 1], np.ones(len(torn)))
+    some = torn[: len(torn) if is_torn.mean() <= MANY_DISTURBED else 0]
+    shown = _some_tears(some[:, 0], some[:, 1], np.ones(len(some)))
     return Disturbed(scores[0], scores[1], is_torn, is_glued, shown, tears + folds)
 
 

@@ -181,7 +181,8 @@ def audits(
         facts = replace(facts, half=len(rows) // 2)
     embedder = _part_embedder(source.embedder, rows, blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
-    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place)
+    is_given = method is not None and Y is not None
+    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, is_given)
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
         halves = None
@@ -285,11 +286,15 @@ audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # ty
 
 
 class _Reading(NamedTuple):
-    """What the picture of a half shows: places (n, p), neighbors (n, k), isolated islands (m,), groups apart (g, g)."""
+    """What the picture of a half shows: places (n, p), neighbors (n, k), and groups (g, g) that are apart.
+
+    Islands (m,) are isolated among the other half's points, and `own` among the half's own ones.
+    """
 
     places: NDArray[np.float64]
     near: NDArray[np.int32]
     isolated: NDArray[np.bool_]
+    own: NDArray[np.bool_]
     apart: NDArray[np.bool_] | None
 
 
@@ -307,6 +312,7 @@ class _Found:
     notes: tuple[Note, ...]
     rows: NDArray[np.intp]  # of which halves are made, and neighbors
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # all points, by the places of the rows
+    is_given: bool  # whether the coordinates may be no map of the method
     chance: Chance | None = None
     dimension: int | None = None
     readings: list[_Reading] = field(default_factory=list)
@@ -342,8 +348,9 @@ def _read(
     is_other[answered] = True
     is_other[chosen] = False
     near = neighbors_among(Y, rows, k)
-    held = isolated_among(Y, islands, is_other) if islands.any() else np.zeros(1, bool)
-    return _Reading(Y, near, held, None if classes is None else groups_apart(Y, classes))
+    is_own = np.isin(np.arange(len(islands)), chosen)
+    held, own = (isolated_among(Y, islands, of) if islands.any() else np.zeros(1, bool) for of in (is_other, is_own))
+    return _Reading(Y, near, held, own, None if classes is None else groups_apart(Y, classes))
 
 
 def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
@@ -563,7 +570,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
     own = neighbors_among(embedding, rows, found.k)
-    foreign = _foreign(own[rows], near[:, rows])
+    foreign = _foreign(own[rows], near[:, rows]) if found.is_given else None
     if foreign is not None:
         facts = replace(found.facts, foreign=foreign)
         return _of_coordinates(embedding, found.points, found.k, facts, found.notes)
@@ -575,7 +582,9 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
-    islands = islands_of_samples(found.facts.islands, np.array([reading.isolated for reading in readings]))
+    islands = islands_of_samples(
+        found.facts.islands, *(np.array([reading[at] for reading in readings]) for at in (2, 3))
+    )
     of_neighbors, of_points = neighborhoods(near, island, rows)
     disturbed = disturbed_by_samples(embedding, own, graph, pictures, near, island)
     groups = None

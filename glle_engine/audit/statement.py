@@ -181,7 +181,8 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
     assert facts.remains is not None
     if stays := facts.islands.stays.any():
         yield "islands", (True, _trusted_islands(facts.islands))
-        if facts.arrangement is not None:
+        is_arranged = facts.islands.stays.all() or (facts.arrangement is not None and facts.arrangement.share < TRUST)
+        if facts.arrangement is not None and is_arranged:  # distances between islands that are none mean nothing
             yield "arrangement", (facts.arrangement.share >= TRUST, "the distances between islands")
         if facts.shape is not None:
             yield "shape", (facts.shape.share >= TRUST, "the shapes of the islands")
@@ -230,7 +231,11 @@ def _fidelity(facts: Facts) -> list[str]:
     islands = facts.islands
     parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
     if islands.count:
-        parts.append(f"{int(islands.in_data.sum())} of its {islands.count} islands are separate in the data")
+        count = int(islands.in_data.sum())
+        whole = "both islands" if islands.count == 2 else f"all {islands.count} islands"
+        some = f"{count} of its {islands.count} islands" if count else f"none of its {islands.count} islands"
+        are = "is" if count == 1 else "are"
+        parts.append(f"{whole if count == islands.count else some} {are} separate in the data")
     return [*parts, *_disturbances(facts)][:MAX_REASONS]
 
 
@@ -246,7 +251,10 @@ def _disturbances(facts: Facts) -> list[str]:
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
-            parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else f"{count} points {texts[kind]}")
+            several = f"{count} points {texts[kind]}"
+            if kind == "tear" and len(seams) > 1:
+                several = f"the map tears the data in {len(seams)} places ({count} points, `seam`)"
+            parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else several)
     return parts
 
 

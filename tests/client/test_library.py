@@ -308,13 +308,37 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
     for panel, found in zip(figure.subplots(1, 2), (split, kept), strict=True):
         found.plot(ax=panel)
         outlines = [patch.get_linestyle() for patch in panel.patches]
-        assert outlines == ["-" if stays else "--" for stays in found.islands.stays]
-        assert (len(panel.collections) == 2) == bool(len(found.disturbed.tears))
+        is_solid = found.islands.stays & (found.level in {"trust", "partly"})
+        assert outlines == ["-" if stays else "--" for stays in is_solid]
+        assert (len(panel.collections) > 1) == bool(len(found.disturbed.tears))
     figure.canvas.draw()
     for panel in figure.axes:
         for text in (panel.title, panel.xaxis.label):
             box = text.get_window_extent()
             assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+
+
+def test_names_of_many_groups_do_not_cover_each_other() -> None:
+    """Sixty groups have their names, few of which overlap, and a legend is inside of the saved picture."""
+    rng = np.random.default_rng(1)
+    Y = 30 * rng.random((60, 2))[np.arange(600) % 60] + 0.3 * rng.standard_normal((600, 2))
+    names = np.array([f"type {at:02}" for at in range(60)])[np.arange(600) % 60]
+    axes = glle.audit(np.c_[Y, Y[:, 0] * Y[:, 1]], Y, method=lambda part: part[:, :2], labels=names).plot()
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts if text.get_text() in set(names)]
+    assert len(boxes) == 60
+    assert sum(a.overlaps(b) for at, a in enumerate(boxes) for b in boxes[:at]) <= 6
+    figure = axes.figure
+    figure.clear()
+    for panel in figure.subplots(1, 2):
+        glle.plot(Y, names[:600] < "type 20", ax=panel)
+    figure.canvas.draw()
+    for panel in figure.axes:
+        key = panel.get_legend()
+        assert key is not None
+        legend = key.get_window_extent()
+        assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+        assert legend.x0 >= panel.get_window_extent().x1
 
 
 def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:

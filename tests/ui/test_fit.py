@@ -118,9 +118,9 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
     expect(explorer.page).to_have_url(re.compile("job=job_"))
     with tab(explorer.url) as other:
         other.page.route("**/summary?*", lambda _: None)
-        other.open()
-        other.at("recent").get_by_text("Swiss roll").first.click()
-        other.at("draws-count").fill("2")
+        other.open(f"/#dataset={explorer.state('dataset')['id']}")
+        expect(other.at("chosen")).to_contain_text("60,000 rows")
+        other.at("draws-n_draws").fill("2")
         explorer.page.reload()
         expect(explorer.at("progress-label")).to_contain_text("Fitting")
         expect(explorer.at("chosen")).to_contain_text("60,000 rows")

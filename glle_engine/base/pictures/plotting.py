@@ -24,7 +24,7 @@ from glle_engine.base.pictures.points import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
@@ -46,6 +46,7 @@ _INCHES, _LINE = 3.2, 0.16  # of a panel, and of a line of text
 _MIN_DPI = 14  # the smallest letters, of 6 points, then have a pixel, which fonts need
 _BESIDE_SCALE = 0.82  # width of a panel beside its scale, relative to one without
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
+_BETWEEN = 0.7  # inches between panels, which titles leave free
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
 _LONGEST = 30  # letters of a name in a legend
 _SVG_DPI = 200
@@ -70,6 +71,12 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR = "#cf222e"
+_MOST_FOLDED = 0.5  # share of the points; more are no local fault
+_BESIDE = np.array(
+    sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
+)  # places of a name beside the middle of its group, in units of its box, the nearest first
+_OVERFLOW = 0.08  # of the width of a panel, by which a name may lie outside
+_COUNTED_GROUPS = 10  # whose names have a count; the names of more are smaller
 _OUTLINE_POINTS = 3  # of an island, at least
 
 THEMES: dict[Theme, ThemeColors] = {
@@ -86,6 +93,7 @@ class PointColors:
     values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class
     classes: tuple[str, ...] = ()  # names; empty for numbers
     is_time: bool = False  # numbers are days since 1970
+    names: tuple[str, ...] = ()  # of more classes than colors
 
     @classmethod
     def of(cls, title: str, raw: NDArray[Any]) -> PointColors:
@@ -98,7 +106,8 @@ class PointColors:
         if is_discrete and len(distinct) <= MAX_CLASSES:
             return cls(title, inverse.astype(np.float64), tuple(_name(value) for value in distinct))
         if raw.dtype.kind in "US":  # more classes than colors: a scale in sorted order
-            return cls(f"{title} ({len(distinct):,} classes)", inverse.astype(np.float64))
+            names = tuple(map(str, distinct))
+            return cls(f"{title} ({len(distinct):,} classes)".strip(), inverse.astype(np.float64), names=names)
         return cls(title, np.asarray(raw, np.float64))
 
     def arguments(self, theme: Theme) -> dict[str, Any]:
@@ -139,6 +148,12 @@ class Panel:
     islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # names, and whether they stay
     of_islands: NDArray[np.int64] | None = None  # (n,)
     tears: NDArray[np.int64] | None = None  # (t, 2)
+    is_folded: NDArray[np.bool_] | None = None  # (n,)
+
+    @property
+    def has_folds(self) -> bool:
+        """Whether some points, and not most of them, are laid onto others."""
+        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MOST_FOLDED)
 
     @classmethod
     def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
@@ -156,27 +171,33 @@ class Panel:
         if shares is None and "spread" in columns:
             shares = 1 - _relative(columns["spread"])
         opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
-        groups = {name: count for name, count in points.apart_from.items() if name in colors.classes}
+        groups = {name: count for name, count in points.apart_from.items() if name in (colors.classes or colors.names)}
         title = f"{LEVELS[points.level]}\n{points.verdict}" if points.level else points.verdict
         panel = cls(title, points.places, colors, opacities=opacities, apart_from=groups)
-        below = ["faint: neighbors change"] if "neighborhood" in columns or points.covariance is not None else []
         if points.level:
             panel = replace(
                 panel, islands=points.islands, of_islands=columns.get("island"), tears=points.tears,
+                is_folded=columns.get("is_glued"),
             )  # fmt: skip
-            if points.islands:
-                below.append(
-                    "solid outline: island to trust; dashed: not" if "neighborhood" in columns else "outlines: islands"
-                )
-            if len(points.tears):
-                below.append("red lines: neighbors that the map tears apart")
         elif points.covariance is not None:
-            levels = " and ".join(f"{level:.0%}" for level in points.radii)
-            below.append(f"ellipses: {levels} regions of some points")
             panel = replace(panel, covariance=points.covariance, radii=points.radii)
-        if groups:
-            below.append("numbers: from how many of the others a group stays apart")
-        return replace(panel, below="; ".join(below))
+        return replace(panel, below="; ".join(panel.explain_marks(points)))
+
+    def explain_marks(self, points: PointTable) -> Iterator[str]:
+        """Yield what each kind of mark in the panel means."""
+        is_sampled = "neighborhood" in points.columns
+        if is_sampled or points.covariance is not None:
+            yield "faint: neighbors change"
+        if self.islands:
+            yield "solid outline: island to trust; dashed: not" if is_sampled else "outlines: islands"
+        if self.tears is not None and len(self.tears):
+            yield "red lines: neighbors that the map tears apart"
+        if self.has_folds:
+            yield "red rings: points that the map lays onto others"
+        if self.radii:
+            yield f"ellipses: {' and '.join(f'{level:.0%}' for level in self.radii)} regions of some points"
+        if 0 < len(self.apart_from) <= _COUNTED_GROUPS:
+            yield "numbers: from how many of the others a group stays apart"
 
 
 def plot(
@@ -191,9 +212,9 @@ def plot(
     """Draw an embedding as points with what is known of their certainty, and return the axes.
 
     The title is the level and the verdict of an audit, or how far draws agree. Points are opaque by the share of their
-    neighbors that stay. An audit has outlines around its islands, solid around those to be trusted, and lines across
-    tears; other results have the 50 and 90 % regions of some points, from small to large ones. A posterior
-    is drawn as the mean of 40 draws, fewer of more than 10,000 points; for its embedding alone give
+    neighbors that stay. An audit has outlines around its islands, solid around those to be trusted, lines across tears
+    and rings around folded points; other results have the 50 and 90 % regions of some points, from small to large ones.
+    A posterior is drawn as the mean of 40 draws, fewer of more than 10,000 points; for its embedding alone give
     ``posterior.embedding``.
 
     Parameters
@@ -244,14 +265,16 @@ def plot(
         sizes = np.interp(relative, (0, 1), _SIZES) if is_size else None
         opacities = None if is_size else np.interp(1 - relative, (0, 1), _OPACITIES)
         panel = replace(panel, sizes=sizes, opacities=opacities)
-    place: dict[str, Any] = {"loc": "upper right"} if ax else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
     with mpl.rc_context({"text.parse_math": False}):
         width = _own_width(ax)
         ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
         drawn = draw(ax, panel, inches=width, **options)
         if labels is not None and panel.colors.classes:
+            engine = getattr(ax.get_figure(root=True), "get_layout_engine", lambda: None)()
+            has_room = engine is not None and engine.adjust_compatible is False  # constrained: it fits what is outside
+            place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
             ax.legend(handles=_handles(panel.colors, "light"), title=_short(panel.colors.title), fontsize=8, **place)
-        elif labels is not None:
+        elif labels is not None and not (panel.colors.names and panel.apart_from):  # which have their names
             locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
             of_dates: Any = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
             scale = of_dates if panel.colors.is_time else {}
@@ -338,7 +361,7 @@ def draw(
     n = len(points)
     axes.set_facecolor(style.background)
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
-    across = int(letters * inches)
+    across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
     head = "\n".join(part for line in panel.title.splitlines() for part in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], style.text)
     axes.set_title(head, fontsize=size, color=color, pad=4)
@@ -363,14 +386,8 @@ def draw(
     scatter = axes.scatter(*points.T, **{**drawn, **options})
     _draw_islands(axes, panel, points, style)
     reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area, theme)
-    for name, count in panel.apart_from.items():
-        _write_group(
-            axes,
-            points[panel.colors.values == panel.colors.classes.index(name)],
-            f"{_short(name)}: {count}/{len(panel.apart_from) - 1}",
-            style,
-        )
     _fit_view(axes, points, reach, style, is_flat=panel.Y.shape[1] > 1)
+    _write_groups(axes, panel, points, style, inches)
     return scatter
 
 
@@ -398,6 +415,9 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeCo
                 )
     if panel.tears is not None and len(panel.tears):
         axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
+    if panel.is_folded is not None and panel.has_folds:
+        x, y = points[panel.is_folded].T
+        axes.scatter(x, y, s=14, facecolors="none", edgecolors=TEAR, linewidths=0.6, zorder=3)
 
 
 def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
@@ -414,13 +434,31 @@ def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
     return np.asarray(middle + 1.06 * (corners - middle), np.float64)
 
 
-def _write_group(axes: Axes, points: NDArray[Any], text: str, style: ThemeColors) -> None:
-    """Write a text on the middle of a group's points."""
+def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeColors, inches: float) -> None:
+    """Write the names of groups on the middle of their points, or beside it where another name is."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415 # optional
 
-    effects = [withStroke(linewidth=2.5, foreground=style.background)]
-    x, y = np.median(points, axis=0)
-    axes.text(x, y, text, fontsize=8, color=style.text, path_effects=effects, ha="center", va="center", zorder=4)
+    names, is_counted = panel.colors.classes or panel.colors.names, len(panel.apart_from) <= _COUNTED_GROUPS
+    size = 8.0 if is_counted else 5.5
+    effects = [withStroke(linewidth=2.5 if is_counted else 1.5, foreground=style.background)]
+    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    unit = np.array([high - low, top - bottom]) / (72 * inches)  # a typographic point in units of the axes
+    taken, overflow = np.empty((0, 4)), _OVERFLOW * (high - low)
+    for name, count in panel.apart_from.items():
+        text = f"{_short(name)}: {count}/{len(panel.apart_from) - 1}" if is_counted else _short(name)
+        half = np.array([0.35 * size * len(text), 0.7 * size]) * unit
+        middle = np.median(points[panel.colors.values == names.index(name)], axis=0)
+        places = middle + 2 * half * _BESIDE
+        boxes = np.concatenate([places - half, places + half], axis=1)
+        is_free = [
+            not ((box[:2] < taken[:, 2:]) & (taken[:, :2] < box[2:])).all(axis=1).any()
+            and low - overflow <= box[0] <= box[2] <= high + overflow
+            for box in boxes
+        ]
+        at = int(np.argmax(is_free))
+        taken = np.concatenate([taken, boxes[at : at + 1]])
+        x, y = places[at]
+        axes.text(x, y, text, fontsize=size, color=style.text, path_effects=effects, ha="center", va="center", zorder=4)
 
 
 def _draw_regions(axes: Axes, panel: Panel, area: float, theme: Theme) -> NDArray[np.float64]:

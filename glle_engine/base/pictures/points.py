@@ -261,8 +261,9 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def _audited(shown: Any, islands: Any) -> dict[str, Any]:
-    """Return the islands, the tears and the level of an audit."""
-    stays = [bool(flag) for flag in _part(islands, "stays")]
+    """Return the islands, the tears and the level of an audit; none stay where nothing is to be trusted."""
+    is_trusting = shown.level in {"trust", "partly"}
+    stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
     tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
     return {"islands": named, "tears": np.asarray(tears, np.int64).reshape(-1, 2), "level": str(shown.level)}

@@ -203,6 +203,14 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
     assert audit(X, turned, method="pca").level == "trust"
 
 
+def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far its neighbors are from those of maps of halves; coordinates that are given are compared."""
+    monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
+    for options in ({"method": "pca"}, {"Y": fit(PLANE)}):
+        assert audit(PLANE, **options).remains is not None
+    assert "this is no map" in audit(PLANE, principal(PLANE), method="pca").verdict
+
+
 def area_under_curve(score: NDArray[np.float64], is_planted: NDArray[np.bool_]) -> float:
     """Return the probability that a planted point has the larger score than another one."""
     ranks = np.argsort(np.argsort(score)) + 1
@@ -301,7 +309,7 @@ def test_chance_gaps_are_no_islands(name: str) -> None:
 
 
 def test_islands_that_the_method_cuts_are_named() -> None:
-    """A function that cuts one sheet in two makes an island in each half of the data, and the data have none."""
+    """A function that cuts one sheet in two makes two islands of each half of the data, and the data have none."""
 
     def cut(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.c_[points[:, 0] + 9 * (points[:, 0] > 0.3), points[:, 1]])
@@ -310,8 +318,9 @@ def test_islands_that_the_method_cuts_are_named() -> None:
     assert found.islands.count == 2
     assert not found.islands.in_data.any()
     assert not found.islands.stays.any()
+    assert found.islands.is_cut.all()
     assert "islands" in found.statement.distrusted
-    assert "separate groups" in found.verdict
+    assert "2 islands that the method cuts from data without a gap (A, B)" in found.verdict
 
 
 def test_blocks_stay_together() -> None:

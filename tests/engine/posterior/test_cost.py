@@ -74,6 +74,8 @@ def test_cost_grows_with_dimension_points_and_neighbors() -> None:
     X, variant = cube(2, 300), {"variant": "published", "covariance": "full"}
     for options in ({"noise": "tangent"}, {"neighborhoods": "adaptive"}, variant):
         assert estimate(X, **options).fit.seconds > estimate(X).fit.seconds  # type: ignore[arg-type]
+    alone = [rates.pivoting_seconds(n, rates.Work(0.0, 0.0, 0.0)) for n in (1000, 2000)]
+    assert alone[1] == 2 * alone[0] > 0
 
 
 def test_bytes_cover_the_arrays_of_draws() -> None:

@@ -308,7 +308,7 @@ def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior)
     """Wrong training data, other features and NaN are refused with the remedy."""
     with pytest.raises(errors.InvalidShapeError, match="fitted to"):
         posterior.transform(sheet[:-1], sheet)
-    with pytest.raises(errors.InvalidShapeError, match="3 columns"):
+    with pytest.raises(errors.InvalidShapeError, match=r"3 columns\.$"):
         posterior.transform(sheet, sheet[:, :2])
     with pytest.raises(errors.NotFiniteError, match=r"\[1, 2\]"):
         posterior.transform(sheet, [[0.0, 0.0, 0.0], [0.0, 0.0, np.nan]])

@@ -90,6 +90,13 @@ def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_feat
     assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "label", "v280": ""}
 
 
+def test_a_column_of_two_roles_is_named_as_in_the_request() -> None:
+    """By its name, or by its number in a table without names; so are both parameters."""
+    for names, column in ((["x", "b"], "b"), (None, "1")):
+        with pytest.raises(TableError, match=rf"\?label= and \?color= name the same column, '{column}'"):
+            Layout.of(names, 2, ColumnRoles(label=column, color=column))
+
+
 def test_features_have_the_names_of_their_columns_and_parts() -> None:
     """A column of categories has a feature for each; without any names there are numbers, and those only for parts."""
     parts = {1: ["=a", "=b"]}

@@ -15,24 +15,19 @@ from tests.ui.driver.browser import run_browser
 from tests.ui.driver.explorer import Explorer
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "images" / "explorer.png"
-ROW = 17  # a seven
 MAX_BYTES = 250_000
 
 
 def main() -> None:
-    """Open the digits, show their average with the places of one point, and save a screenshot."""
+    """Open the example, a map of the digits by UMAP with its verdict, and save a screenshot."""
     with TemporaryDirectory() as folder, running(Path(folder)) as up, run_browser() as browser:
         page = browser.new_page(viewport={"width": 1366, "height": 820}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)
         explorer.open()
-        explorer.at("example-digits").click()
-        explorer.wait_drawn()
-        explorer.at("show-consensus").click()
-        expect(explorer.at("frame-name")).to_contain_text("Average")
-        explorer.wait_still()
+        explorer.at("example-umap").click()
+        expect(explorer.at("verdict")).to_be_visible()
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
-        page.mouse.move(*explorer.places()[ROW])
         explorer.wait_still()
         Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(PICTURE, optimize=True)
     size = PICTURE.stat().st_size

@@ -1,7 +1,7 @@
 /** Audits of the shown map, or of coordinates from anywhere. */
 
 import { ask, askJson } from '../api.js';
-import { askArray, askMade, follow } from '../jobs.js';
+import { askArray, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
@@ -59,7 +59,7 @@ async function read(job) {
 
 /** The result of an audit's job, its arrays as floats. */
 export async function auditOf({ id }, query = '') {
-  return withFloats(await (await askMade(`/v1/jobs/${id}/result?dtype=float32${query}`, 'application/json', LABEL)).json());
+  return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`)); // other maps may still be audited: their job stays in the bar
 }
 
 /** An audit with arrays of floats in place of nested lists. */

@@ -62,9 +62,9 @@ function Groups({ names, apart }) {
   const choose = (...some) => choosePoints(rowsWhere(state.columns.labels, new Set(some.map((i) => names[i]))));
   return html`<div data-testid="audit-groups"><h3>Groups</h3>
     <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i) => html`<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
-    <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row">${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
+    <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row" title=${names[i]}>${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
       <button type="button" class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
         aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button></td>`)}</tr>`)}
-      <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th>${names[i]}</th>`)}</tr></tbody></table></div>
+      <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th title=${names[i]}>${names[i]}</th>`)}</tr></tbody></table></div>
     <p class="help">A cell is a pair: dark if it stays apart, pale if not. Click it to select both groups.</p></div>`;
 }

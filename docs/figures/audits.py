@@ -1,0 +1,105 @@
+"""Gallery of audits: `python -m docs.figures.audits` draws docs/images/audits.png, and prints the verdicts.
+
+It also prints how well `stretch` finds the torn points of t-SNE of a Swiss roll at perplexity 150 (Liu, Ma and Zhong,
+"Assessing and improving reliability of neighbor embedding methods", Nature Communications 2025, Fig. 7), as the area
+under the curve. A point is torn if a tenth of its neighbors on the sheet are far from it in the map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine import manifolds
+from glle_engine.audit.audit import audit
+from glle_engine.base.pictures.plotting import Panel, render
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.reliability.thresholds import DISTURBED, FAR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from glle_engine.audit.result import Audit
+
+    Array = NDArray[np.float64]
+
+PICTURE = Path(__file__).parents[1] / "images" / "audits.png"
+ROLL, PERPLEXITY, NEIGHBORS = 1000, 150, 15
+
+
+def roll() -> manifolds.Manifold:
+    """Return the Swiss roll of the published example."""
+    return manifolds.make("swiss_roll", ROLL, seed=0)
+
+
+def audit_of_roll(X: Array) -> Audit:
+    """Return the audit of t-SNE of the roll."""
+    return audit(X, method="t-sne", parameters={"perplexity": PERPLEXITY})
+
+
+def torn(sheet: Array, Y: Array) -> NDArray[np.bool_]:
+    """Return the points (n,) whose neighbors on a sheet (n, 2) are far from them in a map (n, 2)."""
+    near, own = kneighbors(np.ascontiguousarray(sheet), NEIGHBORS)[0], kneighbors(Y, NEIGHBORS)[1][:, -1]
+    apart = np.linalg.norm(Y[:, None] - Y[near], axis=2)
+    return np.asarray((apart > FAR * np.maximum(own[:, None], own[near])).mean(axis=1) > DISTURBED)
+
+
+def area_under_curve(score: Array, is_planted: NDArray[np.bool_]) -> float:
+    """Return the probability that a planted point has the larger score than another one."""
+    ranks = np.argsort(np.argsort(score)) + 1
+    count = int(is_planted.sum())
+    return float((ranks[is_planted].sum() - count * (count + 1) / 2) / (count * (len(score) - count)))
+
+
+def cases() -> Iterator[tuple[str, Audit]]:
+    """Yield the name of each case, and its audit."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 4, 300)
+    blobs = 8 * rng.standard_normal((4, 10))[groups] + rng.standard_normal((300, 10))
+    yield "True islands: PCA of four groups", audit(blobs, method="pca")
+    sheet = np.c_[rng.uniform(-2, 2, (400, 2)), 0.05 * rng.standard_normal((400, 3))]
+    sheet[:, 2] += 0.3 * np.sin(2 * sheet[:, 0])
+    yield "Cut islands: a function that cuts one sheet", audit(sheet, method=_cut)
+    yield f"Tear: t-SNE of a Swiss roll, perplexity {PERPLEXITY}", audit_of_roll(roll().X)
+    two = np.c_[rng.standard_normal((300, 2)), 0.1 * rng.standard_normal((300, 4))]
+    two[:60, :3] += [9, 0, 6]
+    laid = two[:, :2].copy()
+    laid[:60] -= [8.5, 0]
+    yield "Glue: a group laid onto another one, coordinates alone", audit(two, laid)
+    batch = rng.integers(0, 2, 300)
+    factors = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 15)) + 0.5 * rng.standard_normal((300, 15))
+    shifted = factors + 4 * batch[:, None] * rng.standard_normal(15)
+    yield (
+        "Batch effect: PCA of two batches, labels=batch",
+        audit(shifted, method="pca", labels=np.where(batch, "second batch", "first batch")),
+    )
+    yield "Noise: PCA of independent features", audit(rng.standard_normal((300, 8)), method="pca")
+    yield "Too few points: PCA of 50 rows of noise", audit(rng.standard_normal((50, 8)), method="pca")
+    units = np.c_[300 * rng.standard_normal(200), rng.standard_normal((200, 2)) @ rng.standard_normal((2, 5))]
+    yield "One column: PCA of columns with different units", audit(units, method="pca")
+
+
+def _cut(points: Array) -> Any:
+    return np.c_[points[:, 0] + 3 * (points[:, 0] > 0.3), points[:, 1]]
+
+
+def main() -> None:
+    """Draw the cases, and print their verdicts."""
+    panels = []
+    for name, found in cases():
+        print(f"{name}: {found.level}: {found.verdict}")
+        if name.startswith("Tear"):
+            is_torn = torn(roll().coordinates, found.embedding)
+            print(f"  {is_torn.sum()} torn points, area under the curve {area_under_curve(found.stretch, is_torn):.2f}")
+        panel = Panel.of(found)
+        panels.append(replace(panel, below=f"{name}\n{panel.below}"))
+    PICTURE.write_bytes(render(panels, columns=3, width=1500, inches=3.9))
+
+
+if __name__ == "__main__":
+    main()
