@@ -135,6 +135,7 @@ def audits(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
+    is_own_map: bool = False,
     n_neighbors: int = NEIGHBORS,
     names: Sequence[str] | None = None,
     seed: int = 0,
@@ -181,7 +182,7 @@ def audits(
         facts = replace(facts, half=len(rows) // 2)
     embedder = _part_embedder(source.embedder, rows, blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
-    is_given = method is not None and Y is not None
+    is_given = method is not None and Y is not None and not is_own_map
     found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, is_given)
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
@@ -237,6 +238,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     blocks : (n,) array-like, optional
         Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
         no independent samples.
+    is_own_map : bool
+        Whether the method itself made the coordinates; they are not compared with its maps then.
     n_neighbors : int
         Neighbors that are compared; at most a fifth of the points, or of 1,000, for the kept ones and the p-values.
     names : list of str, optional

@@ -95,6 +95,7 @@ class AuditSpec(AnalysisSpec):
             **self._subject(context),
             labels=None if self.labels is None else groups_of(context, self.labels),
             blocks=self._blocks(context),
+            is_own_map=self.recipe is not None,
             n_neighbors=self.n_neighbors,
             names=names,
             seed=self.seed,

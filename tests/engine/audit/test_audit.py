@@ -206,7 +206,8 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
 def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far its neighbors are from those of maps of halves; coordinates that are given are compared."""
     monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
-    for options in ({"method": "pca"}, {"Y": fit(PLANE)}):
+    own = {"Y": principal(PLANE), "method": "pca", "is_own_map": True}
+    for options in ({"method": "pca"}, {"Y": fit(PLANE)}, own):
         assert audit(PLANE, **options).remains is not None
     assert "this is no map" in audit(PLANE, principal(PLANE), method="pca").verdict
 

@@ -112,8 +112,9 @@ def test_a_method_is_the_embedding(client: httpx.Client, stores: Stores, dataset
     assert stores.results.usage()["results"] == 0
 
 
-def test_a_posterior(client: httpx.Client, stores: Stores) -> None:
-    """The audit of a posterior, and that of the method glle, are of the mean embedding."""
+def test_a_posterior(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit of a posterior, and that of the method glle, are of the mean embedding, a map by the method itself."""
+    monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
     dataset = upload(client, ROLL.X)
     job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 8}).json()
     tasks.fit(job["id"])
