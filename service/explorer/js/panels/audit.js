@@ -47,7 +47,7 @@ function Islands({ islands: { names, sizes, stays, in_data: inData, in_samples: 
   const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
   const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
   return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>
-    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The share is that of other samples in which the island is apart.` : 'Dashed, because nothing is known of other samples.'}</p>
+    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'Dashed, because nothing is known of other samples.'}</p>
     <ul class="list">${order.map((i) => html`<li key=${names[i]}><button type="button" class="row" data-testid="island" onClick=${() => choosePoints(rowsWhere(of, new Set([i])))}>
       <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
 }
