@@ -70,7 +70,7 @@ def test_other_results_have_no_player() -> None:
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     """One coordinate, labels of another length, and a missing library, each with the remedy."""
-    with pytest.raises(ValueError, match=r"two coordinates.*glle\.plot"):
+    with pytest.raises(ValueError, match=r"glle\.plot.*a widget needs two"):
         glle.widget(SHEET.X[:, :1])
     with pytest.raises(ValueError, match="labels has shape"):
         glle.widget(SHEET.X[:, :2], CLASSES[:5])

@@ -256,7 +256,7 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     doubt = "Do not read places or neighbors: " if "unrelated-draws" in _codes(shown) else ""
-    draws = getattr(shown, "count", None) or len(shown.eigenvalues)  # of a service, or of the engine
+    draws = getattr(shown, "n_draws", None) or len(shown.eigenvalues)  # of a service, or of the engine
     return f"{doubt}{columns['stability'].mean():.0%} of a point's neighbors stay in a draw, the mean of {draws} draws."
 
 

@@ -36,7 +36,7 @@ def test_the_nearest_neighbors_give_the_same_posterior(points: NDArray[np.float6
     ]
     for form in forms:
         posterior = fit(points, neighbors=form)
-        assert posterior.spec == expected.spec == FitSpec(n_neighbors=8)
+        assert posterior.spec == expected.spec == FitSpec(n_neighbors=8, landmarks="all")
         assert posterior.embedding.tobytes() == expected.embedding.tobytes()
         assert posterior.covariance_factor.tobytes() == expected.covariance_factor.tobytes()
         assert [note.code for note in posterior.diagnostics.notes] == ["given-neighbors"]

@@ -208,8 +208,8 @@ def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
     posterior, dense = fit(rows), fit(matrix)
     np.testing.assert_array_equal(dense.transform(matrix, rows), dense.embedding)
     for data, new, words in (
-        (rows * 2, rows, r"not those of the fit.*sparse if they were sparse"),
-        (matrix, matrix, "not those of the fit"),
+        (rows * 2, rows, "not the data of the fit.*sparse if they were sparse"),
+        (matrix, matrix, "not the data of the fit"),
         (rows, matrix[:, :20], "new points"),
         (rows, rows * 2.0**30, "away from them, so far"),
     ):

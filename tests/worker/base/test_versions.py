@@ -193,8 +193,8 @@ def test_ids_are_stable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None
     draw = DrawAddress(7, 6, 0.5, "posterior", "none")
     assert draw.group_key("post_1") == f"v{SCHEMA}:lanes:{NUMBERS}:post_1:7:1:0.5:posterior:none"
     calibration = CalibrationSpec(engine="0.1.0").key("post_1")
-    assert calibration == "post_1:calibration:c69b4c188ce36b3846f3735f3165c866"
-    assert result_id(calibration) == "res_6aa8355a9d53f3111820505f0a9b991c"
+    assert calibration == "post_1:calibration:6490407ec02a4fa1cd17f91ce456ab05"
+    assert result_id(calibration) == "res_901f0b3c21533baecf58c85514dffa91"
 
 
 def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

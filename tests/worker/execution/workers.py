@@ -46,7 +46,7 @@ def fit_job(stores: Stores, values: Any = SHEET.X, *, short: bool = False, **par
 
 def enqueued_fit(stores: Stores, n: int, *, short: bool = False) -> Job:
     """Create and enqueue a fit of n points."""
-    job = fit_job(stores, manifolds.make("swiss_roll", n, seed=0).X, short=short)
+    job = fit_job(stores, manifolds.make("swiss_roll", n, seed=0).X, short=short, landmarks="all")
     stores.queue.enqueue(job)
     return job
 
