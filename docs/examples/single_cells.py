@@ -22,8 +22,8 @@ rate = depth * programs[kind] * np.exp(0.15 * batch[:, None] * rng.normal(size=g
 counts = rng.poisson(rate) * (rng.random((cells, genes)) > 0.3)
 
 # %% [markdown]
-# The usual preparation: equal depth, and a logarithm. Principal components belong to the method: the audit needs the
-# genes, because components are uncorrelated by construction, also of noise.
+# The usual preparation: equal depth, and a logarithm. Principal components are a part of the method here, so that each
+# sample of the audit has its own.
 
 # %%
 normalized = np.log1p(1000 * counts / counts.sum(axis=1, keepdims=True))

@@ -28,9 +28,13 @@ nor heavy tails matter. It needs searches of neighbors alone.
 Where features are many and points few, all points are equally far from each other. The second statistic comes from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
 the largest eigenvalue of the ranks' covariance, compared with the eigenvalues of permuted data in the same way. Near
-points see what no line shows, such as parity, and the eigenvalue sees groups of few points. Each has half of the level.
+points see what no line shows, such as parity, and the eigenvalue sees groups of few points.
 
-Neither sees structure within single features, such as two modes of one column.
+Neither sees groups in principal components, which have no correlation, and most of which are noise of small variance.
+The third statistic is the first one with ranks that have the standard deviations of their features. Each has a third of
+the level.
+
+None sees structure within single features, such as two modes of one column.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
 PERMUTATIONS = 16
 NEIGHBOR = 5  # its distance
 MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that a picture shows
-LEVEL = 0.9975  # of each of the two statistics
+LEVEL = 1 - 0.005 / 3  # of each of the three statistics
 SMALL = 50  # rows of a matrix whose eigenvalues are all computed
 # The comparison of neighborhoods.
 NULLS = 4
@@ -97,15 +101,17 @@ def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
     """
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
     rows, columns = (np.sort(rng.permutation(size)[:most]) for size, most in zip(data.shape, MAX_SHAPE, strict=True))
-    ranks = np.stack([doubled_centred_ranks(column) for column in data[np.ix_(rows, columns)].T], axis=1)
-    ranks = ranks[:, np.ptp(ranks, axis=0) > 0]
-    if ranks.shape[1] < 2:
+    data = data[np.ix_(rows, columns)]
+    ranks = np.stack([doubled_centred_ranks(column) for column in data.T], axis=1)
+    varies = np.ptp(ranks, axis=0) > 0
+    if varies.sum() < 2:
         return None
-    ranks /= ranks.std(axis=0)
+    ranks, data = ranks[:, varies] / ranks[:, varies].std(axis=0), data[:, varies]
+    deviations = (data / power_of_two(float(np.abs(data).max()))).std(axis=0)
     k = min(NEIGHBOR, len(ranks) // 5)
     permuted = [np.stack([rng.permutation(column) for column in ranks.T], axis=1) for _ in range(PERMUTATIONS)]
-    nearer = _excess(-_closeness(ranks, k), [-_closeness(null, k) for null in permuted])
-    return max(nearer, _excess(_top_eigenvalue(ranks), [_top_eigenvalue(null) for null in permuted]))
+    statistics = (lambda X: -_closeness(X, k), _top_eigenvalue, lambda X: -_closeness(X * deviations, k))
+    return max(_excess(found(ranks), [found(null) for null in permuted]) for found in statistics)
 
 
 def _excess(found: float, nulls: list[float]) -> float:
