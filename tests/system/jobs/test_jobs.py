@@ -44,7 +44,7 @@ def test_events_of_draws_end_with_the_job(client: httpx.Client, posterior: str) 
 
 def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: str) -> None:
     """The first shard arrives before the end of the job; the whole body equals the result, bit for bit."""
-    job = client.post(posterior + "/draws", json={"n_draws": 1500, "seed": 21}).json()
+    job = client.post(posterior + "/draws", json={"n_draws": 5000, "seed": 21}).json()
     path = job["links"]["self"] + "/result"
     with client.stream("GET", path + "?partial=true", headers=NPY) as answer:
         raw = answer.iter_raw()
@@ -53,7 +53,7 @@ def test_draws_are_streamed_while_the_job_runs(client: httpx.Client, posterior: 
         body += b"".join(raw)
     assert early["status"] == "running"
     assert len(body) == int(answer.headers["content-length"])
-    assert from_npy(body).shape == (1500, 2000, 2)
+    assert from_npy(body).shape == (5000, 2000, 2)
     assert wait_for_end(client, job["id"])["status"] == "succeeded"
     assert client.get(path, headers=NPY).content == body
 
