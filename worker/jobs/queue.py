@@ -95,8 +95,20 @@ def open_queue(name: str, client: redis.Redis) -> Queue:
 
 
 def fetch_tasks(client: redis.Redis, ids: list[str]) -> list[RqJob | None]:
-    """Return RQ's record of each task, or None."""
-    return SafeJob.fetch_many(ids, connection=client, serializer=SERIALIZER)
+    """Return RQ's record of each task, or None.
+
+    Fields that a worker wrote to a record just after its deletion are no record.
+    """
+    try:
+        return SafeJob.fetch_many(ids, connection=client, serializer=SERIALIZER)
+    except NoSuchJobError:
+        return [_fetch_task(client, id_) for id_ in ids]
+
+
+def _fetch_task(client: redis.Redis, id_: str) -> RqJob | None:
+    with suppress(NoSuchJobError):
+        return SafeJob.fetch(id_, connection=client, serializer=SERIALIZER)
+    return None
 
 
 class TaskQueue:
@@ -285,7 +297,7 @@ class TaskQueue:
         for known in filter(None, tasks):
             if known.get_status(refresh=False) in FAILED:
                 raise ProblemError(worker_lost(job.id, RETRIES + 1))
-            if known.is_started and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+            if _is_started(known) and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         for id_, task in zip(ids, tasks, strict=True):
             if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
@@ -324,13 +336,17 @@ class TaskQueue:
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
     def _delete_ended(self, ids: list[str]) -> None:
-        """Delete the tasks that do not run and whose jobs have ended."""
+        """Delete the tasks that do not run and whose jobs have ended, and what is left of deleted ones."""
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
-            with suppress(ProblemError):  # a record of another version
-                if task is None or task.is_started:
+            with suppress(ProblemError, InvalidJobOperation):  # a record of another version; a task just deleted
+                if task is not None and _is_started(task):
                     continue
                 job = self._jobs.get(id_.partition("-s")[0])
-                if job is None or not job.is_open:
+                if job is not None and job.is_open:
+                    continue
+                if task is None:
+                    self._client.delete(SafeJob.key_for(id_))
+                else:
                     _forget_executions(task)
                     task.delete()
 
@@ -375,6 +391,11 @@ class TaskQueue:
             depends_on=dependency,
             rate_limit=limit,
         )
+
+
+def _is_started(task: RqJob) -> bool:
+    """Return whether a task ran when it was fetched."""
+    return task.get_status(refresh=False) == JobStatus.STARTED
 
 
 def _running_seconds(task: RqJob) -> float:

@@ -6,13 +6,14 @@ import time
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rq import SimpleWorker
 from rq.executions import Execution
 from rq.job import Job as RqJob
 from rq.job import JobStatus
+from rq.rate_limit import RateLimitRegistry
 
 from tests.conftest import in_turn
 from worker.base.problems import ProblemError
@@ -264,6 +265,38 @@ def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
         stores.jobs.advance(job.id, shard, 4)
     stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
+
+
+@pytest.mark.parametrize("at", ["before", "meanwhile"])
+def test_a_sweep_survives_what_is_left_of_a_deleted_task(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """A worker that takes a task just deleted writes fields without data; a sweep removes them and frees the place."""
+    job, other = fit_job(stores), fit_job(stores, "other")
+    for each in (job, other):
+        stores.queue.enqueue(each)
+    key = SafeJob.key_for(job.id)
+
+    def leave_fields() -> None:
+        stores.client.delete(key)
+        stores.client.hset(key, mapping={"status": "started", "worker_name": "w"})
+
+    def fetch_before(*arguments: Any) -> list[RqJob | None]:
+        found = fetch_tasks(*arguments)
+        stores.client.delete(key)
+        return found
+
+    stores.jobs.cancel(job.id)
+    if at == "before":
+        leave_fields()
+    else:
+        monkeypatch.setattr(queue, "fetch_tasks", fetch_before)
+    stores.queue.sweep()
+    assert fetch_tasks(stores.client, [job.id])[0] is None
+    assert not stores.client.exists(key)
+    for limit in RateLimitRegistry.all(stores.client):
+        limit.cleanup()  # as RQ does from time to time
+    assert fetch(stores, other.id).is_queued
 
 
 def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
