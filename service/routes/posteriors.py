@@ -208,10 +208,15 @@ def _arrays_response(id_: str, request: Request, stores: Stores, name: str | Non
 params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
 
 
-@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=failures(_404="No such posterior."))
+@router.delete(
+    "/{id}",
+    summary="Delete a posterior",
+    status_code=204,
+    responses=failures(**_MISSING, _422="Its fit failed: the reason."),
+)
 async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
-    record = await run_in_threadpool(stores.posteriors.fetch, id_)
+    record = await run_in_threadpool(require_posterior, stores, id_)
     await run_in_threadpool(delete_posterior_of, stores, record)
     return Response(status_code=204)
 

@@ -189,6 +189,6 @@ def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
         "posterior-not-ready",
         409,
         f"Job {job.id} is fitting posterior {id_}.",
-        f"Wait for it with GET /v1/jobs/{job.id}?wait=30.",
+        f"Wait for it with GET /v1/jobs/{job.id}?wait=30, or cancel it with DELETE /v1/jobs/{job.id}.",
         job=job.id,
     )

@@ -199,8 +199,8 @@ def test_coordinates_that_are_not_finite_are_no_data(value: float) -> None:
     """A comparison says so once, an audit and a score name the coordinates; X has no part in it."""
     Y = np.where(np.arange(N)[:, None] == 7, value, X[:, :2])
     (error,) = glle.compare(X, {"mine": Y}).problems["mine"]
-    assert "1 of 150 points have coordinates that are not finite, first row 7" in str(error)
-    with pytest.raises(glle_engine.GlleError, match="coordinates that are not finite, first row 7"):
+    assert "1 of 150 points have coordinates that are not finite, first point 7" in str(error)
+    with pytest.raises(glle_engine.GlleError, match="coordinates that are not finite, first point 7"):
         glle.audit(X, Y)
     with pytest.raises(glle_engine.GlleError, match=r"^Y\[7, 0\] is"):
         score(X, Y, ["trustworthiness"])
@@ -267,7 +267,7 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
         glle.plot("post_1", ax=axes)
     with pytest.raises(ValueError, match="There are no points to draw"):
         glle.plot(X[:0], ax=axes)
-    with pytest.raises(ValueError, match=r"1 of 150 points have .* not finite, first row 7 \(from 0\)"):
+    with pytest.raises(ValueError, match=r"1 of 150 points have .* not finite, first point 7 \(from 0\)"):
         glle.plot(np.where(np.arange(N)[:, None] == 7, np.inf, X), ax=axes)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):

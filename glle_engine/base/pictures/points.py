@@ -130,7 +130,7 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
     if not is_finite.all():
         raise NotFiniteError(
             f"{len(places) - is_finite.sum():,} of {len(places):,} points have coordinates that are not finite, first "
-            f"row {is_finite.argmin()} (from 0).",
+            f"point {is_finite.argmin()} (from 0).",
             remedy="Leave these points out, or give them finite coordinates; a method must return finite coordinates "
             "for every part of the data.",
             details={"row": int(is_finite.argmin())},

@@ -162,13 +162,13 @@ def test_a_timeout_returns_the_current_job(
 
 
 def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> None:
-    """Without `wait` it answers with the job, and draws are refused; with it, once the fit has ended."""
+    """Without `wait` it answers with the job, draws and deletion are refused; with it, once the fit has ended."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]
     assert client.get(path).headers["location"] == job["links"]["self"]
-    refused = client.post(path + "/draws", json={"n_draws": 1})
-    assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
+    for refused in (client.post(path + "/draws", json={"n_draws": 1}), client.delete(path)):
+        assert job["id"] in check_problem(refused, 409, "posterior-not-ready")["remedy"]
     with ThreadPoolExecutor() as threads:
         waiting_request = threads.submit(client.get, path, params={"wait": 60})
         until(lambda: app.state.stores.shares.waits.used)
