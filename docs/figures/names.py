@@ -41,6 +41,7 @@ OWN = {
         "threads",
         "halves",
         "embed_halves",
+        "is_own_map",
         "names",
         "obsm",
         "priority",
