@@ -383,6 +383,15 @@ const send = globalThis.fetch;
 globalThis.fetch = (path, options) => {
     if (options?.body instanceof FormData) sent.push([path, options.body.get('file').size]);
     return send(path, options);
+};
+const { open: openRequest, send: sendRequest } = XMLHttpRequest.prototype;
+XMLHttpRequest.prototype.open = function (method, path) {
+    this.path = path;
+    return openRequest.call(this, method, path);
+};
+XMLHttpRequest.prototype.send = function (body) {
+    sent.push([this.path, body.get('file').size]);
+    return sendRequest.call(this, body);
 };"""
 
 
