@@ -322,12 +322,14 @@ class _ForkServer:
         reply, remote = socket.socketpair()
         with reply:
             with remote, self._lock:
-                try:
-                    files = [file.fileno() for file in (body, out, message, remote)]
-                    socket.send_fds(self._running(), [forkserver.REQUEST], files)
-                except OSError as error:  # it has just died, or could not start
-                    log.warning("The fork server of the readers does not accept a body: %s", error)
-                    self._end()
+                files = [file.fileno() for file in (body, out, message, remote)]
+                for _ in range(2):
+                    try:
+                        socket.send_fds(self._running(), [forkserver.REQUEST], files)
+                        break
+                    except OSError as error:  # it has just died, so that another one starts, or could not start
+                        log.warning("The fork server of the readers does not accept a body: %s", error)
+                        self._end()
             reply.settimeout(SECONDS + GRACE_SECONDS)
             try:
                 exit_ = reply.recv(_MAX_STDERR)  # empty if the fork server or the watcher died

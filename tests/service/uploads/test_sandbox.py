@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -290,6 +291,16 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
     assert tables[0].values.shape == (150_000, 2)
     until(lambda: not any(is_running(reader) for reader in readers))
     assert pid(processes) not in {first, second}
+
+
+def test_a_dead_fork_server_costs_no_attempt(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that a server no longer accepts goes to the next one, also if nothing else tells that it has died."""
+    monkeypatch.setattr("service.uploads.sandbox.processes._ATTEMPTS", 1)
+    read(processes, *BODIES["parquet"])
+    control = processes._server._control
+    assert control is not None
+    control.shutdown(socket.SHUT_RDWR)
+    assert len(read(processes, *BODIES["parquet"]).values)
 
 
 def test_readers_have_no_secrets_and_no_descriptors_of_the_api(
