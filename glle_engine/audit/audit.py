@@ -276,9 +276,9 @@ def embedder_of_halves(
     blocks: ArrayLike | None = None,
     seed: int = 0,
 ) -> Embedder:
-    """Return what embeds the halves of an audit, of which `resample` makes those of the stream `SEPARATE`.
+    """Return the embedder of an audit's halves: `resample` makes the halves with it, from the stream `SEPARATE`.
 
-    Parameters and errors are those of `audit`; coordinates alone have no halves.
+    Parameters and errors are the same as for `audit`. Coordinates without a method have no halves.
     """
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None

@@ -9,9 +9,10 @@ that extra, and because the islands of one picture then are the same on every ma
 Clusters alone are no islands: HDBSCAN cuts a uniform disc, too, and random points of a curve have gaps. A gap is more
 than chance if points without one would hardly leave it open. Random points of density :math:`\lambda` on a curve have a
 gap of length :math:`\delta` somewhere with a probability of about :math:`n e^{-\lambda \delta}`, so that the gap has to
-be as wide as :math:`\log n + 3` points. In two dimensions and more, a cluster is surrounded by so many places that
-might have a point that the distance to the fifth neighbor is wide enough. The *reach* of a cluster is that distance
-(the median over its points), or the wider one on a curve; between both, by the dimension of the cluster's points.
+be :math:`\log n + 3` times as long as the mean distance of two points in a row. In two dimensions and more, points
+without a gap would lie on all sides of a cluster, and a gap as wide as the distance to the fifth neighbor is enough.
+The *reach* of a cluster is the median distance to the fifth neighbor in two dimensions and more, the longer gap on a
+curve, and a width between both for dimensions between one and two.
 
 A point touches another cluster within the reach of its own, or within the other cluster's reach up to 1.5 times its
 own. A cluster is *isolated* if at most 2 % of its points touch another one, and at most a tenth of the share that would

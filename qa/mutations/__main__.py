@@ -1,8 +1,9 @@
 """`make -C qa mutations`: try random changes of logic, and print those that the nearest tests do not find.
 
-Each change is made in a copy of the project, one at a time. The tests of the changed file run, then those that import
-it, then those of its folder, until one fails; at the end, this test must pass without the change. A change that no test
-can find, because the program does the same, has a line with its reason in `equivalent.txt`, and does not count.
+Each change is made in a copy of the project, one at a time. The tests of the changed file run first, then the tests
+that import the file, then the tests of its folder. The first failure ends the run, and the failed test must pass
+without the change. Some changes leave the program as it was, so that no test can find them: they have a line with the
+reason in `equivalent.txt`, and do not count.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def main() -> int:
 
 
 def find_mutants() -> list[Mutant]:
-    """Return every change of the product, without those of compiled kernels."""
+    """Return every change of the product's files; files with compiled kernels are left out."""
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     sources = {path.relative_to(ROOT): path.read_bytes() for path in paths}
     return [
@@ -118,7 +119,7 @@ def try_mutant(mutant: Mutant, copies: Queue[Path]) -> str | None:
 
 
 def tests_of(path: Path) -> list[list[str]]:
-    """Return the tests of a source file, those that import it, and those of its folder: what to run, in this order."""
+    """Return the tests to run for a source file: its own, then tests that import it, then the tests of its folder."""
     room, *folders, _ = path.parts
     folder = Path("tests", ROOMS[room], *folders)
     package, _, name = ".".join(path.with_suffix("").parts).removesuffix(".__init__").rpartition(".")

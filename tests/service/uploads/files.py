@@ -86,7 +86,8 @@ def _pandas(write: Callable[[Any], Any]) -> Callable[[], bytes]:
     return body
 
 
-def _zstd(body: bytes) -> bytes:
+def zstd(body: bytes) -> bytes:
+    """Return the zstd file of a body."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(body)
@@ -235,7 +236,7 @@ FILES = (
     File("numbers.csv.gz", lambda: gzip.compress(_NUMBERS.to_csv(index=False).encode(), mtime=0), Reading()),
     File(
         "numbers.tsv.zst",
-        lambda: _zstd(_NUMBERS.to_csv(index=False, sep="\t").encode()),
+        lambda: zstd(_NUMBERS.to_csv(index=False, sep="\t").encode()),
         Reading(dialect={"delimiter": "tab"}),
     ),
     File(

@@ -9,13 +9,13 @@ import tempfile
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from service.encoding import arrow
 from service.uploads import reading
 from service.uploads.limits import Limits
 from service.uploads.reading import Upload
+from tests.service.uploads.files import zstd
 from worker.base.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ FORM = "multipart/form-data; boundary=b0"
 def gz(body: bytes) -> bytes:
     """Return the gzip file of a body, without the time: test processes must collect the same names of cases."""
     return gzip.compress(body, mtime=0)
-
-
-def zstd(body: bytes) -> bytes:
-    """Return the zstd file of a body."""
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(body)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
 
 
 def form(*parts: tuple[str, bytes]) -> bytes:
