@@ -62,7 +62,7 @@ def test_an_estimate_is_a_function_of_the_data(landmarks: Any) -> None:
 
 
 def test_cost_grows_with_dimension_points_and_neighbors() -> None:
-    """Fill grows with the intrinsic dimension; every cost grows with n and k, that of a fit with its options."""
+    """Fill grows with the intrinsic dimension; every cost grows with n and k."""
     flat, deep = (estimate(cube(dimension, 1500), n_neighbors=10) for dimension in (2, 5))
     assert deep.factorization.dimension > flat.factorization.dimension + 1
     assert deep.work.flops > 10 * flat.work.flops
@@ -71,11 +71,54 @@ def test_cost_grows_with_dimension_points_and_neighbors() -> None:
         for part in ("fit.seconds", "fit.bytes", "draw.seconds", "draw.bytes", "posterior_bytes"):
             assert attrgetter(part)(more) > attrgetter(part)(deep), part
     assert deep.fit.seconds == pytest.approx(sum(deep.stages.values()))
-    X, variant = cube(2, 300), {"variant": "published", "covariance": "full"}
-    for options in ({"noise": "tangent"}, {"neighborhoods": "adaptive"}, variant):
-        assert estimate(X, **options).fit.seconds > estimate(X).fit.seconds  # type: ignore[arg-type]
-    alone = [rates.pivoting_seconds(n, rates.Work(0.0, 0.0, 0.0)) for n in (1000, 2000)]
-    assert alone[1] == 2 * alone[0] > 0
+
+
+GROWTH = (rates.Work(1e6, 1e8, 4e4), rates.Work(2.4e6, 4e8, 9e4))
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "dimension", "options", "expected"),
+    [
+        (80, 15, 4.0, {"noise": "auto"},
+         [.0056568, .001472, .006144, .13094, .14422, 1.2438e7, .003072, 1.237e7, .003072, 75520, 28115, 4.2799e5]),
+        (81, 20, 4.0, {},
+         [.0057633, .0004212, .0044616, 0, .010646, 1.2371e7, .00015743, 1.3172e7, .00062973, 76464, 28601, 4.3944e5]),
+        (5000, 9, 4.0, {"n_neighbors": 12, "n_components": 3},
+         [2.7951, .02612, 1.3236, 0, 4.1448, 9.6065e7, .17375, 3.1554e8, .69502, 6.64e6, 8.5108e6, 2.8034e9]),
+        (5000, 16, 1.5, {"noise": "auto"},
+         [2.7951, .093, 1.6638, 2.0374, 6.5894, 8.6284e7, .10734, 2.6364e8, .42936, 4.72e6, 7.0857e6, 1.5811e9]),
+        (300, 300, 9.0, {"noise": "tangent"},
+         [.041079, .01266, .030171, 0, .08391, 1.4295e7, .0008116, 1.7291e7, .0032464, 2.832e5, 1.3413e5, 4.782e6]),
+        (700, 20, 4.0, {"neighborhoods": "adaptive"},
+         [.14642, .00994, .099371, 0, .25573, 1.7984e7, .0040496, 3.2764e7, .016198, 6.608e5, 5.6277e5, 4.2974e7]),
+        (5000, 9, 4.0, {"variant": "published", "covariance": "full", "max_iter": 7},
+         [2.7951, .4405, 1.1714, 0, 4.407, 9.3825e7, 7.646, 3.1166e8, 9.2585, 4.72e6, 8.5108e6, 2.8034e9]),
+        (5000, 9, 4.0, {"variant": "published", "method": "direct"},
+         [2.7951, .0205, 1.1714, 0, 3.987, 9.3825e7, .75151, 3.1166e8, 1.232, 4.72e6, 8.5108e6, 2.8034e9]),
+        (80, 4000, 4.0, {"variant": "published", "n_neighbors": 12, "covariance": "full-corrected"},
+         [.0056568, .46111, .003072, 0, .46984, 1.9715e7, .003072, 1.2405e7, .003072, 1.056e5, 28115, 4.2799e5]),
+        (5000, 20, 4.0, {"landmarks": 400},
+         [.07252, .75124, .063246, .00208, .040718, 0, .92981, 2.1396e7,
+          .0030381, 2.8302e7, .012153, 4.72e6, 2.5976e5, 1.3084e7]),
+    ],
+)  # fmt: skip
+def test_figures_follow_from_sizes_and_parameters(
+    n: int, d: int, dimension: float, options: Any, expected: list[float]
+) -> None:
+    """Of both sides of each choice: the seconds of the stages, the fit, the draws, and what they hold."""
+    spec, growth = FitSpec(**{"n_neighbors": 10, **options}), Factorization((1000, 2000), GROWTH, dimension)
+    figures = Estimate(n, d, spec, Search(1000, 0.25, 1.5), growth).figures()
+    fit, draw, stages = figures["fit"], figures["draw"], figures["stages"]
+    rest = [figures[name] for name in ("single_draw_seconds", "posterior_bytes", "factor_entries", "factor_flops")]
+    found = [*stages.values(), fit["seconds"], fit["bytes"], draw["seconds"], draw["bytes"], *rest]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_pivoting_and_null_vectors_cost_with_points_and_classes() -> None:
+    """Of draws from several closed classes, which the lanes do not solve."""
+    assert rates.pivoting_seconds(5000, GROWTH[1]) == pytest.approx(2.5e-5 * 5000 + 0.4)
+    assert rates.null_seconds(5000, GROWTH[1], 3) == pytest.approx(3 * 2.4e-3 + 4e-9 * 5000 * 9)
+    assert rates.null_bytes(5000, 3) == 24 * 15_000
 
 
 def test_bytes_cover_the_arrays_of_draws() -> None:
