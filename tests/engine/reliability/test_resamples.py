@@ -20,7 +20,9 @@ from glle_engine.reliability.resamples import (
     LARGER,
     RANDOM_K,
     SEEDS,
+    SEPARATE,
     STREAMS,
+    BlockEmbedder,
     FunctionEmbedder,
     PosteriorEmbedder,
     Stream,
@@ -77,6 +79,13 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
         assert len(sample.chosen) == (253 if sample.stream == LARGER else 200)
         assert np.array_equal(np.sort(np.concatenate([sample.chosen, sample.others])), np.arange(400))
     assert len({sample.chosen.tobytes() for sample in samples}) == len(samples)
+    pairs = [draw_sample(embed, SEPARATE, 0, j).chosen for j in range(4)]
+    assert not np.intersect1d(*pairs[:2]).size
+    assert not np.array_equal(pairs[0], pairs[2])
+    in_fives = BlockEmbedder(embed.of_rows(np.arange(325)), np.arange(325) // 5)
+    first, second = (draw_sample(in_fives, SEPARATE, 0, j).chosen for j in range(2))
+    assert np.array_equal(np.sort(np.concatenate([first, second])), np.arange(325)), "of whole blocks, 32 and 33"
+    assert (len(first), set(np.bincount(first // 5))) == (160, {0, 5})
 
 
 def test_random_neighbors_are_spread_over_their_range(

@@ -232,7 +232,7 @@ def test_failed_task_is_a_failed_span(stores: Stores, exporter: InMemorySpanExpo
 
 
 def test_an_export_has_the_time_limit_of_a_work_horse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unreachable collector does not delay a task for the exporter's own ten seconds."""
+    """And the service's name, unless a standard variable sets another; the exporter's own limit is ten seconds."""
     limits: list[float] = []
 
     def exporter(timeout: float) -> InMemorySpanExporter:
@@ -240,9 +240,18 @@ def test_an_export_has_the_time_limit_of_a_work_horse(monkeypatch: pytest.Monkey
         return InMemorySpanExporter()
 
     monkeypatch.setattr("opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter", exporter)
-    TRACING.start("glle-test", seconds=0.2)
-    TRACING.stop()
-    assert limits == [0.2]
+    for name, value, service in (
+        ("GLLE_OTHER", "", "glle-test"),
+        ("OTEL_SERVICE_NAME", "own", "own"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=ours", "ours"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            TRACING.start("glle-test", seconds=0.2)
+        assert TRACING.provider is not None
+        assert TRACING.provider.resource.attributes["service.name"] == service
+        TRACING.stop()
+    assert limits == [0.2] * 3
 
 
 def test_traces_go_to_a_named_collector(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,15 +95,21 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, mon
     ],
 )
 def test_errors_are_recorded(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, status: int
+    stores: Stores,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    code: str,
+    status: int,
 ) -> None:
-    """A time-out, a lack of memory and a bug each fail the job with a problem; the task does not raise."""
+    """A time-out, a lack of memory and a bug fail the job with a problem; the task raises nothing, and logs a bug."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
     failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == (code, status)
     assert failed.remedy
+    assert (f"Job {job.id} failed" in caplog.text) is (status == 500)
 
 
 def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
