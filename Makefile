@@ -127,7 +127,7 @@ $(VENV)/.%: $(STAMP) requirements/%.lock
 LOCK := $(VENV)-audit/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
 # The server depends on `glle[client]` of the same version, which uv reads from the checkout.
-SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra sklearn --extra umap --extra pictures
+SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra sklearn --extra umap
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed

@@ -22,7 +22,6 @@ from service.routes import (
     embeddings,
     jobs,
     methods,
-    pictures,
     posteriors,
     system,
 )
@@ -45,9 +44,8 @@ if TYPE_CHECKING:
 MAX_TENANT_VIEWS = 256  # a tenant's view of the stores is small and takes microseconds to create
 UNTRACED = frozenset({"/livez", "/readyz", "/metrics"})  # polled every few seconds
 
-# Pictures first: their paths are paths of draws with an ending. Draws next: each earlier route costs time to match.
+# Draws first: each earlier route costs time to match.
 ROUTERS = (
-    pictures,
     draws,
     datasets,
     posteriors,

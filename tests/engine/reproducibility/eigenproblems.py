@@ -59,7 +59,7 @@ def eigenproblem(
     posterior = Posterior(
         spec=spec,
         neighbors=neighbors,
-        law=WeightDistribution(weights, root, 1 / k, prior, constrained, None),
+        distribution=WeightDistribution(weights, root, 1 / k, prior, constrained, None),
         embedding=scale_embedding(pairs.vectors[:, : spec.n_components]),
         eigenvalues=pairs.values,
         order=problem.pattern.order,
