@@ -64,5 +64,5 @@ def test_a_unit_is_a_power_of_two_without_constant_features() -> None:
     np.testing.assert_array_equal(unit.scale(X), X[:, [0, 2]] / 8)
     np.testing.assert_array_equal(unit.shift(X), (X - [0, 7, 0]) / 8)
     same = Unit.of(X[[0, 0]])
-    assert (same.exponent, same.varying.all(), same.origin.tolist()) == (3, True, [0, 0, 0])
+    assert (same.exponent, same.varying.tolist(), same.origin.tolist()) == (3, [True] * 3, [0, 0, 0])
     np.testing.assert_array_equal(same.scale(X), X / 8)

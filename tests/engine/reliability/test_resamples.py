@@ -80,7 +80,7 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
         assert np.array_equal(np.sort(np.concatenate([sample.chosen, sample.others])), np.arange(400))
     assert len({sample.chosen.tobytes() for sample in samples}) == len(samples)
     pairs = [draw_sample(embed, SEPARATE, 0, j).chosen for j in range(4)]
-    assert not np.intersect1d(*pairs[:2]).size
+    assert not np.intersect1d(pairs[0], pairs[1]).size
     assert not np.array_equal(pairs[0], pairs[2])
     in_fives = BlockEmbedder(embed.of_rows(np.arange(325)), np.arange(325) // 5)
     first, second = (draw_sample(in_fives, SEPARATE, 0, j).chosen for j in range(2))
