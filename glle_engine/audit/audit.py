@@ -581,7 +581,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
-    aligned = Alignment.of([normalize_all(pictures)], normalize(embedding)[0])
+    aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)

@@ -77,7 +77,7 @@ class PointResult:
             If there is another number of observations.
 
         """
-        points = PointTable.of(self)
+        points = PointTable.from_result(self)
         if adata.n_obs != len(points.places):
             raise ValueError(f"adata has {adata.n_obs} observations; the result has {len(points.places)} points.")
         adata.obsm[f"X_{key}"] = points.places
@@ -87,7 +87,7 @@ class PointResult:
 
     def _repr_html_(self) -> str:
         """Return verdict, notes, quantiles of the columns, and the picture if there is matplotlib."""
-        points = PointTable.of(self)
+        points = PointTable.from_result(self)
         notes: Any = getattr(self, "notes", ())
         rows = {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)} | points.columns
         cells = "".join(
@@ -105,7 +105,7 @@ class PointResult:
 
     def _repr_png_(self) -> bytes | None:
         """Return the picture as a PNG, None without matplotlib."""
-        return None if find_spec("matplotlib") is None else picture(PointTable.of(self))
+        return None if find_spec("matplotlib") is None else picture(PointTable.from_result(self))
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ class MethodEmbedder(Embedder, Generic[S]):
         if _is_precomputed(self.spec):
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
-        points = Space.of(self.data, self.spec).points(self.data)
-        unit = Unit.of(points)
+        points = Space.from_data(self.data, self.spec).points(self.data)
+        unit = Unit.from_data(points)
         return unit.scale(points), unit.exponent
 
     def require_possible(self, stream: Stream) -> None:

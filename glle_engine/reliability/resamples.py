@@ -312,7 +312,7 @@ class PosteriorEmbedder(Embedder):
     landmarks: NDArray[np.int32] | None = None
 
     @classmethod
-    def of(cls, posterior: Posterior, X: ArrayLike) -> Self:
+    def from_posterior(cls, posterior: Posterior, X: ArrayLike) -> Self:
         """Return the embedder of a posterior on its training data.
 
         Raises

@@ -75,7 +75,7 @@ class ColumnRoles:
     missing: Missing | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return the roles of options; others are ignored.
 
         Raises
@@ -130,7 +130,7 @@ class Layout:
     index: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
+    def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
         """Return the layout of a table by the given roles; the columns of its `index` are ids or ignored.
 
         Raises

@@ -225,7 +225,7 @@ class Upload:
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
-                return found.read(file, out, self.limits, ColumnRoles.of(self.options))
+                return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
             except GlleError as error:
                 raise ProblemError(Problem.from_engine(error)) from None
         if not layers:

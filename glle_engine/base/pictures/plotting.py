@@ -76,7 +76,7 @@ class PointColors:
     names: tuple[str, ...] = ()  # of more classes than colors
 
     @classmethod
-    def of(cls, title: str, raw: NDArray[Any]) -> PointColors:
+    def from_values(cls, title: str, raw: NDArray[Any]) -> PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
         if raw.dtype.kind == "M":
             days = raw.astype("M8[us]").astype(np.float64) / 86_400e6
@@ -134,9 +134,9 @@ class Panel:
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MOST_FOLDED)
 
     @classmethod
-    def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
+    def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
         """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
-        points = PointTable.of(shown)
+        points = PointTable.from_result(shown)
         if not len(points.places):
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
         require_finite_places(points.places)
@@ -228,11 +228,11 @@ def plot(
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
-    points = PointTable.of(shown)
+    points = PointTable.from_result(shown)
     points = points if labels is None else replace(points, label="")
     labels = points.labels if labels is None else align_rows(labels, points.index)
     colors = None if labels is None else _colors(labels, len(points.places), points.label)
-    panel = Panel.of(points, colors)
+    panel = Panel.from_result(points, colors)
     distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
@@ -276,7 +276,7 @@ def _own_width(ax: Axes | None) -> float:
 
 def picture(shown: Any) -> bytes:
     """Return the picture of a result as a PNG for a notebook."""
-    return render([Panel.of(shown)], columns=1, width=1040, inches=5.2)
+    return render([Panel.from_result(shown)], columns=1, width=1040, inches=5.2)
 
 
 def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) -> bytes:
@@ -483,7 +483,9 @@ def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
     require_rows("labels", values, rows)
     title = name or getattr(labels, "name", None)
     is_number = values.dtype.kind in "fiuM"
-    return PointColors.of(str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str))
+    return PointColors.from_values(
+        str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str)
+    )
 
 
 def _handles(colors: PointColors) -> list[Any]:

@@ -89,7 +89,7 @@ class Factorization:
     dimension: float
 
     @classmethod
-    def of(cls, X: Data, n_neighbors: int) -> Self:
+    def from_data(cls, X: Data, n_neighbors: int) -> Self:
         """Analyse the graph of data X (n, d), or graphs of subsamples; a function of the data."""
         n = len(X)
         least = max(DENSE_BELOW + 1, _LEAST_PER_NEIGHBOR * n_neighbors)
@@ -156,7 +156,7 @@ def _search(X: Data, n_neighbors: int) -> tuple[Work, NDArray[np.float64]]:
 
 def analyse(neighbors: NDArray[np.int32]) -> Work:
     """Return the work of a factorization on a graph (n, k), in the elimination order of a fit."""
-    pattern = Pattern.of(neighbors)
+    pattern = Pattern.from_neighbors(neighbors)
     return count_work(pattern if len(neighbors) <= DENSE_BELOW else pattern.order_for(DRAWS)[0])
 
 
