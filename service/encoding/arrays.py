@@ -83,7 +83,7 @@ class Stack:
         return (*self.lead, *self.trail)
 
     @classmethod
-    def of(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
+    def from_array(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
         """Return a stack as it is, or the stack of an array in memory; `dtype` converts floating-point arrays."""
         if isinstance(array, Stack):
             return array
@@ -283,7 +283,7 @@ class ResultTable:
     parts: Iterable[Sequence[Array]]
 
     @classmethod
-    def of(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
+    def from_columns(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
         """Return the table of columns in memory; `dtype` converts floating-point columns."""
         kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])

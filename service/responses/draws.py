@@ -80,8 +80,8 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, MEDIA)
-    points = Selection.of(query.points, spec.n, "points")
-    draws = Selection.of(query.draws, spec.n_draws, "draws")
+    points = Selection.from_query(query.points, spec.n, "points")
+    draws = Selection.from_query(query.draws, spec.n_draws, "draws")
     positions = [scale * spec.n_draws + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     result = _DrawReader(results, posterior, spec, positions, points)
     sha256 = result.sha256()

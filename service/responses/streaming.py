@@ -96,7 +96,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
     Raise `ResponseAbortedError` if Redis does not answer for a minute.
     """
     sequence, answered = -1, time.monotonic()
-    with here.changes.of(job.id) as changed:
+    with here.changes.listen(job.id) as changed:
         while not limiter.is_stopped:
             changed.clear()
             try:
@@ -122,10 +122,10 @@ async def events(here: Stores, limiter: StreamLimiter, job: Job, last_event_id: 
     sent = time.monotonic()
     async for now in job_states(here, limiter, job):
         if now.is_open and now.sequence != last_event_id:
-            progress = {"status": now.status, **ProgressOut.of(now).model_dump()}
+            progress = {"status": now.status, **ProgressOut.from_job(now).model_dump()}
             yield _event(now.sequence, "progress", json.dumps(progress))
         elif not now.is_open:
-            yield _event(now.sequence, "end", JobOut.of(now).model_dump_json())
+            yield _event(now.sequence, "end", JobOut.from_job(now).model_dump_json())
         elif time.monotonic() - sent >= HEARTBEAT_SECONDS:
             yield HEARTBEAT
         else:

@@ -84,14 +84,14 @@ async def usage(stores: TenantStores) -> UsageOut:
 
 def _usage(stores: Stores) -> UsageOut:
     tenant = stores.tenant or DEFAULT
-    quota = stores.quotas.of(tenant)
+    quota = stores.quotas.for_tenant(tenant)
     usage = stores.posteriors.usage()
     is_open, record_bytes = stores.jobs.counts()
     quotas = QuotasOut(
-        bytes=QuotaOut.of(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
-        jobs=QuotaOut.of(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
-        records=QuotaOut.of(record_bytes, quota.records),
-        posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
+        bytes=QuotaOut.from_use(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
+        jobs=QuotaOut.from_use(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
+        records=QuotaOut.from_use(record_bytes, quota.records),
+        posteriors=QuotaOut.from_use(usage["posteriors"], quota.posteriors),
     )
     return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
 

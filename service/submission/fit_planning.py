@@ -49,7 +49,7 @@ class Allowance:
     bytes: int
 
     @classmethod
-    def of(cls, settings: Settings, deadline: float | None = None) -> Self:
+    def from_settings(cls, settings: Settings, deadline: float | None = None) -> Self:
         """Return the limits of the settings, within a deadline in seconds."""
         seconds = min(settings.job_timeout, deadline or settings.job_timeout)
         return cls(seconds / COST_MARGIN, settings.method_bytes)
@@ -130,7 +130,7 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
 def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
     """Return a stored estimate with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
-    allowed = Allowance.of(stores.settings, deadline)
+    allowed = Allowance.from_settings(stores.settings, deadline)
     problem: Problem | None = None
     try:
         require_storable(stores, expected.n, expected.spec)
@@ -174,7 +174,7 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         return
     expected = Estimate.from_dict(entry.meta)
     if expected.fit.seconds > stores.settings.job_timeout * COST_MARGIN:
-        raise _too_costly(stores, expected, Allowance.of(stores.settings))
+        raise _too_costly(stores, expected, Allowance.from_settings(stores.settings))
 
 
 def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
@@ -239,7 +239,7 @@ def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: Su
         made = sum(first < resamples for first in missing)
         return drawing + part_seconds * math.ceil(made / workers)
 
-    seconds, allowed = seconds_of(spec.n_resamples), Allowance.of(stores.settings)
+    seconds, allowed = seconds_of(spec.n_resamples), Allowance.from_settings(stores.settings)
     if seconds > allowed.seconds:
         workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.n_resamples)

@@ -181,10 +181,10 @@ class Upload:
     folder: str
 
     @classmethod
-    def of(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
+    def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
-        upload = cls(content_type, encoding, options, Limits.of(settings), folder)
+        upload = cls(content_type, encoding, options, Limits.from_settings(settings), folder)
         upload._check()
         return upload
 

@@ -315,7 +315,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
     if job.kind in {"fit", "draws"}:
         return None
     sizes = [part.size for part in analysis_of(job).parts()]
-    return PartsSharding.of("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
+    return PartsSharding.from_sizes("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:

@@ -172,7 +172,7 @@ class DrawBatch:
         """Return the seconds since the oldest request was sent, whose entry has that time of the server."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
-    def of(self, keys: Iterable[DrawAddress]) -> DrawBatch:
+    def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
         """Return the requests for some of the draws."""
         wanted = set(keys)
         return DrawBatch([request for request in self.requests if request.key in wanted])
@@ -226,7 +226,7 @@ class DrawRequests:
         self.tenant = DEFAULT
         self.limit: Callable[[], int] = lambda: UNLIMITED
 
-    def of(self, tenant: str, limit: Callable[[], int]) -> Self:
+    def for_tenant(self, tenant: str, limit: Callable[[], int]) -> Self:
         """Return the requests of a tenant."""
         requests = copy(self)
         requests.tenant, requests.limit = tenant, limit

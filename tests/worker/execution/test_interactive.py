@@ -207,7 +207,7 @@ def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) 
         dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
         spec: dict[str, Any] = {"dataset": dataset.id, "spec": FitSpec(n_neighbors=10).to_dict()}
         id_ = f"post_{name}{n}"
-        jobs = stores.jobs.of(name, NO_QUOTA)
+        jobs = stores.jobs.for_tenant(name, NO_QUOTA)
         job, _ = jobs.create(kind="fit", claim=id_, posterior=id_, spec=spec, total=1, short=short)
         stores.queue.enqueue(job)
         return job
