@@ -249,8 +249,8 @@ def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
                 file.write(npy_header(stack.dtype, stack.shape))
                 for piece in stack.pieces():
                     file.write(piece)
-                    yield buffer.take()
-    yield buffer.take()
+                    yield buffer.drain()
+    yield buffer.drain()
 
 
 class PieceBuffer(io.RawIOBase):
@@ -268,7 +268,7 @@ class PieceBuffer(io.RawIOBase):
         self._parts.append(bytes(data))
         return len(self._parts[-1])
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return and remove the bytes written so far."""
         taken = b"".join(self._parts)
         self._parts.clear()
@@ -345,5 +345,5 @@ def arrow_pieces(table: ResultTable) -> Iterator[bytes]:
         for block in table.blocks(_ARROW_VALUES):
             vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]
             writer.write_batch(pa.record_batch(vectors, schema=schema))
-            yield buffer.take()
-    yield buffer.take()
+            yield buffer.drain()
+    yield buffer.drain()

@@ -70,7 +70,7 @@ class Selection:
         positions = [_position(number, size, name, last=size - 1) for number in numbers]
         return cls(positions, f"{name}={','.join(map(str, positions))}")
 
-    def take(self, array: Array, axis: int = 0) -> Array:
+    def select(self, array: Array, axis: int = 0) -> Array:
         """Return these positions of an array's axis; a slice is a view."""
         lead = (slice(None),) * axis
         if isinstance(self.positions, range):

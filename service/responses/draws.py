@@ -159,7 +159,7 @@ class _DrawReader:
                 raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
             self.heads.append(entry.meta)
             self.eigenvalues.append(entry.arrays["eigenvalues"])
-            yield self.points.take(entry.arrays["embedding"])
+            yield self.points.select(entry.arrays["embedding"])
 
     def _read(self, position: int) -> Entry:
         """Return the draw at a position of the job; raises as `ResultStore.fetch_entry`."""
@@ -174,7 +174,7 @@ def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
 ) -> ResultTable:
     """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
-    names = id_columns(None if ids is None else result.points.take(ids))
+    names = id_columns(None if ids is None else result.points.select(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     id_kinds = [(name, values.dtype) for name, values in names.items()]
     columns = [

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worker.records.shares import Share
     from worker.stores import Stores
 
-SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
+RECHECK_SECONDS = 0.15  # after a change, because one that followed at once was not published
 OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
 LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
 
@@ -110,7 +110,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
             yield job
             if not job.is_open:
                 return
-            pause, sequence = SOON_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
+            pause, sequence = RECHECK_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await changed.wait()

@@ -266,9 +266,9 @@ def get_data(
     headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
 
     def respond() -> Response:
-        values = selection.take(stores.datasets.values(id_))
+        values = selection.select(stores.datasets.values(id_))
         stored = {} if media == NPY else stores.datasets.load_extras(dataset)
-        extras = {name: selection.take(array) for name, array in stored.items()}
+        extras = {name: selection.select(array) for name, array in stored.items()}
         named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
         return ArraysResult(
             arrays={"data": values},
@@ -309,7 +309,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     def respond() -> Response:
         ids = stores.datasets.ids_of(id_)
         assert ids is not None
-        return ArraysResult(arrays={"ids": selection.take(ids)}, main="ids").response(media, "", headers)
+        return ArraysResult(arrays={"ids": selection.select(ids)}, main="ids").response(media, "", headers)
 
     return unless_current(request, headers, respond)
 

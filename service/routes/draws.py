@@ -254,8 +254,8 @@ def _result(
     tag = ""
     if points is not None:
         selection = Selection.from_query(points, len(embedding), "points")
-        embedding, tag = selection.take(embedding), selection.tag
-        ids = None if ids is None else selection.take(ids)
+        embedding, tag = selection.select(embedding), selection.tag
+        ids = None if ids is None else selection.select(ids)
     if notes and media == JSON:
         tag = f"{tag} notes".strip()
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)

@@ -158,7 +158,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
 async def metrics(request: Request) -> Response:
     """Return requests by route template, jobs by kind and status, the queue and the workers."""
     registry = request.app.state.metrics
-    text = await run_in_threadpool(registry.exposition, registry.take())
+    text = await run_in_threadpool(registry.exposition, registry.drain())
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

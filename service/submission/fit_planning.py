@@ -36,7 +36,7 @@ from worker.stores import Stores
 
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
-LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
+MIN_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
 
@@ -281,9 +281,9 @@ def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> Probl
     remedies = [f"Fit at most {most:,} points"] if most else []
     if landmarks:
         remedies.append(f"use landmarks={landmarks} or fewer")
-    if spec.n_neighbors > LEAST_NEIGHBORS:
+    if spec.n_neighbors > MIN_NEIGHBORS:
         remedies.append(f"use fewer neighbors than n_neighbors={spec.n_neighbors}")
-    if expected.n_features > max(spec.n_components, LEAST_NEIGHBORS):
+    if expected.n_features > max(spec.n_components, MIN_NEIGHBORS):
         remedies.append(f"reduce the {expected.n_features:,} features by PCA first (POST /v1/embeddings)")
     exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.n_features)
     is_faster = exact > max(fit.seconds / 2, walks)

@@ -142,7 +142,7 @@ class TaskWorker(RqWorker):
     ) -> tuple[RqJob, Queue] | None:
         """Return the next task; a batch task that has no place goes back to the front of its queue."""
         found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        while found is not None and found[1].name == BATCH and not self._place.take():
+        while found is not None and found[1].name == BATCH and not self._place.try_acquire():
             found[1].push_job_id(found[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
@@ -157,7 +157,7 @@ class TaskWorker(RqWorker):
         try:
             super().execute_job(job, queue)
         finally:
-            self._place.leave()
+            self._place.release()
 
     def monitor_work_horse(self, job: RqJob, queue: Queue, execution: Execution) -> None:
         """Wait for a work-horse; after the time of an interactive task, prolong or stop it."""
@@ -180,7 +180,7 @@ class TaskWorker(RqWorker):
         if self._stopped_job_id == job.id:
             return
         try:
-            if self._place.take() and stores.queue.prolong(job):
+            if self._place.try_acquire() and stores.queue.prolong(job):
                 self._prolonged = job.id
                 raise_limit(pid, stores.settings.method_bytes - INTERACTIVE_BYTES)
                 return

@@ -37,7 +37,7 @@ SEQUENCE = "viridis"
 MAX_CLASSES = 20
 _OPACITIES = 0.12, 1.0  # of a point without and with certainty
 _SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
-_FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide as the picture, and at most
+_MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
 _INCHES = 3.2  # of a panel whose points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
 _BETWEEN = 0.7  # inches between panels, which titles leave free
@@ -55,7 +55,7 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR = "#cf222e"
-_MOST_FOLDED = 0.5  # share of the points; more are no local fault
+_MAX_FOLDED = 0.5  # share of the points; more are no local fault
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
 )  # places of a name beside the middle of its group, in units of its box, the nearest first
@@ -131,7 +131,7 @@ class Panel:
     @property
     def has_folds(self) -> bool:
         """Whether some points, and not most of them, are laid onto others."""
-        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MOST_FOLDED)
+        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
     def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
@@ -421,8 +421,8 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
     # few large regions, whose heap would hide the points
-    count = int(_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
-    rows = _apart(panel.Y, sizes, int(np.clip(count, _FEWEST, _REGIONS)))
+    count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
+    rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
         values, vectors = np.linalg.eigh(panel.covariance[row])
         lengths = np.sqrt(np.maximum(values, 0))

@@ -18,7 +18,7 @@ from glle_engine.base.validation import array_of, float64_of, require_unmasked
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_DRAWS, _FEWEST, _DRAWN = 40, 4, 400_000  # draws of a posterior; of many points as many as have so many rows, or four
+_MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000  # draws of a posterior in a table: fewer when it has many points
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
 _COLUMNS = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
@@ -90,7 +90,7 @@ class PointTable:
         if hasattr(shown, "posterior_"):
             return cls.from_result(shown.posterior_)
         if count is not None and callable(getattr(shown, "summary", None)):
-            draws = int(np.clip(_DRAWN // count, _FEWEST, _DRAWS))
+            draws = int(np.clip(_MAX_ROWS // count, _MIN_DRAWS, _MAX_DRAWS))
             return replace(cls.from_result(shown.summary(draws, scale=1.0)), **of_table)
         places = coordinates(shown)
         given: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMNS}

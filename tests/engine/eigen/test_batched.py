@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
-from glle_engine.eigen.batched.elimination import MOST, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned
 from glle_engine.eigen.batched.solver import LaneSolver
@@ -313,5 +313,5 @@ def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> Non
     pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
     structure = analyse(pattern.neighbors, pattern.order)
     assert np.diff(structure.first).max() == WIDEST
-    assert 1 < np.diff(structure.front).max() <= MOST
+    assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
     require_factors(structure, rng)

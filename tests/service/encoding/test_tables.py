@@ -185,7 +185,7 @@ def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
     chosen = Selection.from_query(text, 5, "points")
     assert list(chosen.positions) == list(expected)
     values = np.arange(20).reshape(2, 5, 2)
-    np.testing.assert_array_equal(chosen.take(values, axis=1), values[:, list(expected)])
+    np.testing.assert_array_equal(chosen.select(values, axis=1), values[:, list(expected)])
     assert (chosen.tag == "") == (expected == range(5))
 
 

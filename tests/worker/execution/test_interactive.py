@@ -234,15 +234,15 @@ def test_the_long_place_ends_with_its_process() -> None:
     read, write = os.pipe()
 
     def hold() -> int:
-        os.write(write, b"1" if place.take() else b"0")
+        os.write(write, b"1" if place.try_acquire() else b"0")
         signal.pause()
         return 0
 
     pid = fork("holder", hold)
     assert os.read(read, 1) == b"1"
-    assert not place.take()
+    assert not place.try_acquire()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert place.take()
-    assert place.take()
-    place.leave()
+    assert place.try_acquire()
+    assert place.try_acquire()
+    place.release()
