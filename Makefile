@@ -131,10 +131,10 @@ SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra skl
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra otel --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
+	$(LOCK) $(SERVER) --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
 		-o requirements/dev.lock
 	$(LOCK) $(SERVER) --group demo --constraint requirements/dev.lock -o requirements/demo.lock
-	$(LOCK) $(SERVER) --extra otel --extra arrow --extra excel --group image \
+	$(LOCK) $(SERVER) --extra arrow --extra excel --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
