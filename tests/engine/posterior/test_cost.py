@@ -45,8 +45,8 @@ def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     """The estimate stays a small part of the work; few points have one size, and cost next to nothing."""
     X = cube(1, 3000)
     assert estimate(X, n_neighbors=10).factorization.points == (1500, 3000)
-    assert Factorization.of(X, 75).points == (1000, 2000)
-    assert Factorization.of(np.repeat(X, 250, axis=1), 10).points == (375, 750)
+    assert Factorization.from_data(X, 75).points == (1000, 2000)
+    assert Factorization.from_data(np.repeat(X, 250, axis=1), 10).points == (375, 750)
     few = estimate(X[:40], n_neighbors=5)
     assert few.factorization.points == (40,)
     assert 0 < few.draw.seconds == few.single_draw_seconds < 0.1
@@ -171,12 +171,12 @@ def test_bad_requests_are_refused_as_by_the_fit(options: Any) -> None:
 def test_the_search_grows_as_a_power() -> None:
     """Pairs grow faster in many dimensions; the time of all points is the prediction of the search itself."""
     X, spec, rough = cube(2, 1600), FitSpec(n_neighbors=10), FitSpec(search="approximate")
-    flat = Search.of(X, spec)
+    flat = Search.from_data(X, spec)
     assert flat.at(1600) == flat.seconds == search_cost(X, 10).seconds
     assert flat.at(3200) / flat.seconds == pytest.approx(2**flat.exponent)
-    assert 1 <= flat.exponent <= Search.of(np.random.default_rng(0).normal(size=(1600, 20)), spec).exponent <= 2
-    assert Search.of(X[:30], spec).exponent == 2
-    assert Search.of(X, rough).at(3200) > 2 * Search.of(X, rough).seconds
+    assert 1 <= flat.exponent <= Search.from_data(np.random.default_rng(0).normal(size=(1600, 20)), spec).exponent <= 2
+    assert Search.from_data(X[:30], spec).exponent == 2
+    assert Search.from_data(X, rough).at(3200) > 2 * Search.from_data(X, rough).seconds
 
 
 @pytest.mark.parametrize("options", [{}, {"landmarks": 200}, {"variant": "published"}])
@@ -225,11 +225,11 @@ def test_the_fill_is_counted_as_the_structure_has_it(kind: str) -> None:
     rng = np.random.default_rng(0)
     if kind == "random":
         many = np.sort(rng.integers(0, 100_000, (100_000, 8)), axis=1).astype(np.int32)
-        assert rates.count_work(Pattern.of(many)).entries > 100_000**2 / 4
+        assert rates.count_work(Pattern.from_neighbors(many)).entries > 100_000**2 / 4
         apart = np.stack([1 + rng.choice(699, 5, replace=False) for _ in range(700)])
-        pattern = Pattern.of(np.sort((np.arange(700)[:, None] + apart) % 700, axis=1).astype(np.int32))
+        pattern = Pattern.from_neighbors(np.sort((np.arange(700)[:, None] + apart) % 700, axis=1).astype(np.int32))
     else:
-        pattern = Pattern.of(np.sort(kneighbors(cube(2 if kind == "sheet" else 5, 900), 8)[0], axis=1))
+        pattern = Pattern.from_neighbors(np.sort(kneighbors(cube(2 if kind == "sheet" else 5, 900), 8)[0], axis=1))
         pattern = pattern.order_for(DRAWS)[0] if kind == "sheet" else pattern
     work, structure = rates.count_work(pattern), pattern.structure
     assert work.entries == structure.lower_size + structure.upper_size

@@ -103,7 +103,7 @@ def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores:
     assert client.delete(path, params={"record": "true"}).json()["status"] == "cancelled"
     assert client.get(path).status_code == 404
     assert client.get("/v1/jobs").json()["items"] == []
-    other = stores.of("other").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
+    other = stores.for_tenant("other").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
     assert client.delete(f"/v1/jobs/{other.id}", params={"record": "true"}).status_code == 404
 
 

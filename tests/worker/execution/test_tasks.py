@@ -388,7 +388,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
 @pytest.mark.parametrize("kind", ["fit", "draws"])
 def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: str, kind: str) -> None:
     """It leaves no file; the quota counts the bytes of data sets, posteriors and results together."""
-    used = stores.datasets.of("default").usage()[STORED_BYTES]
+    used = stores.datasets.for_tenant("default").usage()[STORED_BYTES]
     assert used == sum(path.stat().st_size for path in stored_files(stores))
     limited = replace(stores, quotas=Quotas(replace(stores.settings, quotas=f"*=bytes:{used + 500}")))
     before = stored_files(stores)
