@@ -59,10 +59,10 @@ def test_arrays_without_masked_values_are_their_data(mask: Any) -> None:
 def test_a_unit_is_a_power_of_two_without_constant_features() -> None:
     """Points are moved by the constants; equal points keep all features."""
     X = np.array([[3.0, 7.0, -5.0], [1.0, 7.0, -4.0]])
-    unit = Unit.of(X)
+    unit = Unit.from_data(X)
     assert (unit.exponent, unit.varying.tolist(), unit.origin.tolist()) == (3, [True, False, True], [0, 7, 0])
     np.testing.assert_array_equal(unit.scale(X), X[:, [0, 2]] / 8)
     np.testing.assert_array_equal(unit.shift(X), (X - [0, 7, 0]) / 8)
-    same = Unit.of(X[[0, 0]])
+    same = Unit.from_data(X[[0, 0]])
     assert (same.exponent, same.varying.tolist(), same.origin.tolist()) == (3, [True] * 3, [0, 0, 0])
     np.testing.assert_array_equal(same.scale(X), X / 8)
