@@ -77,11 +77,10 @@ def render(reports: dict[str, Any]) -> dict[str, str]:
 def _kills(report: dict[str, Any]) -> str:
     took = report["recovery"].values()
     medians = [each["p50"] for each in took]
-    checks = report["checks"]
-    broken = ", ".join(row["name"] for row in checks if row["violations"])
+    broken = ", ".join(row["name"] for row in report["checks"] if row["violations"]) or "none"
     return (
-        f"Of {len(checks)} checks {f'these found violations: {broken}' if broken else 'none found a violation'}, in "
-        f"{report['attempts']:,} attempts. {sum(report['kills'].values())} processes of {len(report['kills'])} kinds were killed. The next success came "
+        f"Checks that found a violation: {broken} of {len(report['checks'])}. "
+        f"{sum(report['kills'].values())} processes of {len(report['kills'])} kinds were killed. The next success came "
         f"after {min(medians):.1f} to {max(medians):.1f} s (the median of a kind), and after "
         f"{max(each['p100'] for each in took):.1f} s at most."
     )
