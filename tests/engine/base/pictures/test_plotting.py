@@ -199,7 +199,7 @@ def test_points_and_lines_follow_from_the_size(
 )
 def test_a_spread_is_the_size_or_the_opacity(by: Any, values: Any, sizes: Any, opacities: Any) -> None:
     """Relative to the usual area; of points of large spread large, or faint."""
-    (points,) = plot(Y[:3], spread=np.array(values), by=by).collections
+    drawn: Any = plot(Y[:3], spread=np.array(values), by=by).collections[0]
     relative = np.ones(3) if sizes is None else np.array(sizes)
-    np.testing.assert_allclose(points.get_sizes() * np.ones(3), 14 * 1.625**2 * relative)
-    np.testing.assert_allclose(np.array(points.get_alpha(), float), np.array(opacities, float))
+    np.testing.assert_allclose(drawn.get_sizes() * np.ones(3), 14 * 1.625**2 * relative)
+    np.testing.assert_allclose(np.asarray(drawn.get_alpha(), np.float64), np.asarray(opacities, np.float64))
