@@ -163,7 +163,7 @@ def test_an_ensemble_beyond_the_memory_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All embeddings are in memory to be aligned."""
-    monkeypatch.setattr(Allowance, "of", lambda *_: Allowance(1e9, 2**16))
+    monkeypatch.setattr(Allowance, "from_settings", lambda *_: Allowance(1e9, 2**16))
     problem = check_problem(client.get(posterior + "/summary?n_draws=8"), 422, "too-much-memory")
     assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
 
