@@ -11,7 +11,9 @@ from scipy.sparse import csr_array
 
 from glle_engine import FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
-from glle_engine.eigen.pattern import cheapest_order, is_cheaper
+from glle_engine.eigen import pattern
+from glle_engine.eigen.minimum_degree import minimum_degree
+from glle_engine.eigen.pattern import TooCostlyError, cheapest_order
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.cost.estimate import estimate
@@ -143,12 +145,23 @@ def test_an_estimate_chooses_as_the_fit() -> None:
 
 @pytest.mark.parametrize("shape", [(400, 2), (900, 5)])
 def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
-    """By minimum degree for a sheet, by dissection for a volume, of which it saves half."""
+    """By minimum degree for a sheet, by dissection for a volume, of which it saves half: the order of no limit."""
     near, _ = kneighbors(np.random.default_rng(0).random(shape), 12)
     neighbors = np.sort(near, axis=1)
-    least = cheapest_order(neighbors, 10**9)[1].flops
-    assert is_cheaper(neighbors, 1.2 * least)
-    assert not is_cheaper(neighbors, 0.9 * least)
+    order, least = cheapest_order(neighbors, 10**9)
+    found, cost = cheapest_order(neighbors, 10**9, 1.2 * least.flops)
+    assert (cost, found.tobytes()) == (least, order.tobytes())
+    with pytest.raises(TooCostlyError):
+        cheapest_order(neighbors, 10**9, 0.9 * least.flops)
+
+
+def test_a_fit_orders_its_graph_once(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order by which automatic landmarks are decided is the order of the draws."""
+    found = []
+    monkeypatch.setattr(pattern, "minimum_degree", lambda *graph: found.append(minimum_degree(*graph)) or found[-1])
+    monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
+    assert fit(sheet).landmarks is None
+    assert len(found) == 1
 
 
 _KINDS = [
