@@ -50,16 +50,18 @@ def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, 
     assert len(np.unique(X[chosen], axis=0)) == min(m, different)
 
 
-def test_pruned_lists_give_the_law_of_all_comparisons() -> None:
-    """After two landmarks the third is drawn with a share of the squared distances; counted over many data sets."""
-    X = np.array([[0.0], [1.0], [3.0]])
-    counts = np.zeros(3)
-    for extra in range(3, 600):  # the number of points is a key of the stream
-        crowd = np.concatenate([X, np.zeros((extra, 1))])
-        chosen = chosen_landmarks(crowd, 2)
-        counts += np.isin([0, 1, 2], [row if row < 3 else 0 for row in chosen])
-    first = counts[1] / (counts[1] + counts[2])  # from 0, where nearly all points lie, 1 : 9
-    assert first == pytest.approx(0.1, abs=0.06)  # four standard deviations
+def test_landmarks_have_the_law_of_kmeans() -> None:
+    """Also the third, between two computations of all distances; counted over many data sets."""
+    X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    counts = np.zeros(4)
+    for extra in range(4, 900):  # the number of points is a key of the stream
+        chosen = chosen_landmarks(np.concatenate([X, np.zeros((extra, 1))]), 3)
+        counts += np.isin([0, 1, 2, 3], [row if row < 4 else 0 for row in chosen])
+    squares = X[1:] ** 2  # from 0, where nearly all points lie
+    second = squares[:, 0] / squares.sum()
+    left = np.minimum(squares, (X[1:] - X[1:, 0]) ** 2)  # (third, second)
+    third = left / left.sum(axis=0) @ second
+    np.testing.assert_allclose(counts[1:] / counts[0], second + third, atol=0.06)  # four standard deviations
 
 
 @pytest.mark.parametrize("landmarks", [N, N + 1, 10**9])
