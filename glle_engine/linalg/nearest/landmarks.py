@@ -5,8 +5,8 @@ nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantag
 from all landmarks get one first, as with farthest points (Gonzalez 1985), but outliers do not use up the landmarks, and
 dense regions get more of them. `docs/explanation/landmarks.md` compares the rules.
 
-The law is exact, although distances to all points are computed only when there are four times as many landmarks.
-Between, a point is proposed in proportion to its last known square :math:`q`, and accepted with probability
+The distribution is exact, although distances to all points are computed only when there are four times as many
+landmarks. Between, a point is proposed in proportion to its last known square :math:`q`, and accepted with probability
 :math:`d^2 / q`, :math:`d` its distance to the nearest landmark by now (rejection sampling: landmarks only bring a point
 nearer). The random numbers are the words of Philox 4x64-10 keyed by (n, m): equal data have equal landmarks.
 """
@@ -89,7 +89,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
     chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
     nobody, known, found = np.full(len(X), -1), 0, 1
-    order = leaf_order(PrincipalAxes.of(X).places(X)[0], _NEAR)
+    order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _NEAR)
     while found < count:
         for rows, _, apart in Leaves(X[chosen[known:found]]).nearest(X, nobody, 1, order):
             squares[rows] = np.minimum(squares[rows], apart[:, 0] ** 2)

@@ -1,6 +1,7 @@
-"""Posteriors on landmarks: the choice, the law of the other points, and draws of all points."""
+"""Posteriors on landmarks: the choice, the distribution of the other points, and draws of all points."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, 
     assert len(np.unique(X[chosen], axis=0)) == min(m, different)
 
 
-def test_landmarks_have_the_law_of_kmeans() -> None:
+def test_landmarks_have_the_distribution_of_kmeans() -> None:
     """Also the third, between two computations of all distances; counted over many data sets."""
     X = np.array([[0.0], [1.0], [3.0], [7.0]])
     counts = np.zeros(4)
@@ -159,11 +160,11 @@ def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
 
 def test_a_fit_orders_its_graph_once(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     """The order by which automatic landmarks are decided is the order of the draws."""
-    found = []
-    monkeypatch.setattr(pattern, "minimum_degree", lambda *graph: found.append(minimum_degree(*graph)) or found[-1])
+    counted = Mock(side_effect=minimum_degree)
+    monkeypatch.setattr(pattern, "minimum_degree", counted)
     monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
     assert fit(sheet).landmarks is None
-    assert len(found) == 1
+    assert counted.call_count == 1
 
 
 _KINDS = [
