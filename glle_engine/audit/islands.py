@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.reliability.thresholds import ISLAND_CONTACT
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ WIDER = 1.5  # times its own reach, up to which the reach of another cluster cou
 BORDER = 0.1  # share of the points that would touch along a cut, which may touch others
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # points that can be cut
-CHUNK = 500  # rows of distances in memory at once
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -137,8 +135,7 @@ def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], most: flo
     """Return the distance (m,) of each point to the nearest of others; it may be infinite if it is above `most`."""
     if points.shape[1] <= TREE_DIMENSIONS:
         return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(most, np.inf))[0])
-    parts = (points[start : start + CHUNK] for start in range(0, len(points), CHUNK))
-    return np.concatenate([cdist(part, others).min(axis=1) for part in parts])
+    return kneighbors_to(np.ascontiguousarray(others), points, 1)[1][:, 0]
 
 
 def _reach(points: NDArray[np.float64], n: int) -> float:
@@ -152,9 +149,13 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
         return 0.0
     if len(points) == 2:
         return float(np.linalg.norm(points[0] - points[1]))
-    distance = kneighbors(np.ascontiguousarray(points), min(DIMENSION_NEIGHBORS, len(points) - 1))[1]
-    fifth = min(INNER_NEIGHBOR, distance.shape[1])
-    usual, k = float(np.median(distance[:, fifth - 1])), distance.shape[1]
+    k = min(DIMENSION_NEIGHBORS, len(points) - 1)
+    if points.shape[1] <= TREE_DIMENSIONS:
+        distance = cKDTree(points).query(points, k + 1)[0][:, 1:]
+    else:
+        distance = kneighbors(np.ascontiguousarray(points), k)[1]
+    fifth = min(INNER_NEIGHBOR, k)
+    usual = float(np.median(distance[:, fifth - 1]))
     distinct = distance[distance[:, 0] > 0]
     if k < MIN_CUT or not len(distinct):
         return usual

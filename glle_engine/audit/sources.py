@@ -15,9 +15,11 @@ from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_matrix, finite_data, finite_matrix, is_sparse
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import locate
 from glle_engine.methods import registry
 from glle_engine.posterior.findings import scale_figures, scale_notes
-from glle_engine.posterior.fit import fit
+from glle_engine.posterior.fit import fit, reference_embedding
 from glle_engine.reliability.refits import MethodEmbedder, embed_again
 from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedder
 
@@ -94,7 +96,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     embedder, spec = PosteriorEmbedder.from_posterior(posterior, X), posterior.spec
     _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
-    again = partial(_posterior_again, spec=replace(spec, landmarks="auto"))
+    again = partial(_posterior_again, spec=replace(spec, landmarks="all"))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     data = finite_matrix(dense_rows(X))
     place = partial(_points, spec=spec)
@@ -205,7 +207,9 @@ def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
 
 def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec) -> NDArray[np.float64]:  # noqa: ARG001 # LLE has no seed
     k = min(spec.n_neighbors, len(points) - 2)
-    return fit(points, replace(spec, n_neighbors=k, disconnected="bridge")).embedding
+    bridged = replace(spec, n_neighbors=k, disconnected="bridge")
+    data = locate(points, bridged)
+    return reference_embedding(data, kneighbors(data, k, search=spec.search)[0], bridged).embedding
 
 
 def _method_again(

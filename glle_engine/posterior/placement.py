@@ -39,6 +39,7 @@ from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.graph.relations import ROUNDING, Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
+from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
 from glle_engine.weights.lle import MeanWeights, frame_weights, frames_at, lle_weights, pooled_neighbors
 
@@ -226,17 +227,27 @@ class Attachment(MeanWeights):
         return Extension(neighbors, weights, self.distances)
 
 
-def attach(data: Data, points: Data, spec: FitSpec, flatness: NDArray[np.float64] | None = None) -> Attachment:
+def attach(
+    data: Data,
+    points: Data,
+    spec: FitSpec,
+    flatness: NDArray[np.float64] | None = None,
+    nearest: NDArray[np.int32] | None = None,
+) -> Attachment:
     """Return the neighborhoods of points (m, d) among data (n, d), and their weights on ``spec.n_neighbors`` <= n rows.
 
     The noise of `spec` selects LLE's weights or the weights of tangent noise (`glle_engine.weights.lle`). `flatness` (k
-    + 1,) are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
+    + 1,) are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`). `nearest` (m, k) are the
+    neighbors of coordinates, if they are known already.
     """
     k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None
     kept: NDArray[np.bool_] | None = None
     pooled = pooled_neighbors(len(data), k) if spec.noise == "tangent" else k
-    nearest, distances = kneighbors_to(data, points, max(k, pooled))
+    if nearest is None:
+        nearest, distances = kneighbors_to(data, points, max(k, pooled))
+    else:
+        distances = distances_between(coordinates(points), coordinates(data), nearest)
     neighbors = nearest[:, :k].copy()
     if spec.noise == "tangent":
         known, new = coordinates(data), coordinates(points)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
+from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import procrustes_rotation, rotate
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.posterior.placement import attach
@@ -53,6 +54,7 @@ HALF = 0.5
 SHARES = (HALF, 0.632)  # of the points in a sample of a method
 SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
 MIN_POINTS = 20
+_WIDTH = 3  # times as many neighbors among all points as in a sample
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
 
@@ -351,6 +353,27 @@ class PosteriorEmbedder(Embedder):
         reference = None if self.reference is None else self.reference[rows]
         return replace(self, points=points, reference=reference, landmarks=None)
 
+    @cached_property
+    def _near(self) -> NDArray[np.int32]:
+        """Neighbors (n, w) of all points, of which those in a sample are its neighbors there: one search for all."""
+        assert isinstance(self.points, np.ndarray)
+        return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
+
+    def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
+        """Return the k nearest chosen points (n, k), by their place among these; None if they are to be searched."""
+        is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
+        if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
+            return None
+        place = np.full(self.shape[0], -1, np.int32)
+        place[chosen] = np.arange(len(chosen))
+        places = place[self._near]
+        count = np.cumsum(places >= 0, axis=1)
+        found, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
+        found[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
+        few = np.flatnonzero(~has_all)
+        found[few] = nearest_rows(np.ascontiguousarray(self.points[chosen]), self.points[few], place[few], k)[0]
+        return found
+
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
         k = self.spec.n_neighbors
@@ -358,9 +381,11 @@ class PosteriorEmbedder(Embedder):
             k = _random_neighbors(sample.uniform, k, self.spec.n_components + 1, len(sample.chosen) - 1)
         spec = replace(self.spec, n_neighbors=k, disconnected="bridge", landmarks="all")
         known, rest = parts_of(self.points, sample)
-        nearest, _ = kneighbors(known, k, on_progress, spec.search)
+        near = self._nearest_chosen(sample.chosen, k)
+        nearest = kneighbors(known, k, on_progress, spec.search)[0] if near is None else near[sample.chosen]
         fitted = reference_embedding(known, nearest, spec, on_progress)
-        extension = attach(known, rest, spec, fitted.flatness).extension()
+        of_others = None if near is None else near[sample.others]
+        extension = attach(known, rest, spec, fitted.flatness, of_others).extension()
         placed = np.empty(self.shape)
         placed[sample.chosen], placed[sample.others] = fitted.embedding, extension.embed(fitted.embedding)
         if self.reference is None:

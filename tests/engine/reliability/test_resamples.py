@@ -111,6 +111,16 @@ def test_random_neighbors_are_spread_over_their_range(
     assert max(found) <= 12
 
 
+@pytest.mark.parametrize("stream", [HALVES, LARGER, RANDOM_K], ids=str)
+def test_one_search_finds_the_neighbors_in_every_sample(
+    embed: PosteriorEmbedder, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits are those of a search in each sample, also of points with too few near ones in it."""
+    found = resample(embed, 6, stream=stream).places
+    monkeypatch.setattr(PosteriorEmbedder, "_nearest_chosen", lambda *_: None)
+    assert found.tobytes() == resample(embed, 6, stream=stream).places.tobytes()
+
+
 def test_factors_are_those_of_the_jackknife() -> None:
     """The factor times the variance of means over subsamples is the variance of the mean."""
     values = np.random.default_rng(0).standard_normal(60)
