@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser, options: type) -> None:
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
-        (described,) = get_args(annotated[name])  # of NotRequired
+        (described,) = get_args(annotated[name])  # unwrap NotRequired
         text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
         group.add_argument(
             *flags, "--" + name.replace("_", "-"), dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint)

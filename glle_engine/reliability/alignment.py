@@ -44,8 +44,8 @@ SPLITS = 6
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
-NEW_SAMPLE = math.sqrt(2)  # a new place scatters around the mean place, which scatters around the reference
-FLAT = 1e-12  # of the largest eigenvalue of a covariance: a direction without variance
+NEW_SAMPLE = math.sqrt(2)  # a new position scatters around the mean as the reference position does
+FLAT = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,7 +180,7 @@ def calibrate(
         above = [pair for pair in trace if pair[1] >= 1]
         if len(trace) > 1:
             slope = _slope(trace)
-        if below and above:  # between the nearest scales on either side
+        if below and above:  # interpolate between the nearest scale on either side
             scale = _between(max(below, key=lambda pair: pair[1]), min(above, key=lambda pair: pair[1]))
         elif slope is not None and slope < SATURATED:
             break

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 DRAWS = 100
-RESAMPLES = 40  # of each stream
+RESAMPLES = 40  # resamples of each stream
 # Median spread of half-samples over the spread of larger samples: .88 to 1.28 if the embedding is stable.
 UNSTABLE = 1.38
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Resamples
 
 MAX_CLUSTERS = 10
-MAX_CLASSES = 100  # of labels
-ROUNDS = 20  # of Lloyd's algorithm
+MAX_CLASSES = 100  # distinct labels
+ROUNDS = 20  # iterations of k-means
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
     "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
-REFITS = 8  # of the whole data with other seeds
-_MIN_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
+REFITS = 8  # refits to the whole data with other seeds
+_MIN_COUNT = 5  # with fewer neighbors the graph of a plane is often disconnected
 _SEEDS = 2**63
 
 

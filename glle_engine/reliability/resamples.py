@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.posterior import Posterior
 
-_RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
+_RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
 HALF = 0.5
-SHARES = (HALF, 0.632)  # of the points in a sample of a method
-SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
+SHARES = (HALF, 0.632)  # shares of the points in a sample of a method
+SMALLEST_K, LARGEST_K = 0.7, 1.5  # range of a random n_neighbors, relative to the n_neighbors of the fit
 MIN_POINTS = 20
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
@@ -95,7 +95,7 @@ HALVES = Stream("half-samples", 0.5, number=0)
 RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
 LARGER = Stream("larger samples", 0.632, number=2)
 SEPARATE = Stream("separate halves", 0.5, number=3, paired=True)
-STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
+STREAMS = (HALVES, RANDOM_K, LARGER)  # the resamples of an ensemble
 SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
 
 

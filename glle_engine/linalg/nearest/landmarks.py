@@ -186,7 +186,7 @@ def _seeds(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: O
     centres = Centres(chosen, np.empty(n), heads, following, np.zeros(m), np.zeros(m))
     done = 0
     while done < m:
-        share = max(1, int(_BETWEEN_REPORTS / (n * d)))  # of the first landmarks, which compare all points
+        share = max(1, int(_BETWEEN_REPORTS / (n * d)))  # landmarks between two reports
         last = min(m, done + max(share, done // 8))
         reached = choose_centres(dense.readable(X), uniforms, done, last, centres)
         if reached < last:
