@@ -165,7 +165,7 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> bytes:
         """Return a picture of one draw (its index), of a sheet of draws, or of the summary.
 
-        With `out`, also written to that file. Options: `color`, `theme`, `width`, `seed`, `scale`; for a sheet also
+        With `out`, also written to that file. Options: `colors`, `theme`, `width`, `seed`, `scale`; for a sheet also
         `n_draws` and `scales`, one row each.
         """
         path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")

@@ -14,7 +14,7 @@ from service.schemas.resources import First, Seed, SourceQuery
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, finish, load_or_compute
 from service.submission.validation import require_posterior, require_sample
-from worker.analyses.pictures import MEDIA, DrawGrid, PictureSpec, Subject, require_matplotlib, resolve_color
+from worker.analyses.pictures import MEDIA, DrawGrid, PictureSpec, Subject, require_matplotlib, resolve_colors
 from worker.base.problems import refuse
 from worker.records import sharding
 from worker.records.job import ANY_TIME, Terms
@@ -34,10 +34,10 @@ class PictureOptions:
     format: Annotated[
         Literal["png", "svg"], Path(description="png, or svg, in which many points are an embedded bitmap.")
     ]
-    color: Annotated[
-        Literal["auto", "label", "color", "sheet", "reference"],
+    colors: Annotated[
+        Literal["auto", "labels", "colors", "sheet", "reference"],
         Query(
-            description="Meaning of the color of a point: the data set's label or color column, the position on a "
+            description="Meaning of the color of a point: the labels or colors of the data set, the position on a "
             "synthetic sheet, or the first component of the reference embedding; auto: the first of these that exists."
         ),
     ] = "auto"
@@ -138,7 +138,7 @@ async def see_embedding(
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     dataset = record.recipe.dataset
-    await run_in_threadpool(_require_color, stores, dataset, options.color)
+    await run_in_threadpool(_require_colors, stores, dataset, options.colors)
     spec = _spec("embedding", record.spec.to_dict(), options, dataset)
     return await _picture(stores, request, spec, None, wait)
 
@@ -162,7 +162,7 @@ async def see_comparison(
             kind=job.kind,
         )
     job = await finish(stores, job, wait)
-    await run_in_threadpool(_require_color, stores, job.subject, options.color)
+    await run_in_threadpool(_require_colors, stores, job.subject, options.colors)
     return await _picture(stores, request, _spec("comparison", job.spec, options, job.subject), None, wait)
 
 
@@ -178,7 +178,7 @@ async def _posterior_picture(
 ) -> Response:
     """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
     record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
-    await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
+    await run_in_threadpool(_require_colors, stores, record.dataset, spec.colors)
     total = grid.n_draws * len(grid.scales)
     seconds = total * record.draw_seconds
     is_quick = spec.of == "draws" and (total == 1 or seconds <= sharding.SHARD_SECONDS)
@@ -195,8 +195,8 @@ async def _picture(
     return picture_response(request, await load_or_compute(stores, spec, subject, submit, wait))
 
 
-def _require_color(stores: Stores, id_: str, color: str) -> None:
-    resolve_color(id_, set(stores.datasets.fetch(id_).extras), color)
+def _require_colors(stores: Stores, id_: str, choice: str) -> None:
+    resolve_colors(id_, set(stores.datasets.fetch(id_).extras), choice)
 
 
 def _require_panels(stores: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Layout = tuple[list[Panel], int, str]  # panels, columns, title
 
-_EXTRAS = {"label": "labels", "color": "color", "sheet": "coordinates"}  # color choices, and their extra arrays
+_EXTRAS = {"labels": "labels", "colors": "colors", "sheet": "coordinates"}  # choices of colors, and their extra arrays
 MAX_COLUMNS = 6
 Subject = Literal["draws", "summary", "embedding", "comparison"]
 MEDIA: dict[Format, str] = {"png": "image/png", "svg": "image/svg+xml"}
@@ -57,11 +57,11 @@ class DrawGrid:
         ]
 
 
-def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+def _draws(context: AnalysisContext, request: dict[str, Any], choice: str) -> Layout:
     """Show draws; a single one fills the figure."""
     grid = DrawGrid(**{**request, "scales": tuple(request["scales"])})
     posterior, keys = context.posterior(), grid.keys()
-    colors = point_colors(context, context.dataset, color, posterior.embedding)
+    colors = point_colors(context, context.dataset, choice, posterior.embedding)
     has_scales = set(grid.scales) != {1.0}
     panels = [
         Panel(f"draw {key.index}" + (f" · scale {key.scale:g}" if has_scales else ""), draw.embedding, colors)
@@ -73,13 +73,13 @@ def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Lay
     return panels, columns, f"{len(panels)} draws, colored by {colors.title}"
 
 
-def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+def _summary(context: AnalysisContext, request: dict[str, Any], choice: str) -> Layout:
     """Show the consensus with its certainty, by spread, by stability and by local trust."""
     spec = SummarySpec.from_dict(request)
     result = _result(context, spec)
     arrays, stated = result.arrays, result.meta.get("reliability")
     consensus = arrays["consensus"]
-    colors = point_colors(context, context.dataset, color, context.posterior().embedding)
+    colors = point_colors(context, context.dataset, choice, context.posterior().embedding)
 
     def scale(title: str, below: str, values: Array) -> Panel:
         values = np.asarray(values, np.float64)
@@ -97,16 +97,16 @@ def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> L
     return panels, 2, f"{together}; reliability of the spread: {stated['level']}"
 
 
-def _embedding(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+def _embedding(context: AnalysisContext, request: dict[str, Any], choice: str) -> Layout:
     """Show the embedding of a method with its scores."""
     spec = EmbeddingSpec.from_dict(request)
     result = _result(context, spec)
     Y = result.arrays["embedding"]
     below = _score_lines(result.meta.get("scores"))
-    return [Panel(spec.method, Y, point_colors(context, spec.dataset, color, Y), below)], 1, ""
+    return [Panel(spec.method, Y, point_colors(context, spec.dataset, choice, Y), below)], 1, ""
 
 
-def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+def _comparison(context: AnalysisContext, request: dict[str, Any], choice: str) -> Layout:
     """Show the embeddings of a comparison with their scores; the title names failed methods."""
     spec = ComparisonSpec.from_dict(request)
     rows = _result(context, spec).meta["rows"]
@@ -120,7 +120,7 @@ def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -
         raise refuse(
             "nothing-to-show", 422, f"None of {', '.join(failed)} made an embedding.", "See the comparison's problems."
         )
-    colors = point_colors(context, spec.dataset, color, next(iter(embeddings.values())))
+    colors = point_colors(context, spec.dataset, choice, next(iter(embeddings.values())))
     scores = {row["label"]: row["scores"] for row in rows}
     panels = [Panel(label, Y, colors, _score_lines(scores[label])) for label, Y in embeddings.items()]
     title = f"colored by {colors.title}" + (f"; without {', '.join(failed)}" if failed else "")
@@ -135,26 +135,26 @@ LAYOUTS: dict[str, Callable[[AnalysisContext, dict[str, Any], str], Layout]] = {
 }
 
 
-def resolve_color(dataset: str, extras: set[str], color: str) -> str:
-    """Return the color choice, for ``auto`` the first available one; raises ``no-such-color``."""
+def resolve_colors(dataset: str, extras: set[str], choice: str) -> str:
+    """Return the choice of colors, for ``auto`` the first available one; raises ``no-such-color``."""
     available = [name for name, extra in _EXTRAS.items() if extra in extras]
-    if color == "auto":
+    if choice == "auto":
         return available[0] if available else "reference"
-    if color != "reference" and color not in available:
+    if choice != "reference" and choice not in available:
         choices = ", ".join(["auto", *available, "reference"])
-        detail = f"Data set {dataset} has no {color} to color by."
-        raise refuse("no-such-color", 422, detail, f"Take one of {choices}.", color=color)
-    return color
+        detail = f"Data set {dataset} has no {choice} to color by."
+        raise refuse("no-such-color", 422, detail, f"Take one of {choices}.", colors=choice)
+    return choice
 
 
-def point_colors(context: AnalysisContext, dataset: str, color: str, reference: Array) -> PointColors:
-    """Return the colors of the points by a color choice; raises as `resolve_color`."""
+def point_colors(context: AnalysisContext, dataset: str, choice: str, reference: Array) -> PointColors:
+    """Return the colors of the points by a choice; raises as `resolve_colors`."""
     extras = context.extras(dataset)
-    choice = resolve_color(dataset, set(extras), color)
+    choice = resolve_colors(dataset, set(extras), choice)
     if choice == "reference":
         return PointColors("first component", np.asarray(reference[:, 0], np.float64))
     raw = np.asarray(extras[_EXTRAS[choice]])
-    title = {"label": "class", "color": "color", "sheet": "place"}[choice]
+    title = {"labels": "class", "colors": "color", "sheet": "place"}[choice]
     return PointColors.of(title, raw[:, 0] if raw.ndim > 1 else raw)
 
 
@@ -178,7 +178,7 @@ class PictureSpec(AnalysisSpec):
     of: Subject
     asked: dict[str, Any]  # `DrawGrid`, or an analysis
     dataset: str | None = None  # of an embedding or a comparison
-    color: str = "auto"  # the first available one of label, color, sheet, and reference
+    colors: str = "auto"  # the first available one of labels, colors, sheet, and reference
     format: Format = "png"
     theme: Theme = "light"
     width: int = 1200  # pixels
@@ -191,7 +191,7 @@ class PictureSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the bytes as the array `picture`."""
-        panels, columns, title = LAYOUTS[self.of](context, self.asked, self.color)
+        panels, columns, title = LAYOUTS[self.of](context, self.asked, self.colors)
         context.on_progress(0, 1, "picture")
         picture = render(panels, columns=columns, title=title, format_=self.format, theme=self.theme, width=self.width)
         return Entry({**asdict(self), "media": MEDIA[self.format]}, {"picture": np.frombuffer(picture, np.uint8)})

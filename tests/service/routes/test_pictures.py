@@ -33,7 +33,7 @@ def test_pictures_of_draws_and_summaries(client: httpx.Client) -> None:
     """The picture has its media type, is immutable, and is 304 for a matching ETag."""
     posterior = fit_posterior(client)
     cases: list[tuple[str, dict[str, Any], str, bytes]] = [
-        ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "color": "reference"}, "image/svg+xml", SVG),
+        ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "colors": "reference"}, "image/svg+xml", SVG),
         ("/draws.png", {"n_draws": 2, "scales": [0.1, 10]}, "image/png", PNG),
         ("/summary.svg", {"n_draws": 4, "scale": 1}, "image/svg+xml", SVG),
         ("/summary.svg", {"n_draws": 4, "n_resamples": 4}, "image/svg+xml", SVG),
@@ -60,7 +60,7 @@ def test_impossible_pictures_are_refused(client: httpx.Client, monkeypatch: pyte
         (posterior + "/draws.png", {"n_draws": 40, "scales": [1, 2]}, "over-the-limit"),
         (posterior + "/draws/0.png", {"width": 50}, "invalid-request"),
         (posterior + "/summary.png", {"n_resamples": 4, "scale": 1}, "invalid-parameter"),
-        (posterior + "/draws/0.png", {"color": "label"}, "no-such-color"),
+        (posterior + "/draws/0.png", {"colors": "labels"}, "no-such-color"),
         (job + "/result.png", {}, "no-picture"),
     ]
     for path, query, code in cases:
@@ -76,12 +76,14 @@ def test_the_default_colour_is_the_label(client: httpx.Client) -> None:
     """A picture by label differs from that by place, and is the one of auto."""
     X = manifolds.make("s_curve", 60, seed=2).X
     body = "kind,a,b,c\n" + "\n".join(f"k{i % 3},{x[0]},{x[1]},{x[2]}" for i, x in enumerate(X))
-    payload = client.post("/v1/datasets?label=kind", content=body, headers={"content-type": "text/csv"}).json()
+    payload = client.post("/v1/datasets?labels=kind", content=body, headers={"content-type": "text/csv"}).json()
     job = client.post("/v1/posteriors", json={"dataset": payload["id"]}).json()
     tasks.fit(job["id"])
     path = job["links"]["posterior"] + "/draws/0.png"
-    automatic, label, reference = (get_picture(client, path, color=c).content for c in ("auto", "label", "reference"))
-    assert automatic == label != reference
+    automatic, labels, reference = (
+        get_picture(client, path, colors=c).content for c in ("auto", "labels", "reference")
+    )
+    assert automatic == labels != reference
 
 
 def test_pictures_of_embeddings_and_comparisons(client: httpx.Client) -> None:

@@ -69,7 +69,7 @@ def sheet(tmp_path: Path) -> Path:
 
 def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
     """Draws, summary, new points and embeddings have the numbers of the API in files of each kind."""
-    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").strip()
+    id_ = run("fit", str(sheet), "--labels", "side", "-k", "9").strip()
     with Client(up.url) as client:
         posterior = client.posterior(id_)
         draws, summary, placed = (
@@ -99,7 +99,7 @@ def test_results_as_tables(up: Up, run: Callable[..., str], sheet: Path, tmp_pat
     np.save(tmp_path / "new.npy", X[:4])
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
-    embed = ("embed", str(sheet), "--method", "pca", "--label", "side", "--scores", "-o", str(tmp_path / "t.csv"))
+    embed = ("embed", str(sheet), "--method", "pca", "--labels", "side", "--scores", "-o", str(tmp_path / "t.csv"))
     scored = json.loads(run(*embed, "--json"))
     assert scored["scores"].keys() >= {"trustworthiness", "neighborhood_hit"}
     places = pd.read_csv(tmp_path / "t.csv")
