@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import update_wrapper
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -176,13 +175,6 @@ class Session:
             remaining = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
             await self.follow(reply.json(), remaining)
         return reply
-
-    async def picture(self, path: str, query: dict[str, Any], out: str | Path | None, timeout: float | None) -> bytes:
-        """Fetch a picture; with `out`, also write it to that file."""
-        body: bytes = (await self.fetch(Call("GET", path, query, accept="image/*"), timeout)).body
-        if out is not None:
-            Path(out).write_bytes(body)  # noqa: ASYNC240 # small
-        return body
 
     async def follow(self, job: JobOut, timeout: float | None = None) -> JobOut:
         """Wait until a job has succeeded; raise its problem, or JobTimeoutError after `timeout` seconds."""

@@ -1,4 +1,4 @@
-"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, a table, or a picture."""
+"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, or a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fastapi.responses import Response
 
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.arrow import ARROW
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastapi import Request
+    from fastapi.responses import Response
 
     from worker.analyses.base import AnalysisSpec
     from worker.records.cache_entry import Entry
@@ -117,13 +117,6 @@ def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, s
     if spec.kind == "summary":
         return scale_headers([entry.meta["scale"]], entry.meta.get("calibration", {}).get("notes", ()))
     return scale_headers((), entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
-
-
-def picture_response(request: Request, entry: Entry) -> Response:
-    """Return a picture, or 304."""
-    media, picture = entry.meta["media"], entry.arrays["picture"]
-    headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
-    return unless_current(request, headers, lambda: Response(np.asarray(picture).tobytes(), 200, headers, media))
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
-    parts = require_affordable_summary(stores, record, spec, shared=True)
+    parts = require_affordable_summary(stores, record, spec)
     is_quick = not spec.n_resamples and _is_quick(record, spec.n_draws)
     terms = Terms(priority="interactive" if is_quick else "batch")
     return analysis_job(stores, spec, posterior=record.id, terms=terms, parts=parts)

@@ -89,7 +89,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=failures(_404="No such embedding."))
 async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
-    """Delete an embedding, its scores and its pictures, and cancel its job; its data set stays, and so do comparisons.
+    """Delete an embedding, and its scores, and cancel its job; its data set stays, and so do comparisons.
 
     POST /v1/embeddings computes it again under the same id.
     """

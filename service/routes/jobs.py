@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice, scale_headers
-from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
+from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.draws import calibrated_spec, draws_response, missing_shards, partial_npy_response
 from service.responses.streaming import EVENTS, LimitedStreamingResponse, events
 from service.routes import params
@@ -21,7 +21,6 @@ from service.schemas.results import JobResultOut
 from service.submission.jobs import accepted_response, refresh_job, result_gone, wait_until_ended
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
-from worker.analyses.pictures import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
@@ -109,8 +108,8 @@ async def follow(
     "/{id}/result",
     summary="Fetch a job's result",
     **params.returns_arrays(
-        "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
-        (*MEDIA, *PICTURE_MEDIA.values()),
+        "Embeddings of draws, the posterior of a fit, the result of an analysis.",
+        MEDIA,
         JobResultOut,
         has_scale=True,
         _404="No such job.",
@@ -223,9 +222,6 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
         for owner in spec.owners(job.subject):
             stores.owner(owner).fetch(owner)  # raises, if it was deleted
         raise result_gone(job)
-    if job.kind == "picture":
-        negotiate(wanted.request, (entry.meta["media"],))
-        return picture_response(wanted.request, entry)
     return result_response(spec, entry, replace(wanted, ids=ids_of(stores, job.subject, spec)))
 
 

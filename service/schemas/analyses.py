@@ -256,7 +256,7 @@ class SampleIn(CommandIn):
     seed: Seed = 0
     first: First = 0
     scale: Scale = 1.0
-    source: Source = Field(default="posterior", description="Law of the weights to draw from.")
+    source: Source = Field(default="posterior", description="Distribution of the weights to draw from.")
 
 
 class PointsIn(CommandIn):

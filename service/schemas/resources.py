@@ -98,7 +98,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
         return spec if given is None else with_neighbors(spec, {}, given)
 
 
-SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
+SourceQuery = Annotated[Source, Query(description="Distribution of the weights.")]
 First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
 
 
@@ -114,7 +114,7 @@ class DrawsIn(CommandIn):
     scales: list[ScaleOrAuto] | None = Field(
         default=None, min_length=1, max_length=100, description="Several factors, which become an axis of the result."
     )
-    source: Source = Field(default="posterior", description="Law of the weights to draw from.")
+    source: Source = Field(default="posterior", description="Distribution of the weights to draw from.")
     align: Align = Field(default="procrustes", description="Whether to rotate to the reference embedding.")
     priority: Priority = Field(
         default="batch", description="interactive draws do not wait for batches; they may take no longer than a shard."

@@ -209,17 +209,11 @@ def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
     return replace(sample, calibrated=True, n_resamples=resamples or RESAMPLES)
 
 
-def require_affordable_summary(
-    stores: Stores, record: PosteriorRecord, spec: SummarySpec, *, shared: bool
-) -> PartsSharding | None:
+def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> PartsSharding | None:
     """Raise a problem if one job cannot make the draws and the missing resamples of an ensemble.
 
-    The seconds follow from those that the fit took. Draws and their calibration are one task.
-
-    Parameters
-    ----------
-    shared
-        Whether all live workers make resamples; otherwise one does.
+    The seconds follow from those that the fit took. Draws and their calibration are one task; all live workers make
+    resamples.
 
     Returns
     -------
@@ -246,7 +240,7 @@ def require_affordable_summary(
         return drawing + part_seconds * math.ceil(made / workers)
 
     seconds, allowed = seconds_of(spec.n_resamples), Allowance.of(stores.settings)
-    if shared and seconds > allowed.seconds:
+    if seconds > allowed.seconds:
         workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.n_resamples)
     nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
@@ -267,7 +261,7 @@ def require_affordable_summary(
         ],
         {"most_resamples": most, "workers": workers},
         f" A fit takes some {three_digits(record.seconds):,} s.",
-        longer="start more workers, or raise GLLE_JOB_TIMEOUT" if shared else "raise GLLE_JOB_TIMEOUT",
+        longer="start more workers, or raise GLLE_JOB_TIMEOUT",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import DrawAnswer, SentDraw, waited_name
-from worker.observability.tracing import task_metadata
+from worker.observability.request_context import task_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

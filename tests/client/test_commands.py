@@ -169,7 +169,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
         (["datasets", "upload", "table.doc"], "is none of .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
-        (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv, draws.parquet, draws.png or draws.svg"),
+        (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv or draws.parquet"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),

@@ -353,7 +353,7 @@ def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) 
 
 
 def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> None:
-    """The ellipse of a level has the radius of the audit along the half-axes; a normal law those of a summary."""
+    """Ellipses have the audit's radius along the half-axes; those of a summary, the radius of a normal distribution."""
     from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
 
     points = PointTable.of(audit)

@@ -64,7 +64,6 @@ from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
 from worker.jobs.queue import SERIALIZER, SafeJob
 from worker.observability import logging as logs
-from worker.observability import tracing
 from worker.observability.live_workers import PATIENCE_SECONDS, WorkerState, announce, prolong, withdraw
 from worker.records.job import BATCH, INTERACTIVE
 from worker.records.sharding import SHARD_SECONDS, PartsSharding
@@ -453,8 +452,6 @@ def main(name: str | None = None) -> int:
 
 def load() -> None:
     """Load what all processes of workers share, before a fork: compiled code, and the reference results."""
-    if tracing.has_collector():
-        tracing.load()
     warm()
     fingerprint()
     draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls take milliseconds

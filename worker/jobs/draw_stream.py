@@ -133,7 +133,7 @@ class DrawRequest:
     name
         Of the posterior, source and alignment, in messages.
     metadata
-        Request id and trace of the HTTP request.
+        Request id of the HTTP request.
     reply
         The channel of its answer.
 

@@ -32,7 +32,7 @@ from worker.base.clock import now_ms
 from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
 from worker.observability.live_workers import live_workers
-from worker.observability.tracing import task_metadata
+from worker.observability.request_context import task_metadata
 from worker.records.job import BATCH, QUEUES, job_key
 
 if TYPE_CHECKING:

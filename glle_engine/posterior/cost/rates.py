@@ -28,7 +28,7 @@ from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg import LANES
 from glle_engine.posterior.findings import DRAWS as COMPARED_DRAWS
-from glle_engine.posterior.findings import LAWS
+from glle_engine.posterior.findings import NOISE_MODELS
 from glle_engine.posterior.fit import DRAWS
 from glle_engine.posterior.selection import intrinsic_dimension
 
@@ -196,7 +196,7 @@ def trust_seconds(n: int, d: int) -> float:
 
 def compared_draws(spec: FitSpec) -> int:
     """Return the number of draws whose trust a fit compares."""
-    return len(LAWS) * COMPARED_DRAWS if spec.noise == "auto" else 0
+    return len(NOISE_MODELS) * COMPARED_DRAWS if spec.noise == "auto" else 0
 
 
 def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec) -> float:

@@ -81,9 +81,11 @@ def test_cost_grows_with_dimension_points_and_neighbors() -> None:
 def test_bytes_cover_the_arrays_of_draws() -> None:
     """The workspace of four lanes and the arrays of the posterior are within the estimate."""
     posterior, expected = fit(cube(5, 1500), n_neighbors=10), estimate(cube(5, 1500), n_neighbors=10)
-    structure, law = posterior.eigenproblem.pattern.structure, posterior.law
+    structure, distribution = posterior.eigenproblem.pattern.structure, posterior.distribution
     lanes = 8 * LANES * (structure.lower_size + structure.upper_size + structure.block_size)
-    held = sum(array.nbytes for array in (law.mean, law.factor, posterior.neighbors, posterior.embedding))
+    held = sum(
+        array.nbytes for array in (distribution.mean, distribution.factor, posterior.neighbors, posterior.embedding)
+    )
     assert expected.posterior_bytes == pytest.approx(held, rel=0.05)
     assert lanes + held < expected.draw.bytes < 2 * (lanes + held) + BASE_BYTES
     assert expected.single_draw_seconds == pytest.approx(LANES * expected.draw.seconds)

@@ -47,7 +47,7 @@ def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     yield "draws", digest(*(part for draw in draws for part in (draw.embedding, draw.eigenvalues)))
     yield "disparity", digest(*(draw.diagnostics["disparity"] for draw in draws))
     yield "unaligned", digest(posterior.draw(2, align="none").embedding)
-    if posterior.law.prior_factor is not None:
+    if posterior.distribution.prior_factor is not None:
         yield "prior", digest(posterior.draw(2, source="prior").embedding)
     summary = posterior.summary(8)
     yield "summary", digest(*(getattr(summary, name) for name in summary.__dataclass_fields__ if name != "notes"))
