@@ -190,7 +190,7 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
     """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
-    cells = cells_of(data, ColumnRoles.of(query), obsm)
+    cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
     members |= _vectors(len(cells.ids), values, data.obs_names)
     members["names"] = None if cells.names is None else np.array(cells.names, np.str_)

@@ -81,7 +81,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.stores = stores
     app.state.stream_limiter = StreamLimiter(stores.shares.streams)
     app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
-    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
+    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.for_tenant)
     app.state.recent_posteriors = RecentPosteriors(app.state.stores_of)
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)

@@ -102,7 +102,7 @@ class Eigenproblem:
         n = len(neighbors)
         require_pairs(n, wanted - 1)
         pins = np.array([members[0] for members in classes], np.int32)
-        pattern = Pattern.of(neighbors)
+        pattern = Pattern.from_neighbors(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
         pattern, prediction = pattern.order_for(factorizations)
@@ -250,7 +250,7 @@ def warm() -> None:
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern, _ = Pattern.of(neighbors).order_for(_MANY)
+    pattern, _ = Pattern.from_neighbors(neighbors).order_for(_MANY)
     distribution = WeightDistribution(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )

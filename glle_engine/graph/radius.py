@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-MOST_CANDIDATES = 1 << 25  # of all points together
+MAX_CANDIDATES = 1 << 25  # of all points together
 _FIRST = 16
 
 
@@ -93,7 +93,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     n, k = len(X), min(_FIRST, len(X) - 1)
     nearest, distances = kneighbors(X, k, on_progress)
     while k < n - 1 and (distances[:, -1] <= radius).any():
-        if 2 * k * n > MOST_CANDIDATES:
+        if 2 * k * n > MAX_CANDIDATES:
             raise InvalidParameterError(
                 f"More than {k} of {n:,} points are within radius={radius!r} of a point: too many.",
                 remedy="Give a smaller radius, or n_neighbors.",

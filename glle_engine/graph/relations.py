@@ -186,9 +186,9 @@ def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space |
     if not isinstance(given, np.ndarray):
         require_possible(spec)
         require_enough_points(given.shape[0], spec)
-        points = SparsePoints.of(given, spec.metric)
+        points = SparsePoints.from_rows(given, spec.metric)
         return points.over(points.exponent)
-    placed = (space or Space.of(given, spec)).points(given)
+    placed = (space or Space.from_data(given, spec)).points(given)
     if spec.metric != "precomputed":
         return in_unit(placed, spec)
     require_enough_points(len(placed), spec)

@@ -281,7 +281,7 @@ class Method(Generic[S]):
         # the data need not have as many components as given coordinates have columns
         possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
-        require_differing(data if isinstance(data, np.ndarray) else SparsePoints.of(data, "euclidean"))
+        require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
         points = data if self.any_space else _locate(data, spec)
         if self.joins_equal:
@@ -361,15 +361,15 @@ class Method(Generic[S]):
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return data in the space of a specification, or their distances."""
     if not isinstance(data, np.ndarray):
-        return SparsePoints.of(data, spec.space[1])
-    return Distances.among(data) if spec.space[1] == "precomputed" else Space.of(data, spec).points(data)
+        return SparsePoints.from_rows(data, spec.space[1])
+    return Distances.among(data) if spec.space[1] == "precomputed" else Space.from_data(data, spec).points(data)
 
 
 def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
     """Return a map of standardized data as one of the data, or None for another space, in which it is not affine."""
     if spec.space[1] != "euclidean":
         return None
-    space = Space.of(data, spec)
+    space = Space.from_data(data, spec)
     if space.center is None or space.scale is None:
         return affine
     return AffineMap(space.center + space.scale * affine.mean, affine.components / space.scale)

@@ -159,7 +159,7 @@ class NeighborMap(Map):
     @cached_property
     def space(self) -> Space:
         """The space of the method."""
-        return Space.of(self.data, self.spec)
+        return Space.from_data(self.data, self.spec)
 
     @cached_property
     def points(self) -> NDArray[np.float64]:

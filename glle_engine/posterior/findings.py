@@ -39,7 +39,7 @@ SMALL_GAP = 0.1
 NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-MOST = 0.99  # share of the variance
+LOCAL_VARIANCE = 0.99  # share of the variance
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 PROBES = 300
 DRAWS = 8
@@ -188,9 +188,9 @@ def _scale_ratio(deviation: NDArray[np.float64]) -> float:
 
 
 def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
-    """Return the number of features that hold `MOST` of the variance."""
+    """Return the number of features that hold `LOCAL_VARIANCE` of the variance."""
     variance = np.sort(variance)[::-1]
-    return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
+    return int(np.searchsorted(np.cumsum(variance), LOCAL_VARIANCE * variance.sum())) + 1
 
 
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:

@@ -140,7 +140,7 @@ def fit(
         spec, space = replace(spec, landmarks="all"), Space(spec.metric)
     require_enough_points(n, spec.of_points(n))
     if isinstance(given, np.ndarray):
-        space = Space.of(given, spec)
+        space = Space.from_data(given, spec)
     described = given_figures(given)
     *costly, last = spec.choices(n)
     for choice in costly:
@@ -187,7 +187,7 @@ def _fit_on_landmarks(
 ) -> Posterior:
     """Fit a posterior with landmarks: see `_fit_located`."""
     assert isinstance(spec.landmarks, int)
-    landmarks = chosen_landmarks(Unit.of(placed).scale(placed), spec.landmarks, on_progress)
+    landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks="all")
     try:
         fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described, max_flops=max_flops)
@@ -212,10 +212,10 @@ def _place_others(
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
-    unit = Unit.of(given)
+    unit = Unit.from_data(given)
     data = unit.shift(given[landmarks])
     directions = diagnosed.figures["residual_dimension"]
-    noise = NoiseModel.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
+    noise = NoiseModel.from_fit(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
     neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     kept = None if fitted.distribution.kept is None else np.empty((n, k), bool)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
 REFITS = 8  # of the whole data with other seeds
-_LEAST_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
+_MIN_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
 _SEEDS = 2**63
 
 
@@ -89,8 +89,8 @@ class MethodEmbedder(Embedder, Generic[S]):
         if _is_precomputed(self.spec):
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
-        points = Space.of(self.data, self.spec).points(self.data)
-        unit = Unit.of(points)
+        points = Space.from_data(self.data, self.spec).points(self.data)
+        unit = Unit.from_data(points)
         return unit.scale(points), unit.exponent
 
     def require_possible(self, stream: Stream) -> None:
@@ -169,7 +169,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
         value = getattr(spec, name)
         if parameter.counts and isinstance(value, (int, float)) and value > 0:
             less = value * math.sqrt(share)
-            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
+            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _MIN_COUNT))
     return changes
 
 

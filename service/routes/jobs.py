@@ -54,7 +54,7 @@ async def list_jobs(
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
-    return await page_response(records, limit, JobOut.of)
+    return await page_response(records, limit, JobOut.from_job)
 
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
@@ -63,7 +63,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
-    return JobOut.of(job)
+    return JobOut.from_job(job)
 
 
 @router.get(
@@ -190,7 +190,7 @@ async def cancel(
         job = await run_in_threadpool(_cancel, stores, id_)
     if job.is_open:
         return accepted_response(job)
-    return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
+    return Response(JobOut.from_job(job).model_dump_json(), 200, media_type="application/json")
 
 
 def _cancel(stores: Stores, id_: str) -> Job:
@@ -211,7 +211,7 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, (JSON,))
     reject_slice("points", wanted.points)
     reject_slice("draws", wanted.draws)
-    body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
+    body = PosteriorOut.from_record(stores.posteriors.fetch(job.subject)).model_dump_json()
     return mutable_response(wanted.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
 
 

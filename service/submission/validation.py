@@ -91,7 +91,7 @@ def _given_points(
     if isinstance(given, str):
         dataset = stores.datasets.fetch(given)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
-    table = table_of({"data": given}, Limits.of(stores.settings))
+    table = table_of({"data": given}, Limits.from_settings(stores.settings))
     return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values, None
 
 

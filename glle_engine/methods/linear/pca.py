@@ -52,7 +52,7 @@ ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four
 NO_NOISE = 1e-20  # of the variance: rounding, for data in p dimensions
 EQUAL = 1e-9  # relative excess over the noise variance that is rounding
 EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: nats a point at which to stop, and steps at most
-LEAST_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
+MIN_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +330,7 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) ->
     residual = variance - np.einsum("ij,ij->i", loadings, cross)
     if isotropic:
         residual = np.full(d, residual.mean())
-    return Model(loadings, np.maximum(residual, LEAST_NOISE * float(variance.mean()))), likelihood
+    return Model(loadings, np.maximum(residual, MIN_NOISE * float(variance.mean()))), likelihood
 
 
 def maximise(
@@ -427,9 +427,9 @@ def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Mod
     if (d - p) ** 2 < d + p:
         message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
         yield Note("not-identified", f"{message} Lower n_components, or take PPCA.")
-    if exact := int((model.noise <= 1.5 * LEAST_NOISE).sum()):
+    if exact := int((model.noise <= 1.5 * MIN_NOISE).sum()):
         message = (
             f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and their "
-            f"noise is held at {LEAST_NOISE:g} of a variance. Lower n_components, or take PPCA."
+            f"noise is held at {MIN_NOISE:g} of a variance. Lower n_components, or take PPCA."
         )
         yield Note("heywood", message)

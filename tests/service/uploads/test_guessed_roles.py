@@ -233,7 +233,7 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
     monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
     layouts: list[Layout] = []
-    layout_of = Layout.of.__func__  # type: ignore[attr-defined] # a class method
+    layout_of = Layout.from_roles.__func__  # type: ignore[attr-defined] # a class method
 
     def count_calls(cls: type[Layout], *arguments: Any) -> Layout:
         layouts.append(layout_of(cls, *arguments))

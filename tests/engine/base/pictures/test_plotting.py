@@ -48,7 +48,7 @@ def test_the_same_arrays_are_the_same_bytes() -> None:
 )
 def test_few_integers_and_texts_are_classes(raw: Any, classes: tuple[str, ...]) -> None:
     """Other numbers, and many sorted texts, are values of a color scale."""
-    colors = PointColors.of("x", raw)
+    colors = PointColors.from_values("x", raw)
     assert colors.classes == classes
     assert len(colors.values) == len(raw)
 
@@ -65,7 +65,7 @@ def test_long_names_and_dates_fit_the_figure() -> None:
     assert box.x1 <= axes.figure.bbox.x1
     assert axes.get_window_extent().width > box.width
     assert axes.get_xlabel() == "components 1 and 2 of 3"
-    long, short = (Panel("a", points, PointColors.of("", each)) for each in (names, names.astype("U1")))
+    long, short = (Panel("a", points, PointColors.from_values("", each)) for each in (names, names.astype("U1")))
     sizes = [size(render([panel], columns=1, width=320, inches=3.2)) for panel in (long, short)]
     assert sizes[0][1] > sizes[1][1]
     days = np.datetime64("2024-01-01") + np.arange(60)
@@ -77,5 +77,5 @@ def test_long_names_and_dates_fit_the_figure() -> None:
 @pytest.mark.parametrize("count", [1, len(CLASSES), 20])
 def test_each_class_has_a_distinct_color(count: int) -> None:
     """The number of colors equals the number of classes."""
-    shades = PointColors.of("x", np.arange(float(count))).arguments()["cmap"]
+    shades = PointColors.from_values("x", np.arange(float(count))).arguments()["cmap"]
     assert len({tuple(shades(i)) for i in range(count)}) == count

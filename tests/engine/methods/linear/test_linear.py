@@ -100,8 +100,13 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
     X = factor_data(80, 6)
     fit = fit_ppca(X, axes := principal_axes(X, 2, silent))
     means = np.linalg.solve(fit.loadings.T @ fit.loadings + fit.noise_variance * np.eye(2), fit.loadings.T)
-    np.testing.assert_allclose(embed("ppca", X).Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
+    found = embed("ppca", X)
+    np.testing.assert_allclose(found.Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
     assert axes.values[1] > fit.noise_variance
+    assert found.notes == ()
+    assert found.figures["posterior_variance"] == pytest.approx((fit.noise_variance / axes.values).tolist())
+    round_ = np.concatenate([np.eye(4), -np.eye(4)])
+    assert embed("ppca", round_).notes[0].message.startswith("2 of 2 components vary no more than the noise: ")
 
 
 def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> None:
