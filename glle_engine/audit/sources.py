@@ -225,9 +225,9 @@ def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
 
 
 def _require_columns(spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for data without columns to permute: distances."""
-    if "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
+    """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
+    if name := spec.precomputed:
         raise InvalidParameterError(
-            "An audit permutes the columns of the data, which distances do not have.",
+            f"An audit permutes the columns of the data, which a matrix of all pairs ({name}='precomputed') has not.",
             remedy="Give coordinates, such as by classical scaling of the distances.",
         )

@@ -306,7 +306,7 @@ class JobOut(BaseModel):
     def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/jobs/{job.id}"
-        links = {"self": url, "events": f"{url}/events"}
+        links = {"self": url}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset not in {None, job.inline}:

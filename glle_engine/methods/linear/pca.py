@@ -44,7 +44,7 @@ from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
 
@@ -149,6 +149,29 @@ class FactorMap(AffineMap):
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Mean, components, loadings and noise variances."""
         return {**super().arrays, "loadings": self.loadings, "noise_variances": self.noise_variances}
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance of x by the model, W W^T + Psi (d, d)."""
+        return self.loadings @ self.loadings.T + np.diag(self.noise_variances)
+
+    def log_likelihoods(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Return the log density (m,) of points (m, d) by the model, in nats; constant features have no part in it."""
+        centered = self._check(points) - self.mean
+        varying = self.noise_variances > 0
+        W, noise, centered = self.loadings[varying], self.noise_variances[varying], centered[:, varying]
+        weighted = W / noise[:, None]
+        precision = np.eye(W.shape[1]) + W.T @ weighted  # of z, given x
+        explained = centered @ weighted
+        squares = (centered**2 / noise).sum(axis=1) - (explained * np.linalg.solve(precision, explained.T).T).sum(
+            axis=1
+        )
+        log_det = np.log(noise).sum() + np.linalg.slogdet(precision)[1]
+        return np.asarray(-0.5 * (len(noise) * np.log(2 * np.pi) + log_det + squares))
+
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return the means E[x | z] = W z + m."""
+        return np.asarray(self.mean + places @ self.loadings.T)
 
 
 @dataclass(frozen=True, kw_only=True)

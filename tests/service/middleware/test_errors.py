@@ -89,7 +89,7 @@ def test_a_disconnect_during_an_upload_is_no_error(
     app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counts as 499, logs no error, and leaves no file."""
-    monkeypatch.setattr(app.state.metrics, "take", lambda: ({}, 0))  # a flush leaves the counts
+    monkeypatch.setattr(app.state.metrics, "drain", lambda: ({}, 0))  # a flush leaves the counts
 
     def counted() -> list[tuple[str, str, int]]:
         return [key for key in tuple(app.state.metrics._responses) if key[1] == "/v1/datasets"]

@@ -239,7 +239,7 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
         layouts.append(layout_of(cls, *arguments))
         return layouts[-1]
 
-    monkeypatch.setattr(Layout, "of", classmethod(count_calls))
+    monkeypatch.setattr(Layout, "from_roles", classmethod(count_calls))
     # Each has a repeated value in another row.
     columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
     table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))
