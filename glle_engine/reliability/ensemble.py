@@ -7,8 +7,8 @@ r"""Ensemble spread: the mean of four estimates of how far points move over new 
 where :math:`C_i(\varphi, k)` is the covariance of point i over embeddings of :math:`\varphi n` points
 (`glle_engine.reliability.resamples`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and
 :math:`a^*` is the calibrated scale of the draws. This is an empirical calibration: no theory says that these
-covariances are those over samples, but redrawn data do (docs/explanation/honesty.md). All embeddings are aligned
-together by generalised Procrustes analysis (Gower 1975), which starts from the reference: from one of the embeddings
+covariances equal the covariances over samples, but redrawn data do (docs/explanation/honesty.md). All embeddings are
+aligned together by generalised Procrustes analysis (Gower 1975), which starts from the reference: from one of the embeddings
 it more often ends in a poor minimum. The four estimates err on different points, so that their mean ranks points better
 than any of them.
 
@@ -183,7 +183,7 @@ def ensemble(
 ) -> Ensemble:
     """Compute the ensemble spread of a posterior from its data.
 
-    `calibrate` finds the scale of the draws with its defaults, and the first half-samples serve both.
+    `calibrate` finds the scale of the draws with its defaults. The ensemble uses its half-samples, too.
 
     Parameters
     ----------
