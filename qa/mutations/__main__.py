@@ -29,6 +29,12 @@ ROOMS = {"glle": "client", "glle_engine": "engine", "service": "service", "worke
 ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
     "service/responses": ["tests/service/encoding"],
+    **{
+        f"glle_engine/methods/{family}": [
+            f"tests/engine/methods/test_{name}.py" for name in ("refusals", "every_method")
+        ]
+        for family in ("entropy", "linear", "lle_variants", "neighbor_embedding", "spectral")
+    },
 }
 COMPILED = b"@compiled"  # kernels, which would be compiled again for each change
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
