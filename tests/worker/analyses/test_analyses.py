@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
