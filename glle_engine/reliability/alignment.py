@@ -13,10 +13,10 @@ held-out resamples from the mean of the others, in units of that covariance. For
 
 The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
 over points and resamples. Regions around the reference are confidence regions: they are meant to contain the mean
-position of a point over new samples of the data. The position of a point in one new sample scatters around that mean as the reference does, so that
-prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows bias, and the
-level holds for the average point, not for each. The points of an embedding move together, so that the share of points
-inside varies widely between samples of the data.
+position of a point over new samples of the data. The position of a point in one new sample scatters around that mean as
+the reference does, so that prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows
+bias, and the level holds for the average point, not for each. The points of an embedding move together, so that the
+share of points inside varies widely between samples of the data.
 """
 
 from __future__ import annotations

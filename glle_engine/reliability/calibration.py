@@ -96,7 +96,7 @@ class Calibration:
             yield Note(
                 "scale-saturated",
                 f"No scale can be identified, because the spread of draws hardly depends on it (slope {self.slope:.2g} "
-                f"in logarithms). {times} at the scale {self.scale:.3g}, the closest one that was tried. Raise n_neighbors "
+                f"in logarithms). {times} at the scale {self.scale:.3g}, the closest one tried. Raise n_neighbors "
                 "or lower n_components, and compare spreads within this posterior only.",
             )
         elif not _is_close(self.ratio):

@@ -6,10 +6,10 @@ the same bits.
 
 For a smooth function of the sample, :math:`\varphi / (1 - \varphi)` times the covariance over resamples estimates the
 covariance over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackknife variance estimation",
-Annals of Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two resamples, so
-that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a factor, was
-.99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves have no
-factor, and the factor of other shares is for linear methods alone.
+Annals of Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two
+resamples, so that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a
+factor, was .99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves
+have no factor, and the factor of other shares is for linear methods alone.
 
 Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
 """
