@@ -75,7 +75,7 @@ def test_datasets_from_upload_to_delete(glle: Glle, client: httpx.Client, tmp_pa
     assert json.loads(glle("datasets", "delete", listed["id"], "--json")[1]) == {"deleted": listed["id"]}
     assert glle("datasets", "list")[1] == "None.\n"
     (tmp_path / "x.csv").write_text("a,b,kind\n1,2,u\n3,4,v\n")
-    uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--label", "kind", "--json")[1])
+    uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--labels", "kind", "--json")[1])
     assert uploaded == client.get(f"/v1/datasets/{uploaded['id']}").json()
     assert uploaded["has_labels"]
 
@@ -184,11 +184,11 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
-        (["embed", "ds_x", "--method", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
-        (["embed", "ds_x", "--method", "pca", "--set", "label=kind"], "label is no parameter of a method"),
+        (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "roles of its columns: leave out --labels"),
+        (["embed", "ds_x", "--method", "pca", "--set", "labels=kind"], "labels is no parameter of a method"),
         (
-            ["fit", "ds_x", "--label", "kind", "--one-hot", "a"],
-            "stored with the roles of its columns: leave out --label",
+            ["fit", "ds_x", "--labels", "kind", "--one-hot", "a"],
+            "stored with the roles of its columns: leave out --labels",
         ),
         (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),

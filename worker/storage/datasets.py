@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-ATTEMPTS = 3  # at a read whose file is replaced, or whose local copy another process removes
+ATTEMPTS = 3  # attempts to read, while another process replaces the file or removes the local copy
 
 KIND = RecordKind[Dataset](
     "dataset",
@@ -133,7 +133,7 @@ class DatasetStore(RecordStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
+        """Return the existing ones of `labels` (n,), `colors` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:

@@ -42,15 +42,15 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     frame.to_csv(sheet, index=False)
     options: dict[str, Any] = {"method": "pca", "standardize": "zscore"}
     with Client(up.url) as client:
-        found = client.audit(str(sheet), label="side", blocks="who", **options)
-        again = client.audit(frame, label="side", blocks="who", **options)
+        found = client.audit(str(sheet), labels="side", blocks="who", **options)
+        again = client.audit(frame, labels="side", blocks="who", **options)
         beside = client.audit(data, labels=group, blocks=frame["who"], **options)
         alone = client.audit(data, SHEET.coordinates)
         with pytest.raises(InvalidRequestError, match="rows of coordinates"):
             client.audit(data, SHEET.coordinates[:9])
         with pytest.raises(ValueError, match="blocks='who' names a column"):
             client.audit(data, blocks="who", **options)
-    direct = glle.audit(frame, label="side", blocks="who", **options)
+    direct = glle.audit(frame, labels="side", blocks="who", **options)
     for each in (found, again, beside):
         assert (each.level, each.verdict, each.remains, each.pairs) == (
             direct.level, direct.verdict, direct.remains, direct.pairs,
@@ -62,7 +62,7 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
         np.testing.assert_allclose(getattr(found, name), array, rtol=1e-9, err_msg=name)
     assert abs(found.neighbors - direct.neighbors).max() == 0
     assert (alone.remains, alone.level, alone.stretch.shape) == (None, "unknown", (N,))
-    words = ["audit", str(sheet), "--label", "side", "--blocks", "who", "--method", "pca", "--standardize", "zscore"]
+    words = ["audit", str(sheet), "--labels", "side", "--blocks", "who", "--method", "pca", "--standardize", "zscore"]
     assert main.main([*words, "--url", up.url]) == 0
     assert capsys.readouterr().out.startswith(f"{direct.level}: {direct.verdict}")
 
