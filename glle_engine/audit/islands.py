@@ -80,7 +80,11 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each island (m,) is isolated among points (n, d)."""
-    return contact(points, islands)[1] <= _most_contact(points, islands)
+    touching = contact(points, islands)[1]
+    holds = touching <= ISLAND_CONTACT
+    for island in np.flatnonzero(holds & (touching > 0)):
+        holds[island] = touching[island] <= BORDER * _cut_contact(points[islands == island], len(points))
+    return np.asarray(holds)
 
 
 def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -372,7 +372,9 @@ class PosteriorEmbedder(Embedder):
         found, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
         found[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
         few = np.flatnonzero(~has_all)
-        found[few] = nearest_rows(np.ascontiguousarray(self.points[chosen]), self.points[few], place[few], k)[0]
+        found[few] = nearest_rows(
+            np.ascontiguousarray(self.points[chosen]), self.points[few], place[few].astype(np.intp), k
+        )[0]
         return found
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:

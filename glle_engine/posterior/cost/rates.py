@@ -288,7 +288,7 @@ def posterior_bytes(n: int, spec: FitSpec) -> float:
 
 
 def landmarks_seconds(n: int, m: int, d: int) -> float:
-    """Return the seconds of the choice of m landmarks; 22 s for 10,000 of 1,000,000 x 50."""
+    """Return the seconds of the choice of m landmarks; 27 s for 10,000 of 1,000,000 x 50."""
     return n * log(max(m, 2), 4) * (1e-6 + 3e-8 * d) + n * m * (PAIR + PAIR_FEATURE * d)
 
 
