@@ -89,6 +89,16 @@ def cheapest_order(
     return order, best
 
 
+def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
+    """Return whether a factorization takes at most `max_flops`, by minimum degree or, if that is more, by dissection."""
+    start, adjacent = distinct(*symmetric(neighbors))
+    order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
+    flops, _ = predicted_cost(start, adjacent, order)
+    if max_flops < flops <= _SAVING * max_flops:
+        flops, _ = predicted_cost(start, adjacent, nested_dissection(start, adjacent, 0))
+    return flops <= max_flops
+
+
 def dissections(flops: int, n: int, factorizations: int) -> int:
     """Return the largest number of dissections of n points that take little time beside factorizations of `flops`."""
     most = _DISSECTIONS if n <= _MAX_REPEATED else 1

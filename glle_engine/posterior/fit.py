@@ -26,7 +26,7 @@ from glle_engine.base.validation import (
     restore_distances,
 )
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
-from glle_engine.eigen.pattern import TooCostlyError
+from glle_engine.eigen.pattern import TooCostlyError, is_cheaper
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.connectivity import bridge, closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
@@ -319,6 +319,8 @@ def _fit_located(
         data.require_resolved(nearest, distances, RESOLVED)
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
+    if max_flops < math.inf and len(closed_classes(edges(nearest, kept))) > 1 and not is_cheaper(nearest, max_flops):
+        raise TooCostlyError  # before bridges are searched
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:

@@ -15,6 +15,7 @@ from glle_engine.base import errors
 from glle_engine.eigen import pattern
 from glle_engine.eigen.minimum_degree import minimum_degree
 from glle_engine.eigen.pattern import TooCostlyError, cheapest_order
+from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.cost.estimate import estimate
@@ -156,6 +157,19 @@ def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
     assert (cost, found.tobytes()) == (least, order.tobytes())
     with pytest.raises(TooCostlyError):
         cheapest_order(neighbors, 10**9, 0.9 * least.flops)
+
+
+def test_bridges_are_not_searched_for_a_graph_that_costs_too_much(
+    sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only for the landmarks, which are fitted in its place."""
+    two = np.concatenate([sheet, sheet + 1000.0])
+    searched = Mock(side_effect=bridge)
+    monkeypatch.setattr("glle_engine.posterior.fit.bridge", searched)
+    monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
+    monkeypatch.setattr("glle_engine.posterior.fit.MAX_EXACT_FLOPS", 1.0)
+    assert fit(two).spec.landmarks == 90
+    assert [len(call.args[0]) for call in searched.call_args_list] == [90]
 
 
 def test_a_fit_orders_its_graph_once(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
