@@ -203,16 +203,6 @@ FILES = (
         Reading(columns={"id": ["0"]}, dialect={"delimiter": "tab"}, ids=[1, 2, 3, 4]),
     ),
     File(
-        "weka.csv",
-        _text("length,width,'the, class'\n5.1,3.5,'Iris, setosa'\n4.9,3.0,'Iris, setosa'\n7,3.2,vir\n6.3,3.3,vir\n"),
-        Reading(
-            labels=["Iris, setosa", "Iris, setosa", "vir", "vir"],
-            columns={"label": ["the, class"]},
-            dialect={"quote": "single"},
-        ),
-        {"label": "the, class"},
-    ),
-    File(
         "weka-missing.csv",
         _text("length,width\n5.1,3.5\n4.9,?\n7,3.2\n6.3,3.3\n"),
         Refusal("missing-value", "?ignore=width", {"ignore": "width"}, Reading(["length"], [[5.1], [4.9], [7], [6.3]],
