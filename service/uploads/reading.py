@@ -46,7 +46,7 @@ MULTIPART = "multipart/form-data"
 MAX_LAYERS = 3
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
-FIELDS = ("label", "color", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
+FIELDS = ("labels", "colors", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
 _CODINGS = ("gzip", "x-gzip")
 _GZIP_TYPES = ("application/gzip", "application/x-gzip")
 # Types that browsers give to files they do not know, or to every table.
