@@ -39,7 +39,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
 from worker.stores import Stores
 
-ATTEMPTS = 5  # to delete a data set, while jobs add posteriors and embeddings of it
+ATTEMPTS = 5  # attempts to delete a data set while jobs add posteriors and embeddings of it
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

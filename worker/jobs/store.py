@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-SWEEP_TENANTS = 20  # a random sample
-NO_QUOTA = Quota(records=0)  # of a worker
+SWEEP_TENANTS = 20  # a sweep visits this many tenants, chosen at random
+NO_QUOTA = Quota(records=0)  # workers have no quota
 SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
 
 

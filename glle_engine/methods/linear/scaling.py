@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-NEGATIVE = 1e-6  # of the largest eigenvalue: distances have smaller negative ones
+NEGATIVE = 1e-6  # Euclidean distances have no negative eigenvalue beyond this share of the largest
 _BLOCK_ENTRIES = 1 << 20
-VANISHING = 1e-12  # of the largest eigenvalue
+VANISHING = 1e-12  # smaller eigenvalues count as 0 (relative to the largest)
 
 
 @dataclass(frozen=True, kw_only=True)

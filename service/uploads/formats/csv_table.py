@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-BLOCK_CELLS = 2**15  # in memory as text: a cell takes some 60 bytes
+BLOCK_CELLS = 2**15  # cells in memory as text; a cell takes some 60 bytes
 _USUAL = Declared()
 
 
