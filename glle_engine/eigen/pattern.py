@@ -90,7 +90,7 @@ def cheapest_order(
 
 
 def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
-    """Return whether a factorization takes at most `max_flops`, by minimum degree or, if that is more, by dissection."""
+    """Return whether a factorization takes at most `max_flops`, by minimum degree, or by dissection."""
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     flops, _ = predicted_cost(start, adjacent, order)
