@@ -306,7 +306,7 @@ FEW = {"mvu", "meu", "drill", "alle"}  # methods of 80 points
 def over_http(http: str, client: Client) -> float:
     """Return the largest difference between an array of a service and of the library, by a route or a parameter."""
     if not http.startswith("/"):
-        return _by_parameter(*http.split(": "), client)
+        return _by_parameter(client, *http.split(": "))
     if http == "/v1/embeddings/{id}/arrays":
         sent: Any = client.embed(X, "factor-analysis", scores=()).map_arrays()
         own = METHODS["factor-analysis"].embed(X).map
@@ -334,7 +334,7 @@ def over_http(http: str, client: Client) -> float:
     return _largest(one - other)
 
 
-def _by_parameter(name: str, parameter: str, client: Client) -> float:
+def _by_parameter(client: Client, name: str, parameter: str) -> float:
     """Return the difference for a method with one parameter."""
     spec = METHODS[name].spec
     default = next(each.default for each in fields(spec) if each.name == parameter)
