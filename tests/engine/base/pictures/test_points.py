@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glle_engine.base.errors import InvalidShapeError, NotFiniteError
-from glle_engine.base.pictures.plotting import Panel
+from glle_engine.base.pictures.plotting import Panel, plot
 from glle_engine.base.pictures.points import PointTable, count_apart
 
 Y = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
@@ -84,6 +84,17 @@ def test_an_audit_has_islands_and_tears(level: str, stays: list[bool], islands: 
     numbers = "numbers: from how many of the others a group stays apart"
     assert panel.below.split("; ", 1)[0] == FAINT
     assert panel.below == "; ".join([FAINT, *outlines, *marks, numbers])
+
+
+def test_labels_have_the_title_of_their_column() -> None:
+    """Given ones have none, unless they are a named series; many classes of groups are found by their names."""
+    points = PointTable(Y, labels=np.array(["a", "b", "a"]), label="kind")
+    for labels, title in ((None, "kind"), (["u", "v", "u"], "")):
+        legend: Any = plot(points, labels).get_legend()
+        assert legend.get_title().get_text() == title
+    names = [f"n{i:02}" for i in range(30)]
+    many = PointTable(np.zeros((30, 2)), labels=np.array(names), apart_from={"n07": 3, "other": 1})
+    assert Panel.from_result(many).apart_from == {"n07": 3}
 
 
 @pytest.mark.parametrize(("n", "draws"), [(100, 40), (10_000, 40), (20_000, 20), (100_000, 4), (1_000_000, 4)])
