@@ -194,19 +194,11 @@ class TaskQueue:
         """Return the share of batches of a task's tenant."""
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
-    def refresh(self, job: Job) -> Job:
-        """Return the job, which fails if its deadline has passed."""
-        return self.repair(job) if job.is_late else job
-
     def repair(self, job: Job) -> Job:
         """Compare a silent job with RQ, repair it, and return it.
 
-        A late job fails, and so does one of which a task has failed or exceeds its time limit; their tasks are stopped.
+        A job of which a task has failed or exceeds its time limit fails; its tasks are stopped.
         """
-        if job.is_late:
-            job = self._jobs.expire(job.id)
-            if not job.is_open:
-                return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
         if job.status == "cancelling":
