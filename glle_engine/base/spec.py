@@ -63,12 +63,8 @@ class SpaceSpec(Specification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        standardize, metric = self.space
-        if standardize != "none" and metric in {"hamming", "precomputed"}:
-            raise InvalidParameterError(
-                f"standardize={standardize!r} has no meaning with metric={metric!r}.",
-                remedy="Leave standardize at 'none', or use metric='euclidean'.",
-            )
+        if self.space[1] in {"hamming", "precomputed"}:
+            self.refuse_unused("metric", "standardize")
 
     @property
     def space(self) -> tuple[Standardize, Metric]:

@@ -256,7 +256,8 @@ def resample(
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
-    rng = _generator(stream, seed, number // 2 if stream.paired else number)
+    counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
     is_second = stream.paired and number % 2 == 1
     size = stream.size(len(embed.rows))
     if embed.blocks is None:
@@ -271,10 +272,6 @@ def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Samp
         chosen = np.sort(embed.rows[~in_first if is_second else in_first])
     others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
     return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
-
-
-def _generator(stream: Stream, seed: int, number: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=np.array([seed, stream.number * _RESAMPLES + number], np.uint64)))
 
 
 def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) -> NDArray[np.float64] | GlleError:

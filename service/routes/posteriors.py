@@ -230,7 +230,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
-    priority = _priority(dataset.n, dataset.d, parameters)
+    priority: Priority = "interactive" if is_quick_fit(dataset.n, dataset.d, parameters) else "batch"
 
     if (record := stores.posteriors.get(id_)) is not None:
         return record
@@ -266,11 +266,6 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     require_within("n_neighbors", least)
     require_storable(stores, n, FitSpec(n_neighbors=least))  # before the neighbors are in memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
-
-
-def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
-    """Return ``interactive`` for a quick fit, which a person is likely to wait for."""
-    return "interactive" if is_quick_fit(n, d, spec) else "batch"
 
 
 def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], priority: Priority) -> Job:

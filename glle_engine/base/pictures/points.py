@@ -255,7 +255,8 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
         return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
-    doubt = "Do not read places or neighbors: " if "unrelated-draws" in _codes(shown) else ""
+    codes = [_part(note, "code") for note in getattr(shown, "notes", ())]
+    doubt = "Do not read positions or neighbors: " if "unrelated-draws" in codes else ""
     draws = getattr(shown, "n_draws", None) or len(shown.eigenvalues)  # results of a service have `n_draws`
     return f"{doubt}{columns['stability'].mean():.0%} of a point's neighbors stay in a draw, the mean of {draws} draws."
 
@@ -267,11 +268,6 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
     tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
     return {"islands": named, "tears": np.asarray(tears, np.int64).reshape(-1, 2), "level": str(shown.level)}
-
-
-def _codes(shown: Any) -> list[str]:
-    """Return the codes of the notes."""
-    return [_part(note, "code") for note in getattr(shown, "notes", ())]
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
