@@ -27,9 +27,10 @@ from glle_engine.base.errors import (
     TooFewPointsError,
 )
 from glle_engine.estimator import GLLE, Embedding
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample
-from glle_engine.reliability.thresholds import STAYS
+from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal((200, 8))
@@ -262,6 +263,36 @@ def test_glue_is_found(method: str | None) -> None:
     seam = next(seam for seam in found.disturbed.seams if seam.kind == "fold")
     assert {bool(side[each].all()) for each in seam.sides} == {True, False}, "each side is a group"
     assert not any(side[each].any() and not side[each].all() for each in seam.sides)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_torn_roll_is_said_to_be_torn() -> None:
+    """t-SNE of a Swiss roll at perplexity 150, a published example of a torn map: the points along the tears are found.
+
+    Both sides of a tear are beside each other on the roll, on different sides of a cut across it, and far in the map.
+    """
+    sheet = manifolds.make("swiss_roll", 1000, seed=0)
+    found = audit(sheet.X, method="t-sne", parameters={"perplexity": 150}, threads=1)
+    on_sheet = kneighbors(np.ascontiguousarray(sheet.coordinates), 10)[0]
+    reach = kneighbors(np.ascontiguousarray(found.embedding), 10)[1][:, -1]
+    apart = np.linalg.norm(found.embedding[:, None] - found.embedding[on_sheet], axis=2)
+    is_torn = (apart > FAR * np.maximum(reach[:, None], reach[on_sheet])).mean(axis=1) > DISTURBED
+    assert is_torn.sum() > 20, "this map is torn"
+    assert "the map tears" in found.verdict.lower()
+    assert found.level != "trust"
+    assert area_under_curve(found.stretch, is_torn) >= 0.9
+    assert found.is_torn[is_torn].mean() > 0.6
+    assert is_torn[found.is_torn].mean() > 0.6
+    first, second = found.disturbed.seams[0].sides
+    along = sheet.coordinates[:, 0]
+    assert abs(np.median(along[first]) - np.median(along[second])) < 0.1 * np.ptp(along)
+    assert area_under_curve(np.r_[along[first], along[second]], np.arange(len(first) + len(second)) < len(first)) in (
+        pytest.approx(0, abs=0.1),
+        pytest.approx(1, abs=0.1),
+    )
+    centers = [np.median(found.embedding[side], axis=0) for side in (first, second)]
+    assert np.linalg.norm(centers[0] - centers[1]) > FAR * np.median(reach)
 
 
 def test_exchanged_points_have_stretch() -> None:
