@@ -127,14 +127,14 @@ $(VENV)/.%: $(STAMP) requirements/%.lock
 LOCK := $(VENV)-audit/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
 # The server depends on `glle[client]` of the same version, which uv reads from the checkout.
-SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra sklearn --extra umap --extra pictures
+SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra sklearn --extra umap
 
 lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
-	$(LOCK) $(SERVER) --extra otel --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
+	$(LOCK) $(SERVER) --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
 		-o requirements/dev.lock
 	$(LOCK) $(SERVER) --group demo --constraint requirements/dev.lock -o requirements/demo.lock
-	$(LOCK) $(SERVER) --extra otel --extra arrow --extra excel --group image \
+	$(LOCK) $(SERVER) --extra arrow --extra excel --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
-from glle import Client, datasets
+from glle import Client, datasets, plot
 from glle.progress import Bars
 from glle_engine.metrics.ranks import disparity, trustworthiness
 
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[Case], list[Path]]:
-    """Upload, fit, draw, request everything again, compare; return the cases and the service's pictures."""
+    """Upload, fit, draw, request everything again, compare; return the cases, and the first pictures."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<34}"),
@@ -137,17 +137,26 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
             options.out.mkdir(parents=True, exist_ok=True)
             roll = next(i for i, case in enumerate(cases) if case.name == "swiss_roll")
             drawn = [options.out / "summary.png", options.out / "methods.png"]
-            _follow(lines, "summary Swiss roll", partial(fitted[roll].picture, "summary", out=drawn[0]))
+            _follow(lines, "summary Swiss roll", partial(_summarize, fitted[roll], cases[roll], drawn[0]))
             _follow(lines, "methods Swiss roll", partial(_compare_methods, client, cases[roll], drawn[1]))
     return cases, drawn
 
 
+def _summarize(posterior: Posterior, case: Case, path: Path) -> None:
+    """Plot how far the points move over new samples of the data."""
+    figure = plot(posterior.summary(), labels=case.color).get_figure(root=True)
+    assert figure is not None
+    figure.savefig(path)
+
+
 def _compare_methods(client: Client, case: Case, path: Path) -> None:
-    """Have the service compare methods on a data set and plot them side by side."""
-    landmarks = {"method": "isomap", "parameters": {"landmarks": 200}}
+    """Have the service compare methods on a data set, and plot them side by side."""
     scores = ["trustworthiness", "procrustes"]
-    compared = client.compare(case.dataset, [*COMPARED, landmarks], truth=case.dataset, scores=scores)
-    client.picture(f"/v1/jobs/{compared.job}/result.png", out=path)
+    methods: list[str | dict[str, Any]] = [*COMPARED, {"method": "isomap", "parameters": {"landmarks": 200}}]
+    compared = client.compare(case.dataset, methods, truth=case.dataset, scores=scores, align="truth")
+    embeddings = dict(compared.arrays)
+    row = Row(case.name, case.X, case.color, embeddings.pop("lle"), np.array([*embeddings.values()]))
+    picture(path, [row], [*embeddings], "Methods side by side")
 
 
 def _upload_cases(client: Client, points: int) -> list[Case]:

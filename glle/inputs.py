@@ -186,7 +186,7 @@ def upload_of(
 def _cells_upload(data: Any, query: dict[str, Any], labels: Any, colors: Any, obsm: str | None) -> DatasetUpload:
     """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
     _require_one(query, labels, colors)
-    cells = cells_of(data, ColumnRoles.of(query), obsm)
+    cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "color": cells.color}
     members |= _vectors(len(cells.ids), labels, colors)
     members["names"] = None if cells.names is None else np.array(cells.names, np.str_)

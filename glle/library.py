@@ -78,7 +78,7 @@ class TableResult:
     options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, result: Any, points: DataPoints) -> Self:
+    def from_result(cls, result: Any, points: DataPoints) -> Self:
         """Return a result of the engine with the columns of its points; arrays are shared."""
         beside = {name: getattr(points, name) for name in ("labels", "color", "ids", "names", "options")}
         own = {each.name: getattr(result, each.name) for each in fields(result)}
@@ -299,7 +299,7 @@ def fit(
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
-    found = FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
+    found = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
     return replace(found, data=points.X)
 
 
@@ -356,7 +356,7 @@ def audit(
         blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
         **{"names": points.names, **rest},
     )
-    return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
+    return TableAudit.from_result(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def embed(
@@ -420,7 +420,9 @@ def embed(
         )
     given = _Scored(points.X, classes, points.rows(truth), score_neighbors)
     names = given.names(scores)
-    result = TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), replace(points, labels=classes))
+    result = TableEmbedding.from_result(
+        replace(found, notes=points.all_notes(found.notes)), replace(points, labels=classes)
+    )
     return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
 
 

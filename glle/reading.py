@@ -141,7 +141,7 @@ def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
     """
     given = {name: value for name, value in options.items() if value is not None}
     with in_keywords():
-        roles = ColumnRoles.of(given)
+        roles = ColumnRoles.from_options(given)
         given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
         points = _points(data, roles, given.get("obsm"))
     lists = {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}

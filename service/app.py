@@ -22,7 +22,6 @@ from service.routes import (
     embeddings,
     jobs,
     methods,
-    pictures,
     posteriors,
     system,
 )
@@ -35,19 +34,14 @@ from service.server.uvicorn_server import Shutdown
 from service.submission import jobs as submission
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
-from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
-    from fastapi.telemetry import TelemetryConfig
-
     from worker.stores import Stores
 
 MAX_TENANT_VIEWS = 256  # a tenant's view of the stores is small and takes microseconds to create
-UNTRACED = frozenset({"/livez", "/readyz", "/metrics"})  # polled every few seconds
 
-# Pictures first: their paths are paths of draws with an ending. Draws next: each earlier route costs time to match.
+# Draws first: each earlier route costs time to match.
 ROUTERS = (
-    pictures,
     draws,
     datasets,
     posteriors,
@@ -80,14 +74,14 @@ def create_app(stores: Stores) -> FastAPI:
         docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
-        telemetry=_telemetry(),
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(require_known_query)],
         generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores
     app.state.stream_limiter = StreamLimiter(stores.shares.streams)
     app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
-    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
+    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.for_tenant)
     app.state.recent_posteriors = RecentPosteriors(app.state.stores_of)
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)
@@ -111,16 +105,3 @@ def create_app(stores: Stores) -> FastAPI:
     generate = app.openapi
     app.openapi = lambda: complete(generate(), required_scope)  # type: ignore[method-assign] # FastAPI documents this
     return app
-
-
-def _telemetry() -> TelemetryConfig:
-    """Return FastAPI's telemetry settings: spans of requests if tracing is on; metrics and logs are the project's."""
-    return {
-        "tracing": TRACING.is_on,
-        "tracer_provider": TRACING.provider,
-        "exclude": lambda scope: scope["path"] in UNTRACED,
-        "operation_spans": False,
-        "metrics": False,
-        "logs": False,
-        "auto_configure": False,
-    }

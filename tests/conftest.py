@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from tests.system.conftest import Limited, Up
+    from tests.system.conftest import Up
     from worker.stores import Stores
 
 # Fixtures whose tests run in one process, because each start of a service takes seconds.
@@ -99,7 +99,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 @pytest.fixture(scope="session")
-def limited_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
+def limited_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Run a service with few open jobs, little memory for a reader and rare heartbeats, which sends traces."""
     from tests.system.conftest import limited_service  # noqa: PLC0415 # engine tests need no server
 

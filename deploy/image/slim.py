@@ -15,18 +15,8 @@ from pathlib import Path
 
 FOLDERS = (
     *("tests", "joblib/test", "pyarrow/include", "numpy/_core/include"),
-    # Data of examples, fonts of PDF and PostScript files, and most of the library that embeds fonts in them.
-    *("matplotlib/mpl-data/sample_data", "sklearn/datasets/data", "sklearn/datasets/images"),
-    *("matplotlib/mpl-data/fonts/afm", "matplotlib/mpl-data/fonts/pdfcorefonts"),
-    *(
-        "fontTools/ttLib",
-        "fontTools/varLib",
-        "fontTools/feaLib",
-        "fontTools/otlLib",
-        "fontTools/pens",
-        "fontTools/subset",
-    ),
-    *("fontTools/qu2cu", "fontTools/cu2qu", "fontTools/ufoLib"),
+    # Data of examples.
+    *("sklearn/datasets/data", "sklearn/datasets/images"),
 )
 FILES = (
     # Sources, headers, stubs and static libraries, for compilers and type checkers.
@@ -36,12 +26,7 @@ FILES = (
     *("pyarrow/libarrow_s3.so*", "pyarrow/_s3fs.*", "scipy/io/_fast_matrix_market/_fmm_core.*"),
     # Copies of pyarrow/libarrow_python.so.NUMBER under the names that a linker uses.
     *("pyarrow/libarrow_python.so", "pyarrow/libarrow_python.so.*.*"),
-    # Pillow without AVIF, WebP, color management and text: matplotlib needs PNG, and draws text itself.
-    *("PIL/_avif.*", "PIL/_webp.*", "PIL/_imagingcms.*", "PIL/_imagingft.*"),
-    *("pillow.libs/libavif*", "pillow.libs/libwebp*", "pillow.libs/libsharpyuv*", "pillow.libs/liblcms2*"),
-    *("pillow.libs/libharfbuzz*", "pillow.libs/libfreetype*", "pillow.libs/libbrotli*", "pillow.libs/libpng*"),
-    # The pictures have one font; consoles show no source code.
-    *("matplotlib/mpl-data/fonts/ttf/DejaVuSerif*", "pygments/lexers/[!_]*.py"),
+    "pygments/lexers/[!_]*.py",  # consoles show no source code
 )
 
 

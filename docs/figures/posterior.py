@@ -1,6 +1,6 @@
 """Tables and figure of docs/explanation/posterior.md: `python -m docs.figures.posterior` with the names of some tables.
 
-`frontier`: trust and diversity over the scale, for both kinds of noise. `noise`: trust under both laws of the noise and
+`frontier`: trust and diversity over the scale, for both kinds of noise. `noise`: trust under both noise models and
 under the chosen one, in some ten minutes. `adaptive`: adaptive neighborhoods on sheets with close turns.
 """
 
@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.metrics.ranks import disparity, trustworthiness
-from glle_engine.posterior.findings import LAWS, trust_of
+from glle_engine.posterior.findings import NOISE_MODELS, trust_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,22 +55,22 @@ def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray
 
 def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
     """Return the trust of the reference, and (trust, disparity) at each scale: means over sheets and samples."""
-    figures: dict[str, Any] = {law: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for law in LAWS}
+    figures: dict[str, Any] = {model: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for model in NOISE_MODELS}
     for name in manifolds.NAMES:
         for seed in range(SAMPLES):
             X = sample(name, n, noise, features, seed)
             probes = np.random.default_rng(seed).choice(n, PROBES, replace=False)
-            for law in LAWS:
-                posterior = fit(X, n_neighbors=k, noise=law)
-                figures[law]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
+            for model in NOISE_MODELS:
+                posterior = fit(X, n_neighbors=k, noise=model)
+                figures[model]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
                 for at, scale in enumerate(SCALES):
                     drawn = [draw.embedding for draw in posterior.draws(DRAWS, scale=scale)]
                     trust = np.mean([trustworthiness(X, Y, points=probes) for Y in drawn])
                     apart = np.mean([disparity(a, b) for a, b in combinations(drawn, 2)])
-                    figures[law]["draws"][at] += (trust, apart)
-    for law in LAWS:
-        figures[law]["reference"] = float(np.mean(figures[law]["reference"]))
-        figures[law]["draws"] /= len(manifolds.NAMES) * SAMPLES
+                    figures[model]["draws"][at] += (trust, apart)
+    for model in NOISE_MODELS:
+        figures[model]["reference"] = float(np.mean(figures[model]["reference"]))
+        figures[model]["draws"] /= len(manifolds.NAMES) * SAMPLES
     return figures
 
 
@@ -82,14 +82,14 @@ def frontier() -> None:
         figures = measure(n, k, noise, features)
         wide = "" if features == 3 else f"{features} features, "
         title = f"n = {n:,}, k = {k}, {wide}noise {noise:g}".replace("noise 0.", "noise .")
-        for law, color in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
-            draws = figures[law]["draws"]
-            ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=law)
+        for model, color in zip(NOISE_MODELS, ("tab:orange", "tab:blue"), strict=True):
+            draws = figures[model]["draws"]
+            ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=model)
             unscaled = draws[SCALES.index(1.0)]
             ax.plot(unscaled[1], unscaled[0], marker="o", color=color, markersize=8, fillstyle="none")
-            ax.axhline(figures[law]["reference"], color=color, linewidth=0.6, linestyle=":")
-            reference = figures[law]["reference"]
-            print(f"| {title} | {law} | {reference:.4f} | {unscaled[0]:.4f} | {unscaled[1]:.3f} |", flush=True)
+            ax.axhline(figures[model]["reference"], color=color, linewidth=0.6, linestyle=":")
+            reference = figures[model]["reference"]
+            print(f"| {title} | {model} | {reference:.4f} | {unscaled[0]:.4f} | {unscaled[1]:.3f} |", flush=True)
         ax.axhline(0.99, color="black", linewidth=0.5)
         ax.set_title(title, fontsize=9)
     axes[0, 0].legend(fontsize=8)
@@ -133,33 +133,33 @@ def mean_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
 
 
 def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float]], list[str]]:
-    """Return the trust of each law and of the chosen one ("auto"), and the chosen law, for each sample."""
+    """Return the trust of each model and of the chosen one ("auto"), and the chosen model, for each sample."""
     rows: list[dict[str, float]] = []
-    laws: list[str] = []
+    models: list[str] = []
     for seed in seeds:
         X = setting.sample(seed)
         row: dict[str, float] = {
-            law: mean_trust(X, fit(X, n_neighbors=10, noise=law, disconnected="bridge")) for law in LAWS
+            model: mean_trust(X, fit(X, n_neighbors=10, noise=model, disconnected="bridge")) for model in NOISE_MODELS
         }
-        laws.append(fit(X, n_neighbors=10, noise="auto", disconnected="bridge").spec.noise)
-        rows.append({**row, "auto": row[laws[-1]]})
-    return rows, laws
+        models.append(fit(X, n_neighbors=10, noise="auto", disconnected="bridge").spec.noise)
+        rows.append({**row, "auto": row[models[-1]]})
+    return rows, models
 
 
-def by_law(rows: list[dict[str, float]], laws: list[str]) -> str:
-    """Return cells: mean trust with the lowest sample for each law and the choice, and the count of tangent choices."""
+def by_noise_model(rows: list[dict[str, float]], models: list[str]) -> str:
+    """Return cells: mean and lowest trust of each noise model and of the choice, and the count of tangent choices."""
     cells = [
         f"{np.mean(values):.4f} [{min(values):.3f}]".replace("0.", ".")
-        for values in ([row[law] for row in rows] for law in (*LAWS, "auto"))
+        for values in ([row[model] for row in rows] for model in (*NOISE_MODELS, "auto"))
     ]
-    return " | ".join([*cells, f"{laws.count('tangent')} of {len(laws)}"])
+    return " | ".join([*cells, f"{models.count('tangent')} of {len(models)}"])
 
 
 def noise() -> None:
     """Print the table."""
     print("| data | n | noise | isotropic | tangent | auto | tangent chosen |\n|---|---|---|---|---|---|---|")
     for setting in settings():
-        cells = by_law(*choice(setting, range(CHOICES)))
+        cells = by_noise_model(*choice(setting, range(CHOICES)))
         name = SHEETS.get(setting.name, setting.name)
         print(f"| {name} | {setting.n:,} | {setting.relative_noise:g} | {cells} |", flush=True)
 
@@ -183,7 +183,7 @@ def row(name: str, n: int, k: int, noise: float) -> str:
                 figures += [np.nan, np.nan]
                 continue
             jump = np.abs(arc[posterior.neighbors] - arc[:, None]) > turn
-            kept = posterior.law.kept if posterior.law.kept is not None else np.ones_like(jump)
+            kept = posterior.distribution.kept if posterior.distribution.kept is not None else np.ones_like(jump)
             figures += [float((jump & kept).sum()), trustworthiness(sheet.coordinates, posterior.embedding, 10)]
         samples.append(figures)
     before, trust, after, adapted = np.nanmean(samples, axis=0)

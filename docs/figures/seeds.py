@@ -128,8 +128,8 @@ def _lumping() -> float:
 
 def _ragged() -> float:
     posterior = glle_engine.fit(X, neighbors=radius_neighbors_graph(X, 1.1 * LONGEST))
-    assert posterior.law.kept is not None
-    return float(np.abs(posterior.weights(1)[~posterior.law.kept]).max())
+    assert posterior.distribution.kept is not None
+    return float(np.abs(posterior.weights(1)[~posterior.distribution.kept]).max())
 
 
 def _smoothing() -> float:

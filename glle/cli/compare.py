@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
 
     method = argument("--method", metavar="METHOD", required=True, help="name of the method: see `glle methods`")
     parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
-    out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES)
+    out = output.out_argument(*output.ARRAY, *output.TABLES)
     text = "scores: all fast ones by default, or `none`"
     scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
     near = argument(
@@ -39,7 +39,6 @@ def add(commands: Commands) -> None:
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 
     embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
-    out = output.out_argument(*output.ARRAY, *output.TABLES)
     add_command(commands, _spread, embedding, labels, out, options=[SpreadOptions], timeout=True)
 
     of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
@@ -56,8 +55,7 @@ def add(commands: Commands) -> None:
         type=_method,
         help="NAME or NAME:PARAMETER=VALUE,...",
     )
-    shared = (DATA, methods, labels, truth, output.out_argument(*output.PICTURES))
-    add_command(commands, _compare, *shared, options=[UploadOptions, CompareOptions], timeout=True)
+    add_command(commands, _compare, DATA, methods, labels, truth, options=[UploadOptions, CompareOptions], timeout=True)
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -111,9 +109,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     result = client.embed(
         data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.set)
     )
-    if image := output.picture_format(args.out):
-        client.picture(f"/v1/embeddings/{result.id}.{image}", out=args.out, timeout=args.timeout)
-    elif args.out is not None:
+    if args.out is not None:
         columns = output.embedding_columns(result.embedding)
         output.save_rows(client, result.dataset, args.out, columns, result.embedding)
     lines = [f"{result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
@@ -182,8 +178,6 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
     """Compare methods on a file or a data set."""
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
-    if output.picture_format(args.out):
-        client.picture(f"/v1/jobs/{result.job}/result{args.out.suffix.lower()}", out=args.out, timeout=args.timeout)
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
     return report_all(args, result.rows, partial(_score_row, names=names))
 

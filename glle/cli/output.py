@@ -1,10 +1,10 @@
-"""Result files of the commands: arrays as npy, tables as csv or parquet, pictures as png or svg, posteriors as npz."""
+"""Result files of the commands: arrays as npy, tables as csv or parquet, posteriors as npz."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from glle.cli.connection import argument
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glle.client import Client, Result
     from glle.transport.calls import Array
 
-ARRAY, TABLES, PICTURES = (".npy",), (".csv", ".parquet"), (".png", ".svg")
+ARRAY, TABLES = (".npy",), (".csv", ".parquet")
 ARCHIVE = (".npz",)
 
 
@@ -44,12 +44,6 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
         except ImportError as error:
             raise ArgumentTypeError("parquet needs pyarrow: pip install pyarrow, or name a csv file") from error
     return path
-
-
-def picture_format(path: Path | None) -> Literal["png", "svg"] | None:
-    """Return the format of a picture's path, or None for other files."""
-    formats: dict[str, Literal["png", "svg"]] = {".png": "png", ".svg": "svg"}
-    return None if path is None else formats.get(path.suffix.lower())
 
 
 def save_rows(

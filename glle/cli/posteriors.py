@@ -28,14 +28,14 @@ def add(commands: Commands) -> None:
     add_command(commands, _fit, DATA, neighbors, options=[UploadOptions, FitOptions], timeout=True)
 
     posterior = argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
-    out = output.out_argument(*output.ARRAY, *output.TABLES, *output.PICTURES, required=True)
+    out = output.out_argument(*output.ARRAY, *output.TABLES, required=True)
     dtype = argument("--dtype", choices=("float64", "float32"), help="float32 halves the file")
     n_draws = _number_of_draws("draws at each scale", 8)
     add_command(commands, _draw, posterior, n_draws, out, dtype, options=[DrawsOptions], timeout=True)
     out = output.out_argument(*output.ARRAY, *output.TABLES, required=True)
     index = argument("--index", type=int, default=0, metavar="I", help="index of the draw (%(default)s)")
     add_command(commands, _weights, posterior, index, out, options=[WeightsOptions], timeout=True)
-    out = output.out_argument(*output.TABLES, *output.PICTURES)
+    out = output.out_argument(*output.TABLES)
     add_command(
         commands, _summary, posterior, _number_of_draws("draws", 100), out, options=[SummaryOptions], timeout=True
     )
@@ -93,9 +93,6 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
 def _draw(args: argparse.Namespace, client: Client) -> int:
     """Draw embeddings of a posterior into a file."""
     posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
-    if image := output.picture_format(args.out):
-        posterior.picture("draws", format=image, out=args.out, timeout=args.timeout, n_draws=args.n_draws, **options)
-        return report(args, {"file": str(args.out)}, f"{args.out}  {args.n_draws:,} draws")
     array = args.out if args.out.suffix.lower() in output.ARRAY else None
     with warnings.catch_warnings():  # the notes of the scale are printed below
         warnings.simplefilter("ignore", UserWarning)
@@ -136,9 +133,7 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
     """Measure how far points move, and how sure that is."""
     posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
     result = posterior.summary(args.n_draws, timeout=args.timeout, **options)
-    if image := output.picture_format(args.out):
-        posterior.picture("summary", format=image, out=args.out, timeout=args.timeout, n_draws=args.n_draws, **options)
-    elif args.out is not None:
+    if args.out is not None:
         columns = output.point_columns(result)
         output.save_rows(client, posterior.metadata["dataset"], args.out, columns, result.consensus)
     middle = result.quantiles["levels"].index(0.5)

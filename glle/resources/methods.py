@@ -13,7 +13,6 @@ from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from typing import Unpack
 
     from glle.inputs import DataOptions
@@ -172,7 +171,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # the name in the API
-        """Delete an embedding (`id` of the result of `embed`), its scores and its pictures; comparisons stay."""
+        """Delete an embedding (`id` of the result of `embed`), and its scores; comparisons stay."""
         await self._session.send(Call("DELETE", path_of("embeddings", id)))
 
     @operation
@@ -275,16 +274,6 @@ class MethodOperations(Generic[EmbeddingT]):
         body["blocks"] = blocks if isinstance(blocks, str) else await labels_id(self._session, blocks)
         result = await run_job(self._session, "/v1/audits", body, timeout)
         return result_of(data, result)
-
-    @operation
-    async def picture(
-        self, path: str, /, *, out: str | Path | None = None, timeout: float | None = None, **options: Any
-    ) -> bytes:
-        """Return the picture of a path, ``f"/v1/jobs/{result.job}/result.png"`` or ``f"/v1/embeddings/{id}.svg"``.
-
-        With `out`, also written to that file. Options: `color`, `theme`, `width`.
-        """
-        return await self._session.picture(path, options, out, timeout)
 
     async def _scored_data(
         self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None

@@ -1,10 +1,10 @@
-"""Posteriors of the service: draws, analyses, pictures, frames."""
+"""Posteriors of the service: draws, analyses, frames."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -151,31 +151,6 @@ class BasePosterior(Resource, Generic[JobT]):
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
-
-    @operation
-    async def picture(
-        self,
-        /,
-        of: int | Literal["draws", "summary"] = "summary",
-        *,
-        format: Literal["png", "svg"] = "png",  # noqa: A002 # the name in the API
-        out: str | Path | None = None,
-        timeout: float | None = None,
-        **options: Any,
-    ) -> bytes:
-        """Return a picture of one draw (its index), of a sheet of draws, or of the summary.
-
-        With `out`, also written to that file. Options: `color`, `theme`, `width`, `seed`, `scale`; for a sheet also
-        `n_draws` and `scales`, one row each.
-        """
-        path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
-        if of == "draws" and "scale" in options:
-            options["scales"] = [options.pop("scale")]
-        if of != "summary" and "auto" in (options.get("scale"), *options.get("scales", ())):  # pictures have numbers
-            found = (await run_job(self._session, self._path("calibration"), {}, timeout)).scale
-            replaced = [found if scale == "auto" else scale for scale in options.pop("scales", ())]
-            options |= {"scales": replaced} if replaced else {"scale": found}
-        return await self._session.picture(path, options, out, timeout)
 
     @operation
     async def transform(

@@ -35,7 +35,7 @@ from glle_engine.eigen.lu import factor, factor_mean, factor_refined, few_points
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import distances
 from glle_engine.linalg.procrustes import aligned_to
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.gaussian import WeightDistribution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ class Eigenproblem:
         n = len(neighbors)
         require_pairs(n, wanted - 1)
         pins = np.array([members[0] for members in classes], np.int32)
-        pattern = Pattern.of(neighbors)
+        pattern = Pattern.from_neighbors(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
         pattern, prediction = pattern.order_for(factorizations)
@@ -250,13 +250,13 @@ def warm() -> None:
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern, _ = Pattern.of(neighbors).order_for(_MANY)
-    law = WeightLaw(
+    pattern, _ = Pattern.from_neighbors(neighbors).order_for(_MANY)
+    distribution = WeightDistribution(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )
     for pins in (rows[:1], rows[:0]):
-        LaneSolver.prepare(pattern.structure, pins, np.ones((n, 1))).warm(law.mean, law.factor)
-    weights = law.draw((0, 0), 1.0, "posterior")
+        LaneSolver.prepare(pattern.structure, pins, np.ones((n, 1))).warm(distribution.mean, distribution.factor)
+    weights = distribution.draw((0, 0), 1.0, "posterior")
     embedding = few_points(neighbors, weights, 1, 1).vectors
     for factored in (factor_mean(pattern, weights, rows[:1])[1], factor(pattern, weights, rows[:1])):
         factored.eigenpairs(1, factored.null_left(), exhaustive=False)

@@ -150,7 +150,7 @@ class Pattern:
             )
 
     @classmethod
-    def of(cls, neighbors: NDArray[np.int32]) -> Self:
+    def from_neighbors(cls, neighbors: NDArray[np.int32]) -> Self:
         """Return the pattern in the order of the points."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 

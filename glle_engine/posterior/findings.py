@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.graph.relations import Data
     from glle_engine.posterior.posterior import Posterior
-    from glle_engine.weights.gaussian import WeightLaw
+    from glle_engine.weights.gaussian import WeightDistribution
 
 SMALL_GAP = 0.1
 NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-MOST = 0.99  # share of the variance
-LAWS: tuple[Noise, ...] = ("isotropic", "tangent")
+LOCAL_VARIANCE = 0.99  # share of the variance
+NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 PROBES = 300
 DRAWS = 8
 SEED = 2**63  # apart from the draws that people ask for
@@ -53,7 +53,7 @@ def diagnose(
     classes: list[NDArray[np.intp]],
     bridges: list[tuple[int, int]],
     pairs: Eigenpairs,
-    law: WeightLaw,
+    distribution: WeightDistribution,
     facts: dict[str, Any],
     spec: FitSpec,
 ) -> Diagnostics:
@@ -80,14 +80,14 @@ def diagnose(
         "solver": pairs.diagnostics["solver"],
         "elimination": pairs.diagnostics.get("elimination", {}),
         **facts,
-        **_kept_figures(law),
+        **_kept_figures(distribution),
     }
     if spec.variant == "published":
-        sums = law.mean.sum(axis=1)
+        sums = distribution.mean.sum(axis=1)
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
     is_given = facts.get("given_neighbors", False)
     searched = [] if isinstance(X, Distances | SparsePoints) or is_given else search_notes(figures)
-    notes = [*_bridge_notes(figures), *_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
+    notes = [*bridge_notes(figures["n_bridges"]), *_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
@@ -128,14 +128,14 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
     )
 
 
-def _kept_figures(law: WeightLaw) -> dict[str, Any]:
+def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
     """Return minimum, median and maximum number of neighbors among the candidates, and the number of reduced points."""
-    if law.kept is None:
+    if distribution.kept is None:
         return {}
-    count = law.kept.sum(axis=1)
+    count = distribution.kept.sum(axis=1)
     return {
         "kept_neighbors": [int(count.min()), float(np.median(count)), int(count.max())],
-        "reduced_neighborhoods": int((count < law.kept.shape[1]).sum()),
+        "reduced_neighborhoods": int((count < distribution.kept.shape[1]).sum()),
     }
 
 
@@ -170,7 +170,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
     """Yield a note if few of d features determine the distances; `figures` come from `scale_figures`."""
-    is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
+    is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
         count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
@@ -188,9 +188,9 @@ def _scale_ratio(deviation: NDArray[np.float64]) -> float:
 
 
 def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
-    """Return the number of features that hold `MOST` of the variance."""
+    """Return the number of features that hold `LOCAL_VARIANCE` of the variance."""
     variance = np.sort(variance)[::-1]
-    return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
+    return int(np.searchsorted(np.cumsum(variance), LOCAL_VARIANCE * variance.sum())) + 1
 
 
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
@@ -210,9 +210,9 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
     return flat
 
 
-def _bridge_notes(figures: dict[str, Any]) -> Iterator[Note]:
+def bridge_notes(count: int) -> Iterator[Note]:
     """Yield the note on bridges, the first of all, because it concerns the shape of the whole embedding."""
-    if count := figures["n_bridges"]:
+    if count:
         added = (
             "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
         )
@@ -377,14 +377,14 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
         note.
 
     """
-    posteriors = {law: fitted(replace(spec, noise=law)) for law in LAWS}
-    kept = {law: trust_of_draws(X, posterior) for law, posterior in posteriors.items()}
-    law: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
+    posteriors = {noise: fitted(replace(spec, noise=noise)) for noise in NOISE_MODELS}
+    kept = {noise: trust_of_draws(X, posterior) for noise, posterior in posteriors.items()}
+    noise: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
     note = Note(
         "noise-chosen",
-        f"noise='{law}' was chosen, because {DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
+        f"noise='{noise}' was chosen, because {DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
         f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
     )
-    known = posteriors[law].diagnostics
-    diagnostics = Diagnostics({**known.figures, "noise": {"law": law, **kept}}, (*known.notes, note))
-    return replace(posteriors[law], diagnostics=diagnostics)
+    known = posteriors[noise].diagnostics
+    diagnostics = Diagnostics({**known.figures, "noise": {"law": noise, **kept}}, (*known.notes, note))
+    return replace(posteriors[noise], diagnostics=diagnostics)

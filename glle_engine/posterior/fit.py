@@ -37,10 +37,10 @@ from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.findings import diagnose, given_figures, landmark_note, of_chosen_noise
 from glle_engine.posterior.placement import attach
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.weights.constrained import NoiseModel, constrained_law, law_at
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.constrained import NoiseModel, constrained_distribution, distribution_at
+from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import MeanWeights, frame_weights, lle_weights, tangent_frames
-from glle_engine.weights.published import published_law
+from glle_engine.weights.published import published_distribution
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -140,7 +140,7 @@ def fit(
         spec, space = replace(spec, landmarks="all"), Space(spec.metric)
     require_enough_points(n, spec.of_points(n))
     if isinstance(given, np.ndarray):
-        space = Space.of(given, spec)
+        space = Space.from_data(given, spec)
     described = given_figures(given)
     *costly, last = spec.choices(n)
     for choice in costly:
@@ -187,7 +187,7 @@ def _fit_on_landmarks(
 ) -> Posterior:
     """Fit a posterior with landmarks: see `_fit_located`."""
     assert isinstance(spec.landmarks, int)
-    landmarks = chosen_landmarks(Unit.of(placed).scale(placed), spec.landmarks, on_progress)
+    landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks="all")
     try:
         fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described, max_flops=max_flops)
@@ -212,17 +212,21 @@ def _place_others(
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
-    unit = Unit.of(given)
+    unit = Unit.from_data(given)
     data = unit.shift(given[landmarks])
     directions = diagnosed.figures["residual_dimension"]
-    noise = NoiseModel.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.law.kept)
+    noise = NoiseModel.from_fit(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
     neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
-    kept = None if fitted.law.kept is None else np.empty((n, k), bool)
+    kept = None if fitted.distribution.kept is None else np.empty((n, k), bool)
     neighbors[landmarks], embedding[landmarks] = landmarks[fitted.neighbors], fitted.embedding
-    mean[landmarks], factor[landmarks], prior[landmarks] = fitted.law.mean, fitted.law.factor, fitted.law.prior_factor
+    mean[landmarks], factor[landmarks], prior[landmarks] = (
+        fitted.distribution.mean,
+        fitted.distribution.factor,
+        fitted.distribution.prior_factor,
+    )
     if kept is not None:
-        kept[landmarks] = fitted.law.kept
+        kept[landmarks] = fitted.distribution.kept
     others = np.setdiff1d(np.arange(n), landmarks, assume_unique=True)
     distances = np.empty(len(others))
     on_progress(0, len(others), "placing")
@@ -231,12 +235,12 @@ def _place_others(
         attached = attach(data, points, spec, fitted.flatness)
         extension = attached.extension()
         places = extension.embed(fitted.embedding)
-        law, _ = law_at(data, attached, fitted.embedding, spec, noise, points=points, places=places)
+        distribution, _ = distribution_at(data, attached, fitted.embedding, spec, noise, points=points, places=places)
         equal: NDArray[np.bool_] = np.any(attached.same, axis=1)
         neighbors[at], embedding[at], distances[rows] = landmarks[extension.neighbors], places, extension.distances
-        mean[at] = np.where(equal[:, None], extension.weights, law.mean)
-        factor[at] = np.where(equal[:, None, None], 0.0, law.factor)
-        prior[at] = law.prior_factor
+        mean[at] = np.where(equal[:, None], extension.weights, distribution.mean)
+        factor[at] = np.where(equal[:, None, None], 0.0, distribution.factor)
+        prior[at] = distribution.prior_factor
         if kept is not None:
             kept[at] = attached.kept
     away = restore_distances(distances, unit.exponent)
@@ -249,7 +253,9 @@ def _place_others(
     return replace(
         fitted,
         neighbors=neighbors,
-        law=WeightLaw(mean, factor, fitted.law.prior_mean, prior, constrained=True, sigma=None, kept=kept),
+        distribution=WeightDistribution(
+            mean, factor, fitted.distribution.prior_mean, prior, constrained=True, sigma=None, kept=kept
+        ),
         embedding=embedding,
         diagnostics=Diagnostics({**diagnosed.figures, **figures}, diagnosed.notes),
         landmarks=landmarks,
@@ -342,21 +348,25 @@ def _on_graph(
     """
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, kept=kept)
     if spec.variant == "constrained":
-        law, facts = constrained_law(data, mean, mean.embedding, spec, on_progress)
+        distribution, facts = constrained_distribution(data, mean, mean.embedding, spec, on_progress)
     else:
-        law, facts = published_law(coordinates(data), mean.neighbors, mean.embedding, spec, on_progress)
+        distribution, facts = published_distribution(
+            coordinates(data), mean.neighbors, mean.embedding, spec, on_progress
+        )
     on_progress(0, 1, "diagnostics")
     facts = {**facts, **described}
-    diagnostics = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
+    diagnostics = diagnose(
+        data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, distribution, facts, spec
+    )
     on_progress(1, 1, "diagnostics")
     return Posterior(
         spec=spec,
         neighbors=mean.neighbors,
-        law=law,
+        distribution=distribution,
         embedding=mean.embedding,
         eigenvalues=mean.pairs.values,
         order=mean.problem.pattern.order,
-        pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
+        pins=mean.problem.pins if distribution.constrained else mean.problem.pins[:0],
         diagnostics=diagnostics,
         flatness=mean.flatness,
     )

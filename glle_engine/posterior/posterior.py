@@ -30,7 +30,7 @@ from glle_engine.posterior import npz
 from glle_engine.posterior.placement import Extension, extend, reconstruct
 from glle_engine.posterior.sampler import Draw, DrawKey, Placement, Sampler
 from glle_engine.posterior.summary import Summary, summarize
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.gaussian import WeightDistribution
 
 if TYPE_CHECKING:
     import os
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 # The arrays of a posterior by name, and where they are in it.
 _ARRAYS = {
     "neighbors": "neighbors",
-    "mean": "law.mean",
-    "covariance_factor": "law.factor",
-    "prior_factor": "law.prior_factor",
-    "sigma": "law.sigma",
-    "kept": "law.kept",
+    "mean": "distribution.mean",
+    "covariance_factor": "distribution.factor",
+    "prior_factor": "distribution.prior_factor",
+    "sigma": "distribution.sigma",
+    "kept": "distribution.kept",
     "flatness": "flatness",
     "embedding": "embedding",
     "eigenvalues": "eigenvalues",
@@ -75,8 +75,8 @@ class Posterior(PointResult):
     spec : FitSpec
         With the noise model that was chosen, for ``noise="auto"``.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `law.kept`).
-    law : WeightLaw
+        The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `distribution.kept`).
+    distribution : WeightDistribution
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
         The reference: the LLE embedding of the data, (1/n) Y^T Y = I, 1^T Y = 0 (GLLE Eq. 37-43). Most libraries
@@ -104,7 +104,7 @@ class Posterior(PointResult):
 
     spec: FitSpec
     neighbors: NDArray[np.int32]
-    law: WeightLaw
+    distribution: WeightDistribution
     embedding: NDArray[np.float64]
     eigenvalues: NDArray[np.float64]
     order: NDArray[np.int32]
@@ -129,17 +129,17 @@ class Posterior(PointResult):
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of the weights (n, k)."""
-        return self.law.mean
+        return self.distribution.mean
 
     @property
     def covariance_factor(self) -> NDArray[np.float64]:
         """F (n, k, k): the covariance of the weights of point i at scale 1 is F_i F_i^T."""
-        return self.law.factor
+        return self.distribution.factor
 
     @property
     def sigma(self) -> NDArray[np.float64] | None:
         """sigma_i (n,) of the published em with spherical covariance (GLLE Eq. 29), signs kept; else None."""
-        return self.law.sigma
+        return self.distribution.sigma
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -160,7 +160,7 @@ class Posterior(PointResult):
     @cached_property
     def placement(self) -> Placement | None:
         """Placement of the points that are no landmarks; None without landmarks."""
-        return None if self.landmarks is None else Placement(self.law, self.neighbors, self.landmarks)
+        return None if self.landmarks is None else Placement(self.distribution, self.neighbors, self.landmarks)
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
@@ -170,8 +170,8 @@ class Posterior(PointResult):
     @cached_property
     def sampler(self) -> Sampler:
         """Sampler of the draws."""
-        law = self.law if self.placement is None else self.law.at(self.placement.landmarks)
-        return Sampler(law, self.eigenproblem, self.lane_solver, self._reference, self.placement)
+        distribution = self.distribution if self.placement is None else self.distribution.at(self.placement.landmarks)
+        return Sampler(distribution, self.eigenproblem, self.lane_solver, self._reference, self.placement)
 
     @cached_property
     def _reference(self) -> NDArray[np.float64]:
@@ -325,7 +325,7 @@ class Posterior(PointResult):
             )
         if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
             return reconstruct(data, self.neighbors, weights)
-        space = Space.of(data, self.spec)
+        space = Space.from_data(data, self.spec)
         placed = space.points(data)
         rebuilt = reconstruct(placed, self.neighbors, weights)
         return space.restore(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
@@ -335,7 +335,7 @@ class Posterior(PointResult):
         data = finite_matrix(X)
         if self.spec.metric == "precomputed":
             return Distances.among(data)
-        return Space.of(data, self.spec).points(data)
+        return Space.from_data(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""
@@ -348,7 +348,7 @@ class Posterior(PointResult):
             "version": self.version,
             "data_sha256": self.data_sha256,
             "spec": self.spec.to_dict(),
-            "prior_mean": self.law.prior_mean,
+            "prior_mean": self.distribution.prior_mean,
             "diagnostics": self.diagnostics.to_dict(),
         }
 
@@ -359,10 +359,16 @@ class Posterior(PointResult):
         given: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
         }
-        of_law = {path.removeprefix("law."): array for path, array in given.items() if path.startswith("law.")}
+        weights = {
+            path.removeprefix("distribution."): array
+            for path, array in given.items()
+            if path.startswith("distribution.")
+        }
         return cls(
             spec=spec,
-            law=WeightLaw(prior_mean=head["prior_mean"], constrained=spec.variant == "constrained", **of_law),
+            distribution=WeightDistribution(
+                prior_mean=head["prior_mean"], constrained=spec.variant == "constrained", **weights
+            ),
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
             data_sha256=head.get("data_sha256"),
@@ -382,7 +388,7 @@ class Posterior(PointResult):
             posterior = cls.from_parts(head, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
             _require_arrays(posterior)
             _require_graph(posterior)
-            _require_weights(posterior.law)
+            _require_weights(posterior.distribution)
             _require_embedding(posterior)
         except StorageError:
             raise
@@ -408,7 +414,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
 def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` unless the arrays have the types, the shapes and the ranges of the specification."""
-    spec, law = posterior.spec, posterior.law
+    spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
         raise npz.inconsistent("data_sha256 is no text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
@@ -417,7 +423,7 @@ def _require_arrays(posterior: Posterior) -> None:
     is_published = spec.variant == "published"
     sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
     priors = not (is_published and spec.method == "direct")
-    is_vector = law.prior_factor is not None and law.prior_factor.ndim == 1
+    is_vector = distribution.prior_factor is not None and distribution.prior_factor.ndim == 1
     for name in ("noise", "landmarks"):
         if getattr(spec, name) == "auto":
             raise npz.inconsistent(f"its {name} is 'auto', which a fit replaces by its choice")
@@ -426,11 +432,18 @@ def _require_arrays(posterior: Posterior) -> None:
     for name, array, is_needed, kind, shape, below in (
         ("landmarks", posterior.landmarks, spec.has_landmarks, np.int32, (m,), n),
         ("neighbors", posterior.neighbors, True, np.int32, (n, k), n),
-        ("mean", law.mean, True, np.float64, (n, k), None),
-        ("covariance_factor", law.factor, True, np.float64, (n, k, k), None),
-        ("prior_factor", law.prior_factor, priors, np.float64, (n,) if is_vector else (n, k, k), None),
-        ("sigma", law.sigma, sigmas, np.float64, (n,), None),
-        ("kept", law.kept, is_adaptive or (has_given and law.kept is not None), np.bool_, (n, k), None),
+        ("mean", distribution.mean, True, np.float64, (n, k), None),
+        ("covariance_factor", distribution.factor, True, np.float64, (n, k, k), None),
+        ("prior_factor", distribution.prior_factor, priors, np.float64, (n,) if is_vector else (n, k, k), None),
+        ("sigma", distribution.sigma, sigmas, np.float64, (n,), None),
+        (
+            "kept",
+            distribution.kept,
+            is_adaptive or (has_given and distribution.kept is not None),
+            np.bool_,
+            (n, k),
+            None,
+        ),
         ("flatness", posterior.flatness, is_adaptive, np.float64, (k + 1,), None),
         ("embedding", posterior.embedding, True, np.float64, (n, p), None),
         ("eigenvalues", posterior.eigenvalues, True, np.float64, (p + 1,), None),
@@ -449,7 +462,7 @@ def _require_arrays(posterior: Posterior) -> None:
 
 def _require_graph(posterior: Posterior) -> None:
     """Raise `StorageError` unless neighbors, order and pins belong to one graph."""
-    graph, kept, m = posterior.neighbors, posterior.law.kept, len(posterior.order)
+    graph, kept, m = posterior.neighbors, posterior.distribution.kept, len(posterior.order)
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)
     if kept is not None and not kept.any(axis=1).all():
@@ -463,27 +476,27 @@ def _require_graph(posterior: Posterior) -> None:
         raise npz.inconsistent("neighbors are not ascending, or not other points")
     if not np.array_equal(np.sort(posterior.order), np.arange(m)):
         raise npz.inconsistent("order is no permutation of the points")
-    classes = closed_classes(edges(graph, kept)) if posterior.law.constrained else []
+    classes = closed_classes(edges(graph, kept)) if posterior.distribution.constrained else []
     if [int(np.isin(members, posterior.pins).sum()) for members in classes] != [1] * posterior.pins.size:
         raise npz.inconsistent("pins are not one point of each closed class of the graph")
 
 
-def _require_weights(law: WeightLaw) -> None:
+def _require_weights(distribution: WeightDistribution) -> None:
     """Raise `StorageError` unless weights have finite squares, and sum to one if they are constrained to."""
     for name, array in (
-        ("mean", law.mean),
-        ("covariance_factor", law.factor),
-        ("prior_factor", law.prior_factor),
-        ("sigma", law.sigma),
-        ("prior_mean", np.array(law.prior_mean)),
+        ("mean", distribution.mean),
+        ("covariance_factor", distribution.factor),
+        ("prior_factor", distribution.prior_factor),
+        ("sigma", distribution.sigma),
+        ("prior_mean", np.array(distribution.prior_mean)),
     ):
         if array is not None and np.abs(array).max(initial=0.0) > _MAX_WEIGHT:
             raise npz.inconsistent(f"{name} has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
-    if not law.constrained:
+    if not distribution.constrained:
         return
-    size, reach = np.maximum(1.0, np.abs(law.mean).max(axis=1)), np.abs(law.factor).max(axis=(1, 2))
-    off = np.abs(law.mean.sum(axis=1) - 1) > _ROUNDING * size
-    if off.any() or (np.abs(law.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
+    size, reach = np.maximum(1.0, np.abs(distribution.mean).max(axis=1)), np.abs(distribution.factor).max(axis=(1, 2))
+    off = np.abs(distribution.mean.sum(axis=1) - 1) > _ROUNDING * size
+    if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
         raise npz.inconsistent("weights do not sum to one")
 
 

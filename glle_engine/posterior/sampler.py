@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.eigen.eigenproblem import Eigenproblem
-    from glle_engine.weights.gaussian import WeightLaw
+    from glle_engine.weights.gaussian import WeightDistribution
 
 T = TypeVar("T")
 _BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
@@ -111,7 +111,7 @@ class Placement:
 
     Attributes
     ----------
-    law : WeightLaw
+    distribution : WeightDistribution
         Of all n points.
     neighbors : (n, k) int32
         Landmarks near each point, as points.
@@ -120,7 +120,7 @@ class Placement:
 
     """
 
-    law: WeightLaw
+    distribution: WeightDistribution
     neighbors: NDArray[np.int32]
     landmarks: NDArray[np.int32]
 
@@ -139,7 +139,7 @@ class Placement:
         weights[self.landmarks] = known
         for rows, counter in self._blocks():
             points = self.others[rows]
-            weights[points] = self.law.at(points).draw((key.seed, key.index), key.scale, source, counter)
+            weights[points] = self.distribution.at(points).draw((key.seed, key.index), key.scale, source, counter)
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
@@ -159,7 +159,7 @@ class Placement:
         streams = [(draw.seed, draw.index, math.sqrt(draw.scale)) for draw in filled]
         for rows, counter in self._blocks():
             points = self.others[rows]
-            weights = sample_lanes(streams, *self.law.at(points).gaussian(draws[0].source), counter)
+            weights = sample_lanes(streams, *self.distribution.at(points).gaussian(draws[0].source), counter)
             places = np.empty(len(points) * p * LANES)
             place((0,) * LANES, self.positions(points).astype(np.int64), weights.ravel(), values, places)
             for lane, whole in enumerate(wholes):
@@ -180,7 +180,7 @@ class Sampler:
 
     Attributes
     ----------
-    law : WeightLaw
+    distribution : WeightDistribution
     problem : Eigenproblem
     solver : LaneSolver or None
         Solver of several draws at once.
@@ -191,7 +191,7 @@ class Sampler:
 
     """
 
-    law: WeightLaw
+    distribution: WeightDistribution
     problem: Eigenproblem
     solver: LaneSolver | None
     reference: NDArray[np.float64]
@@ -215,11 +215,11 @@ class Sampler:
 
     def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
         """Return the weights of one draw of the points of the eigenproblem."""
-        return self.law.draw((key.seed, key.index), key.scale, source)
+        return self.distribution.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
         check_choice("source", source, get_args(Source))
-        if source == "prior" and self.law.prior_factor is None:
+        if source == "prior" and self.distribution.prior_factor is None:
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
                 remedy="Use source='posterior', or method='em', or variant='constrained'.",
@@ -230,7 +230,9 @@ class Sampler:
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
-        results = self.solver.solve(streams, *(self._prior if source == "prior" else self.law.gaussian(source)))
+        results = self.solver.solve(
+            streams, *(self._prior if source == "prior" else self.distribution.gaussian(source))
+        )
         return [
             self._draw(key, source, align, self._alone(key, source, rejected) if pairs is None else pairs)
             for key, (pairs, rejected) in zip(keys, results, strict=True)
@@ -239,7 +241,7 @@ class Sampler:
     @cached_property
     def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and factor of the prior, as large as the posterior's, made once for all lane groups."""
-        return self.law.gaussian("prior")
+        return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
         """Solve for one key without lanes."""
@@ -248,7 +250,7 @@ class Sampler:
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
         """Scale eigenvectors to an embedding (GLLE Eq. 37-43), and align it."""
         embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
-        aligned, disparity = aligned_to(embedding, self.reference, centred=self.law.constrained)
+        aligned, disparity = aligned_to(embedding, self.reference, centred=self.distribution.constrained)
         embedding = aligned if align == "procrustes" else sign_convention(embedding)
         diagnostics = dict(pairs.diagnostics, disparity=disparity)
         return Draw(key.index, key.seed, key.scale, source, align, embedding, pairs.values, diagnostics)

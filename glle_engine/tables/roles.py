@@ -34,7 +34,7 @@ MAX_PATTERNS = 100  # of a request: each is compared with every name
 MAX_IDS = 10  # columns of ids whose values are stored
 MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
-LEAST_TEXTS = 10  # rows from which the distinct texts of a column are informative
+MIN_TEXTS = 10  # rows from which the distinct texts of a column are informative
 _DISTINCT = 0.95  # share of distinct texts of guessed ids
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
@@ -75,7 +75,7 @@ class ColumnRoles:
     missing: Missing | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return the roles of options; others are ignored.
 
         Raises
@@ -130,7 +130,7 @@ class Layout:
     index: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
+    def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
         """Return the layout of a table by the given roles; the columns of its `index` are ids or ignored.
 
         Raises
@@ -349,12 +349,12 @@ class ColumnProfile:
     @property
     def is_nearly_distinct(self) -> bool:
         """Whether nearly all values are distinct texts."""
-        return self._count_of_texts >= LEAST_TEXTS and self.distinct >= _DISTINCT * self.count
+        return self._count_of_texts >= MIN_TEXTS and self.distinct >= _DISTINCT * self.count
 
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words."""
-        return self._count_of_texts >= LEAST_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a fact, no switch

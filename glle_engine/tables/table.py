@@ -117,7 +117,7 @@ def read_table(
     if not (roles.features or roles.ignore or roles.id):  # a label and a color are no features
         bounds.check((1, max(1, width - 2)))  # before the columns are named
     kinds = [column.kind for column in columns.head]
-    layout = Layout.of(columns.names, width, roles, columns.index)
+    layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
         raise TableError("empty-data", "No column is a feature.", remedy="Give a table with columns of numbers.")
     bounds.check((1, len(layout.features)))

@@ -44,7 +44,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor, whiten
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class NoiseModel:
     unit_ratio: float
 
     @classmethod
-    def of(
+    def from_fit(
         cls,
         X: Data,
         neighbors: NDArray[np.int32],
@@ -101,16 +101,19 @@ class NoiseModel:
         directions: float,
         kept: NDArray[np.bool_] | None = None,
     ) -> Self:
-        """Return the noise of a fit; `directions` is `residual_dimension`, the others as for `constrained_law`."""
+        """Return the noise model of a fit.
+
+        `directions` is `residual_dimension`; the others are as for `constrained_distribution`.
+        """
         direct = spec.method == "direct"
         unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
         dimension = max(directions, 1.0) + (spec.n_components if direct else 0)
         return cls(chosen_variance(spec, directions), dimension, unit_ratio)
 
 
-def constrained_law(
+def constrained_distribution(
     X: Data, mean: MeanWeights, embedding: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress = silent
-) -> tuple[WeightLaw, dict[str, Any]]:
+) -> tuple[WeightDistribution, dict[str, Any]]:
     r"""Return the constrained posterior of the weights, em or direct.
 
     The noise variance is, by `spec.variance`,
@@ -132,25 +135,25 @@ def constrained_law(
 
     Returns
     -------
-    law : WeightLaw
+    distribution : WeightDistribution
     facts : dict
         JSON-able figures for the diagnostics.
 
     """
     directions = residual_dimension(X, mean.neighbors, mean.weights)
-    noise = NoiseModel.of(X, mean.neighbors, embedding, spec, directions, mean.kept)
-    law, noise_ratio = law_at(X, mean, embedding, spec, noise, on_progress=on_progress)
-    assert law.prior_factor is not None
+    noise = NoiseModel.from_fit(X, mean.neighbors, embedding, spec, directions, mean.kept)
+    distribution, noise_ratio = distribution_at(X, mean, embedding, spec, noise, on_progress=on_progress)
+    assert distribution.prior_factor is not None
     facts = {
         "variance": noise.variance,
         "residual_dimension": directions,
         "noise_to_neighborhood": float(np.median(noise_ratio)),
-        "prior_standard_deviation": float(np.median(law.prior_factor)),
+        "prior_standard_deviation": float(np.median(distribution.prior_factor)),
     }
-    return law, facts
+    return distribution, facts
 
 
-def law_at(
+def distribution_at(
     X: Data,
     known: MeanWeights,
     embedding: NDArray[np.float64],
@@ -160,11 +163,11 @@ def law_at(
     points: NDArray[np.float64] | None = None,
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
-) -> tuple[WeightLaw, NDArray[np.float64]]:
+) -> tuple[WeightDistribution, NDArray[np.float64]]:
     """Return the distribution of each point's weights under a common noise, and s_i^2 / tr(G_i) (n,).
 
     New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `known` are then
-    their mean weights. Others as for `constrained_law`.
+    their mean weights. Others as for `constrained_distribution`.
     """
     neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape
@@ -190,8 +193,8 @@ def law_at(
         factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]
         prior[rows] = np.sqrt(ratio / spec.reg)
         noise_ratio[rows] = ratio
-    law = WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept)
-    return law, noise_ratio
+    distribution = WeightDistribution(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept)
+    return distribution, noise_ratio
 
 
 def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:

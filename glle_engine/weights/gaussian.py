@@ -288,7 +288,7 @@ def unpack(
 
 
 @dataclass(frozen=True)
-class WeightLaw:
+class WeightDistribution:
     r"""Independent Gaussians over the weights of each point.
 
     Posterior: :math:`w_i \sim N(m_i, a F_i F_i^T)`; prior: :math:`w_i \sim N(m_0, a R_i R_i^T)`, a the scale.
@@ -321,9 +321,9 @@ class WeightLaw:
     sigma: NDArray[np.float64] | None
     kept: NDArray[np.bool_] | None = None
 
-    def at(self, rows: NDArray[np.integer]) -> WeightLaw:
+    def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution for some points, as copies."""
-        return WeightLaw(
+        return WeightDistribution(
             self.mean[rows],
             self.factor[rows],
             self.prior_mean,
@@ -364,6 +364,6 @@ def sample_lanes(
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))
     spread = np.array([stream[2] for stream in streams])
     weights, scratch = np.empty(n * k * LANES), np.empty(GROUP * k * LANES)
-    order, law = np.arange(n, dtype=np.int32), (dense.readable(mean), dense.readable(factor))
-    sample((0,) * LANES, order, counter, *law, seeds, indices, spread, scratch, weights)
+    order, distribution = np.arange(n, dtype=np.int32), (dense.readable(mean), dense.readable(factor))
+    sample((0,) * LANES, order, counter, *distribution, seeds, indices, spread, scratch, weights)
     return weights.reshape(n, k, LANES)

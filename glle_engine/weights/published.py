@@ -29,7 +29,7 @@ import numpy as np
 from glle_engine.base.errors import OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg import dense
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 _BLOCK_ENTRIES = 1 << 20
 
 
-def published_law(
+def published_distribution(
     X: NDArray[np.float64],
     neighbors: NDArray[np.int32],
     embedding: NDArray[np.float64],
     spec: FitSpec,
     on_progress: OnProgress = silent,
-) -> tuple[WeightLaw, dict[str, Any]]:
+) -> tuple[WeightDistribution, dict[str, Any]]:
     """Return the published posterior, em with a spherical (Eq. 29) or full covariance or direct, and its figures.
 
     X (n, d) is in the unit of the data, because the posterior changes with shifts and scales. `embedding` (n, p), the
@@ -56,13 +56,13 @@ def published_law(
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
     if spec.covariance != "spherical":
-        return full_law(X, neighbors, spec, on_progress)
+        return full_distribution(X, neighbors, spec, on_progress)
     return _em_spherical(X, neighbors, spec, on_progress)
 
 
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
-) -> tuple[WeightLaw, dict[str, Any]]:
+) -> tuple[WeightDistribution, dict[str, Any]]:
     """Compute Eq. 21-29 with Omega_i = sigma_i I, for which the mean is X_i^+ (x_i - mu) for any sigma_i."""
     n, k = neighbors.shape
     d = X.shape[1]
@@ -102,7 +102,7 @@ def _em_spherical(
         "full_rank_neighborhoods": int((rank == k).sum()),
         "exact_reconstructions": int((rank == d).sum()) if d < k else 0,
     }
-    return WeightLaw(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma), facts
+    return WeightDistribution(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma), facts
 
 
 def direct_covariance(
@@ -134,7 +134,7 @@ def _direct(
     embedding: NDArray[np.float64],
     spec: FitSpec,
     on_progress: OnProgress,
-) -> tuple[WeightLaw, dict[str, Any]]:
+) -> tuple[WeightDistribution, dict[str, Any]]:
     n, k = neighbors.shape
     covariance, root, rank = direct_covariance(X, neighbors, embedding)
     if spec.mean == "lle":
@@ -145,12 +145,12 @@ def _direct(
         mean = dense.matmul(covariance, target)[:, :, 0]
     on_progress(n, n, "posterior")
     facts: dict[str, Any] = {"singular_precisions": int((rank < k).sum())}
-    return WeightLaw(mean, root, 0.0, None, constrained=False, sigma=None), facts
+    return WeightDistribution(mean, root, 0.0, None, constrained=False, sigma=None), facts
 
 
-def full_law(
+def full_distribution(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
-) -> tuple[WeightLaw, dict[str, Any]]:
+) -> tuple[WeightDistribution, dict[str, Any]]:
     """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and figures for the diagnostics.
 
     `spec.covariance` is "full" or "full-corrected". `on_progress` is called with (iterations done, max_iter,
@@ -192,7 +192,7 @@ def full_law(
     prior, negative_prior = _absolute_root(omega)
     if not corrected:  # the corrected ones are positive semidefinite, up to rounding
         facts["negative_variances"] = int(np.maximum(negative, negative_prior).astype(bool).sum())
-    return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
+    return WeightDistribution(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
 
 
 def e_step(

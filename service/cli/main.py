@@ -27,7 +27,7 @@ from service.cli.options import (
 from service.server.listening import BACKLOG, SharedSocket, raise_descriptor_limit
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown_variables
-from worker.observability import logging, tracing
+from worker.observability import logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,8 +154,6 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     from service.server.uvicorn_server import ApiServer  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
-    if tracing.has_collector():
-        tracing.TRACING.start("glle-api")
     raise_descriptor_limit()
     app = create_app(Stores.connect(replace(settings, host=sock.getsockname()[0])))
     app.state.stores.datasets.files.remove_abandoned()
@@ -168,8 +166,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     finally:
         app.state.readers.close()
     metrics = app.state.metrics
-    metrics.flush(metrics.take())
-    tracing.TRACING.stop()
+    metrics.flush(metrics.drain())
     return 0
 
 

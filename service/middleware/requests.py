@@ -1,7 +1,7 @@
 """The middleware of every request: id, errors, metrics, HEAD, authentication, limits and the answer cache.
 
 It is one, because each further one costs two calls for each message of each request. Routes never read a key; they get
-the tenant's view of the stores (`worker.stores.Stores.of`).
+the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import redis
-from opentelemetry.trace import get_current_span
 
 from service.encoding.representations import compress_json
 from service.middleware import access_policy
@@ -25,7 +24,7 @@ from service.middleware.answer_cache import AnswerCache, send_answer
 from service.schemas.problems import internal_error, problem_response
 from worker.base.problems import ProblemError
 from worker.connections.failures import redis_problem
-from worker.observability.tracing import REQUEST_ID, REQUEST_MS
+from worker.observability.request_context import REQUEST_ID, REQUEST_MS
 from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
@@ -150,9 +149,6 @@ class RequestMiddleware:
         answer = await self.cache.find(scope) if method == "GET" else None
         if answer is not None:
             scope["route"] = answer.route
-            span, path = get_current_span(), getattr(answer.route, "path", "")
-            span.update_name(f"{method} {path}")
-            span.set_attribute("http.route", path)
             await send_answer(answer, scope, receive, send)
             return
         try:

@@ -1,4 +1,4 @@
-"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, a table, or a picture."""
+"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, or a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fastapi.responses import Response
 
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.arrow import ARROW
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fastapi import Request
+    from fastapi.responses import Response
 
     from worker.analyses.base import AnalysisSpec
     from worker.records.cache_entry import Entry
@@ -119,13 +119,6 @@ def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, s
     return scale_headers((), entry.meta.get("notes", ())) if spec.kind == "calibration" else {}
 
 
-def picture_response(request: Request, entry: Entry) -> Response:
-    """Return a picture, or 304."""
-    media, picture = entry.meta["media"], entry.arrays["picture"]
-    headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
-    return unless_current(request, headers, lambda: Response(np.asarray(picture).tobytes(), 200, headers, media))
-
-
 @dataclass(frozen=True)
 class _Part:
     """Arrays of the selected points and, of generated data, of the selected draws."""
@@ -144,15 +137,15 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
     """Return the requested slice of the arrays."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
-        draws = Selection.of(query.draws, data.shape[0], "draws")
-        points = Selection.of(query.points, data.shape[1], "points")
-        return _Part({"data": points.take(draws.take(data), axis=1)}, points, draws)
+        draws = Selection.from_query(query.draws, data.shape[0], "draws")
+        points = Selection.from_query(query.points, data.shape[1], "points")
+        return _Part({"data": points.select(draws.select(data), axis=1)}, points, draws)
     reject_slice("draws", query.draws)
     if not arrays:
         reject_slice("points", query.points)
-        return _Part({}, Selection.of(None, 0, "points"))
-    points = Selection.of(query.points, len(next(iter(arrays.values()))), "points")
-    return _Part({name: points.take(array) for name, array in arrays.items()}, points)
+        return _Part({}, Selection.from_query(None, 0, "points"))
+    points = Selection.from_query(query.points, len(next(iter(arrays.values()))), "points")
+    return _Part({name: points.select(array) for name, array in arrays.items()}, points)
 
 
 def _triples(part: _Part) -> dict[str, Array]:
@@ -168,7 +161,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     Weights have a row for each pair of a point and its neighbor.
     """
     if spec.kind == "weights":
-        return ResultTable.of({name[:-1]: array for name, array in part.arrays.items()}, dtype)
+        return ResultTable.from_columns({name[:-1]: array for name, array in part.arrays.items()}, dtype)
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
         return _generated_table(spec.to_dict()["first"], part, numbers, dtype)
@@ -176,7 +169,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     for name, array in part.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
             columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
-    return ResultTable.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
+    return ResultTable.from_columns(with_ids(columns, None if ids is None else part.points.select(ids)), dtype)
 
 
 def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> ResultTable:

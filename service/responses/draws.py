@@ -80,8 +80,8 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, MEDIA)
-    points = Selection.of(query.points, spec.n, "points")
-    draws = Selection.of(query.draws, spec.n_draws, "draws")
+    points = Selection.from_query(query.points, spec.n, "points")
+    draws = Selection.from_query(query.draws, spec.n_draws, "draws")
     positions = [scale * spec.n_draws + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     result = _DrawReader(results, posterior, spec, positions, points)
     sha256 = result.sha256()
@@ -159,7 +159,7 @@ class _DrawReader:
                 raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
             self.heads.append(entry.meta)
             self.eigenvalues.append(entry.arrays["eigenvalues"])
-            yield self.points.take(entry.arrays["embedding"])
+            yield self.points.select(entry.arrays["embedding"])
 
     def _read(self, position: int) -> Entry:
         """Return the draw at a position of the job; raises as `ResultStore.fetch_entry`."""
@@ -174,7 +174,7 @@ def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
 ) -> ResultTable:
     """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
-    names = id_columns(None if ids is None else result.points.take(ids))
+    names = id_columns(None if ids is None else result.points.select(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     id_kinds = [(name, values.dtype) for name, values in names.items()]
     columns = [

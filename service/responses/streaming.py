@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worker.records.shares import Share
     from worker.stores import Stores
 
-SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
+RECHECK_SECONDS = 0.15  # after a change, because one that followed at once was not published
 OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
 LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
 
@@ -96,7 +96,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
     Raise `ResponseAbortedError` if Redis does not answer for a minute.
     """
     sequence, answered = -1, time.monotonic()
-    with here.changes.of(job.id) as changed:
+    with here.changes.listen(job.id) as changed:
         while not limiter.is_stopped:
             changed.clear()
             try:
@@ -110,7 +110,7 @@ async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIte
             yield job
             if not job.is_open:
                 return
-            pause, sequence = SOON_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
+            pause, sequence = RECHECK_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await changed.wait()
@@ -122,10 +122,10 @@ async def events(here: Stores, limiter: StreamLimiter, job: Job, last_event_id: 
     sent = time.monotonic()
     async for now in job_states(here, limiter, job):
         if now.is_open and now.sequence != last_event_id:
-            progress = {"status": now.status, **ProgressOut.of(now).model_dump()}
+            progress = {"status": now.status, **ProgressOut.from_job(now).model_dump()}
             yield _event(now.sequence, "progress", json.dumps(progress))
         elif not now.is_open:
-            yield _event(now.sequence, "end", JobOut.of(now).model_dump_json())
+            yield _event(now.sequence, "end", JobOut.from_job(now).model_dump_json())
         elif time.monotonic() - sent >= HEARTBEAT_SECONDS:
             yield HEARTBEAT
         else:

@@ -206,7 +206,7 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
-    parts = require_affordable_summary(stores, record, spec, shared=True)
+    parts = require_affordable_summary(stores, record, spec)
     is_quick = not spec.n_resamples and _is_quick(record, spec.n_draws)
     terms = Terms(priority="interactive" if is_quick else "batch")
     return analysis_job(stores, spec, posterior=record.id, terms=terms, parts=parts)
@@ -265,7 +265,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     elif body.embedding is not None:
         recipe = stores.embeddings.fetch(body.embedding).recipe
         _refuse_space("embedding", space)
-        source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
+        source, plan = recipe.dataset, Plan.from_method(recipe.method, recipe.parameters)
         map_ = {"embedding": recipe.id, "recipe": asdict(recipe)}
         priority = _resampled_priority(stores, source, plan)
     assert source is not None
@@ -313,7 +313,7 @@ def _plan_of_method(body: AuditIn, space: dict[str, Any]) -> tuple[Plan, dict[st
     assert body.method is not None
     of_method = space if space.keys() <= method(body.method).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if body.method == "glle" else {}
-    plan = Plan.of(body.method, mean | body.parameters | of_method)
+    plan = Plan.from_method(body.method, mean | body.parameters | of_method)
     return plan, {} if of_method else space
 
 

@@ -126,7 +126,9 @@ async def _receive_upload(
     """Yield a function that reads the table of a request's body; the request holds a reader's slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
-    body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings)
+    body = Upload.from_headers(
+        headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings
+    )
     tenant, folder = request.scope[TENANT], Path(body.folder)
     incoming = IncomingBytes(stores.shares.incoming, stores.datasets, tenant, folder, settings.api_processes)
     async with (
@@ -191,7 +193,7 @@ async def preview(
         def read() -> DatasetPreviewOut:
             try:
                 table = read_table()
-                return DatasetPreviewOut.of(table, stores.datasets.id_of(table), rows)
+                return DatasetPreviewOut.from_table(table, stores.datasets.id_of(table), rows)
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise
@@ -218,7 +220,7 @@ async def preview(
 )
 def synthetic(body: SyntheticIn, stores: TenantStores) -> Response:
     """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
-    Limits.of(stores.settings).check((body.n, 3))
+    Limits.from_settings(stores.settings).check((body.n, 3))
     sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
     source = {"kind": "synthetic", **body.model_dump()}
     return _created_response(*_add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source)))
@@ -230,7 +232,7 @@ add_list(router, "datasets", "List data sets", "data sets", DatasetPage)
 @router.get("/{id}", summary="Describe a data set", responses=failures(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(stores.datasets.fetch(id_))
+    return DatasetOut.from_record(stores.datasets.fetch(id_))
 
 
 @router.get(
@@ -259,14 +261,14 @@ def get_data(
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, MEDIA)
-    selection = Selection.of(points, dataset.n, "points")
+    selection = Selection.from_query(points, dataset.n, "points")
     kind = dtype or dataset.dtype
     headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
 
     def respond() -> Response:
-        values = selection.take(stores.datasets.values(id_))
+        values = selection.select(stores.datasets.values(id_))
         stored = {} if media == NPY else stores.datasets.load_extras(dataset)
-        extras = {name: selection.take(array) for name, array in stored.items()}
+        extras = {name: selection.select(array) for name, array in stored.items()}
         named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
         return ArraysResult(
             arrays={"data": values},
@@ -298,7 +300,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, (JSON, NPY))
-    selection = Selection.of(points, dataset.n, "points")
+    selection = Selection.from_query(points, dataset.n, "points")
     if not dataset.has_ids:
         remedy = "Upload the table with ?id= and the name of the column."
         raise refuse("no-ids", 404, f"Data set {id_} has no ids.", remedy, dataset=id_)
@@ -307,7 +309,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     def respond() -> Response:
         ids = stores.datasets.ids_of(id_)
         assert ids is not None
-        return ArraysResult(arrays={"ids": selection.take(ids)}, main="ids").response(media, "", headers)
+        return ArraysResult(arrays={"ids": selection.select(ids)}, main="ids").response(media, "", headers)
 
     return unless_current(request, headers, respond)
 
@@ -382,6 +384,6 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
 
 
 def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
-    body = DatasetOut.of(dataset).model_dump_json()
+    body = DatasetOut.from_record(dataset).model_dump_json()
     headers = {"Location": f"/v1/datasets/{dataset.id}"}
     return Response(body, 201 if new else 200, headers, "application/json")

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice, scale_headers
-from service.responses.analyses import ResultQuery, ids_of, picture_response, result_response
+from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.draws import calibrated_spec, draws_response, missing_shards, partial_npy_response
 from service.responses.streaming import EVENTS, LimitedStreamingResponse, events
 from service.routes import params
@@ -21,7 +21,6 @@ from service.schemas.results import JobResultOut
 from service.submission.jobs import accepted_response, refresh_job, result_gone, wait_until_ended
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
-from worker.analyses.pictures import MEDIA as PICTURE_MEDIA
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
@@ -55,7 +54,7 @@ async def list_jobs(
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
-    return await page_response(records, limit, JobOut.of)
+    return await page_response(records, limit, JobOut.from_job)
 
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
@@ -64,7 +63,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
-    return JobOut.of(job)
+    return JobOut.from_job(job)
 
 
 @router.get(
@@ -109,8 +108,8 @@ async def follow(
     "/{id}/result",
     summary="Fetch a job's result",
     **params.returns_arrays(
-        "Embeddings of draws, the posterior of a fit, the result of an analysis, a picture.",
-        (*MEDIA, *PICTURE_MEDIA.values()),
+        "Embeddings of draws, the posterior of a fit, the result of an analysis.",
+        MEDIA,
         JobResultOut,
         has_scale=True,
         _404="No such job.",
@@ -191,7 +190,7 @@ async def cancel(
         job = await run_in_threadpool(_cancel, stores, id_)
     if job.is_open:
         return accepted_response(job)
-    return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
+    return Response(JobOut.from_job(job).model_dump_json(), 200, media_type="application/json")
 
 
 def _cancel(stores: Stores, id_: str) -> Job:
@@ -212,7 +211,7 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, (JSON,))
     reject_slice("points", wanted.points)
     reject_slice("draws", wanted.draws)
-    body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
+    body = PosteriorOut.from_record(stores.posteriors.fetch(job.subject)).model_dump_json()
     return mutable_response(wanted.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
 
 
@@ -223,9 +222,6 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
         for owner in spec.owners(job.subject):
             stores.owner(owner).fetch(owner)  # raises, if it was deleted
         raise result_gone(job)
-    if job.kind == "picture":
-        negotiate(wanted.request, (entry.meta["media"],))
-        return picture_response(wanted.request, entry)
     return result_response(spec, entry, replace(wanted, ids=ids_of(stores, job.subject, spec)))
 
 

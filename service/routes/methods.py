@@ -35,16 +35,16 @@ _POSTERIORS = {
     "em": (
         "GLLE, given the data",
         (
-            "GLLE by expectation maximisation (Algorithm 1): the law of the reconstruction weights that the data leave "
-            "open. Draws of it are embeddings."
+            "GLLE by expectation maximisation (Algorithm 1): the distribution of the reconstruction weights that the "
+            "data leave open. Draws of it are embeddings."
         ),
         {"mean"},
     ),
     "direct": (
         "GLLE, given the data and LLE",
         (
-            "GLLE by direct sampling (Algorithm 2): the law of the reconstruction weights given the data and their LLE "
-            "embedding."
+            "GLLE by direct sampling (Algorithm 2): the distribution of the reconstruction weights given the data and "
+            "their LLE embedding."
         ),
         {"covariance", "max_iter", "tol"},
     ),
@@ -81,7 +81,7 @@ class MethodOut(BaseModel):
     missing_extra: str | None = Field(
         description="The extra of the package that installs them, if they are missing; else null."
     )
-    variants: list[VariantOut] = Field(description="Variants of a posterior's law; empty for embeddings.")
+    variants: list[VariantOut] = Field(description="Variants of a posterior's distribution; empty for embeddings.")
     citations: list[str] = Field(description="Publications.")
     links: dict[str, str] = Field(description="`self`, and `create`: the path to POST the request to.")
 

@@ -199,7 +199,7 @@ class EmbeddingOut(RecipeOut):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
+    def from_entry(cls, entry: Entry) -> Self:
         """Return the JSON of a cache entry."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
         links = embedding_links(members["id"], members["dataset"])
@@ -217,7 +217,7 @@ class ListedEmbeddingOut(RecipeOut):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, record: EmbeddingRecord) -> Self:
+    def from_record(cls, record: EmbeddingRecord) -> Self:
         """Return the JSON of a record."""
         own = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
         return cls(**asdict(record.recipe), **own, links=embedding_links(record.id, record.recipe.dataset))
@@ -256,7 +256,7 @@ class SampleIn(CommandIn):
     seed: Seed = 0
     first: First = 0
     scale: Scale = 1.0
-    source: Source = Field(default="posterior", description="Law of the weights to draw from.")
+    source: Source = Field(default="posterior", description="Distribution of the weights to draw from.")
 
 
 class PointsIn(CommandIn):

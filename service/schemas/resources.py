@@ -98,7 +98,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
         return spec if given is None else with_neighbors(spec, {}, given)
 
 
-SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
+SourceQuery = Annotated[Source, Query(description="Distribution of the weights.")]
 First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
 
 
@@ -114,7 +114,7 @@ class DrawsIn(CommandIn):
     scales: list[ScaleOrAuto] | None = Field(
         default=None, min_length=1, max_length=100, description="Several factors, which become an axis of the result."
     )
-    source: Source = Field(default="posterior", description="Law of the weights to draw from.")
+    source: Source = Field(default="posterior", description="Distribution of the weights to draw from.")
     align: Align = Field(default="procrustes", description="Whether to rotate to the reference embedding.")
     priority: Priority = Field(
         default="batch", description="interactive draws do not wait for batches; they may take no longer than a shard."
@@ -152,7 +152,7 @@ class DatasetOut(BaseModel):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Self:
+    def from_record(cls, dataset: Dataset) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/datasets/{dataset.id}"
         source = dataset.source
@@ -204,7 +204,7 @@ class DatasetPreviewOut(BaseModel):
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
     @classmethod
-    def of(cls, table: Table, id_: str, count: int) -> Self:
+    def from_table(cls, table: Table, id_: str, count: int) -> Self:
         """Return the preview of a table, with its first points."""
         rows = np.asarray(table.values[:count], np.float64).tolist()
         extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
@@ -254,7 +254,7 @@ class PosteriorOut(BaseModel):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, record: PosteriorRecord) -> Self:
+    def from_record(cls, record: PosteriorRecord) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/posteriors/{record.id}"
         parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
@@ -276,7 +276,7 @@ class ProgressOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
@@ -303,7 +303,7 @@ class JobOut(BaseModel):
     links: dict[str, str] = Field(description="URLs of related resources; `result` once there is one.")
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/jobs/{job.id}"
         links = {"self": url, "events": f"{url}/events"}
@@ -321,7 +321,7 @@ class JobOut(BaseModel):
         same = ("id", "kind", "status", "created", "started", "finished", "priority", "posterior", "dataset")
         return cls(
             **{name: getattr(job, name) for name in same},
-            progress=ProgressOut.of(job),
+            progress=ProgressOut.from_job(job),
             deadline=None if job.deadline is None else iso(job.deadline),
             request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
@@ -366,7 +366,7 @@ class QuotaOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, used: int, allowed: int, reset: float | None = None) -> Self:
+    def from_use(cls, used: int, allowed: int, reset: float | None = None) -> Self:
         """Return the use of a quota, of which 0 is no limit."""
         return cls(used=used, allowed=allowed or None, reset=reset)
 

@@ -50,7 +50,7 @@ class DrawOut(MatrixOut):
     seed: Index = Field(description="Stream of draws.")
     index: Index = Field(description="Index in the stream.")
     scale: float = Field(description="Factor on the covariance, also for auto.")
-    source: Source = Field(description="Law of the weights.")
+    source: Source = Field(description="Distribution of the weights.")
     align: Align = Field(description="Whether it is rotated to the reference embedding.")
     diagnostics: dict[str, Any] = Field(description="Solver, residual and findings of this draw.")
     notes: list[NoteOut] | None = absent("Doubts about the scale, with scale=auto and if there are any.")

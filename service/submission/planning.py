@@ -45,7 +45,7 @@ class Plan:
     spec: MethodSpec
 
     @classmethod
-    def of(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
+    def from_method(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Return the plan of a method by its name.
 
         Raises

@@ -91,7 +91,7 @@ def _given_points(
     if isinstance(given, str):
         dataset = stores.datasets.fetch(given)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
-    table = table_of({"data": given}, Limits.of(stores.settings))
+    table = table_of({"data": given}, Limits.from_settings(stores.settings))
     return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values, None
 
 
@@ -122,7 +122,7 @@ def require_calibratable(record: PosteriorRecord, source: Source = "posterior") 
 
 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise a problem if there are too many draws, an index is too large, or the law has no prior."""
+    """Raise a problem if there are too many draws, an index is too large, or the posterior has no prior."""
     if total > MAX_DRAWS:
         detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
         raise refuse("over-the-limit", 422, detail, "Create several jobs with different `first`.", allowed=MAX_DRAWS)

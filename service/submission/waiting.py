@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from worker.base.problems import ProblemError
 from worker.jobs.draw_stream import DrawAnswer, SentDraw, waited_name
-from worker.observability.tracing import task_metadata
+from worker.observability.request_context import task_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ async def wait_for_outcome(
 
     """
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
-    with notifications.of(name) as notification:
+    with notifications.listen(name) as notification:
         await notifications.wait_until_subscribed()
         while True:
             notification.clear()

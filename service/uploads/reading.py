@@ -181,10 +181,10 @@ class Upload:
     folder: str
 
     @classmethod
-    def of(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
+    def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
-        upload = cls(content_type, encoding, options, Limits.of(settings), folder)
+        upload = cls(content_type, encoding, options, Limits.from_settings(settings), folder)
         upload._check()
         return upload
 
@@ -225,7 +225,7 @@ class Upload:
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
-                return found.read(file, out, self.limits, ColumnRoles.of(self.options))
+                return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
             except GlleError as error:
                 raise ProblemError(Problem.from_engine(error)) from None
         if not layers:

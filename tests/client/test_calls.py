@@ -293,18 +293,6 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
         )
 
 
-def test_a_sheet_of_draws_has_its_scale() -> None:
-    """The route of a sheet takes several scales; the client's `scale` is one of them, "auto" the calibrated one."""
-    service = Service(httpx.Response(200, content=b"\x89PNG"))
-    posterior(service.client()).picture("draws", n_draws=2, scale=0.1)
-    assert str(service.requests[0].url) == f"{URL}/v1/posteriors/post_1/draws.png?n_draws=2&scales=0.1"
-    for of, found in (("draws", "draws.png?scales=0.25"), (7, "draws/7.png?scale=0.25")):
-        done = job("succeeded", kind="calibration")
-        service = Service(done, httpx.Response(200, json={"scale": 0.25}), httpx.Response(200, content=b"\x89PNG"))
-        posterior(service.client()).picture(of, scale="auto")
-        assert str(service.requests[-1].url) == f"{URL}/v1/posteriors/post_1/{found}"
-
-
 def test_an_estimate_is_fetched_after_its_job() -> None:
     """202 with a job, the job's end, the same POST again."""
     expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}

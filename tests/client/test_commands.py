@@ -18,6 +18,7 @@ import pytest
 
 from glle import cli
 from glle.cli.connection import UNREAD, add_options, select_options
+from glle.cli.posteriors import duration, size
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine import load
 from glle_engine.methods import METHODS
@@ -115,6 +116,14 @@ def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.M
     assert "GLLE_JOB_TIMEOUT" in lines[4]
 
 
+def test_estimates_have_two_digits() -> None:
+    """In milliseconds below a second, at least one; tenths of a second below ten."""
+    seconds = (0.0, 0.0456, 0.0994, 0.1, 0.456, 0.96, 1.0, 9.94, 10.0, 1234.0)
+    spoken = ["1 ms", "46 ms", "99 ms", "100 ms", "460 ms", "960 ms", "1.0 s", "9.9 s", "10 s", "1,200 s"]
+    assert [duration(each) for each in seconds] == spoken
+    assert [size(nbytes) for nbytes in (1.26e6, 12.6e6, 1.264e9)] == ["1 MB", "13 MB", "1,300 MB"]
+
+
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
     """Standard error has detail, remedy and the id of the request, with --json the problem; the exit code is 1."""
     problem = client.get("/v1/jobs/job_none").json()
@@ -169,7 +178,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
         (["datasets", "upload", "table.doc"], "is none of .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
-        (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv, draws.parquet, draws.png or draws.svg"),
+        (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv or draws.parquet"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),

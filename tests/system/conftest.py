@@ -8,16 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.conftest import until
 from tests.processes import children, command_line, name_of
@@ -41,7 +38,6 @@ MAX_JOBS = 20
 # Heartbeats and maintenance are rare, so that few commands belong to no operation.
 LIMITED = {
     "GLLE_LOG_FORMAT": "json",
-    "OTEL_BSP_SCHEDULE_DELAY": "100",  # ms between two exports of spans
     "GLLE_API_PROCESSES": "1",
     "GLLE_HEARTBEAT": "60",
     "GLLE_QUOTAS": f"*=jobs:{MAX_JOBS}",
@@ -145,53 +141,9 @@ def running(folder: Path, **settings: str) -> AbstractContextManager[Up]:
     return run_glle(folder / "up.log", "up", *options, **settings)
 
 
-@dataclass
-class Limited(Up):
-    """A running `glle up` with its spans as (service, name, trace)."""
-
-    spans: list[tuple[str, str, str]]
-
-
-@contextmanager
-def limited_service(folder: Path) -> Iterator[Limited]:
-    """Run a service with small limits, which logs JSON and sends traces."""
-    spans: list[tuple[str, str, str]] = []
-    with (
-        collecting(spans) as collector,
-        running(folder, **LIMITED, OTEL_EXPORTER_OTLP_ENDPOINT=collector) as up,
-    ):
-        yield Limited(up.process, up.log, up.url, spans)
-
-
-@contextmanager
-def collecting(spans: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Collect OTLP spans as (service, name, trace) on a free port; yield its URL."""
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # name of BaseHTTPRequestHandler
-            export = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
-            for resource in export.resource_spans:
-                attributes = {item.key: item.value.string_value for item in resource.resource.attributes}
-                spans.extend(
-                    (attributes["service.name"], span.name, span.trace_id.hex())
-                    for scope in resource.scope_spans
-                    for span in scope.spans
-                )
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # name of BaseHTTPRequestHandler
-            """Suppress access logs."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def limited_service(folder: Path) -> AbstractContextManager[Up]:
+    """Run a service with small limits, which logs JSON."""
+    return running(folder, **LIMITED)
 
 
 @pytest.fixture(scope="session")

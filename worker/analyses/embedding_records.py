@@ -147,7 +147,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
             self._files.remove([file.path])
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> EmbeddingRecord | None:
-        """Remove an embedding with its file, scores, spread and pictures; return its record, or None."""
+        """Remove an embedding with its file, scores and spread; return its record, or None."""
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
             self._files.remove(record.files)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
-from worker.analyses.pictures import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
     SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec, AdviceSpec, EstimateSpec,
-    EmbeddingSpec, PlacementSpec, ComparisonSpec, PictureSpec, SpreadSpec,
-    AuditSpec,
+    EmbeddingSpec, PlacementSpec, ComparisonSpec, SpreadSpec, AuditSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 

@@ -56,7 +56,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
     Raises MemoryError (`limited_drawing`), and ``no-convergence`` if a draw is not finite.
     """
     started = time.perf_counter()
-    with stage("drawing", glle__draws=len(keys)) as attributes, limited_drawing(posterior):
+    with stage("drawing"), limited_drawing(posterior):
         draws = list(
             posterior.draws_of(
                 [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
@@ -64,7 +64,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
                 align=keys[0].align,  # type: ignore[arg-type]
             )
         )
-        attributes["glle__solver"] = count_draws(draws)
+        count_draws(draws)
     for draw in draws:
         if not np.isfinite(draw.embedding).all():
             detail = f"Draw {draw.index} is not finite."

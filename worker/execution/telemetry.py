@@ -1,4 +1,4 @@
-"""Telemetry of a task: seconds by stage and draws by solver, as counts, spans and log lines.
+"""Telemetry of a task: seconds by stage and draws by solver, as counts and log lines.
 
 A work-horse runs one task, and sends its counts once, at the end. A sampler sends the counts of its requests now and
 then.
@@ -11,18 +11,14 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode
 from rq import get_current_job
 
-from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, has_collector, on_behalf
+from worker.observability.request_context import on_behalf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from opentelemetry.trace import Span
 
     from glle_engine import Draw
     from worker.jobs.store import Job
@@ -47,9 +43,8 @@ class TaskTelemetry:
 
     """
 
-    def __init__(self, counts: Counters, span: Span, kind: str) -> None:
+    def __init__(self, counts: Counters, kind: str) -> None:
         self.counts = counts
-        self._span = span
         self._kind = kind
         self._seconds: dict[str, float] = {}
         self._began = time.perf_counter()
@@ -62,7 +57,7 @@ class TaskTelemetry:
         return job
 
     def end(self) -> None:
-        """Count the task, write a log line, and complete the span.
+        """Count the task, and write a log line.
 
         A task of a job that goes on has its line at level debug, because a large job has one a second.
         """
@@ -73,15 +68,9 @@ class TaskTelemetry:
         fields = {} if job.error is None else {"problem": job.error.code}
         level, seconds = logging.DEBUG if job.is_open else logging.INFO, time.perf_counter() - self._began
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
-        self._span.update_name(f"task {job.kind}")
-        self._span.set_attributes({"glle.kind": job.kind, "glle.status": job.status})
-        if job.error is not None:
-            self._span.set_attribute("error.type", job.error.code)
-            self._span.set_status(Status(StatusCode.ERROR, job.error.detail))
 
-    def record_stage(self, name: str, began: float, seconds: float, **attributes: Any) -> None:
-        """Record a stage that began at `began` (of `time.time`), and its span."""
-        TRACING.record(name, began, seconds, **attributes)
+    def record_stage(self, name: str, seconds: float) -> None:
+        """Record the seconds of a stage."""
         if self._kind:
             self.counts.observe("task_seconds", self._kind, name, seconds=seconds)
         else:
@@ -93,7 +82,7 @@ _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None
 
 @contextmanager
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
-    """Observe the task of a job, and send its counts and spans at the end."""
+    """Observe the task of a job, and send its counts at the end."""
     task = get_current_job()
     with observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:
@@ -104,23 +93,13 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
         finally:
             telemetry.end()
             stores.counts.flush()
-    TRACING.flush()
 
 
 @contextmanager
 def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
-    """Open the span of the work for a request, whose id and trace `metadata` has, and make it the active one.
-
-    The work is the task of a `job`, or requests of a `kind`.
-    """
-    if not TRACING.is_on and has_collector():
-        TRACING.start("glle-worker", seconds=HORSE_SECONDS)
-    parent = PROPAGATOR.extract(metadata, Context())
-    with (
-        on_behalf(metadata, job),
-        TRACING.span(f"task {kind}".rstrip(), parent=parent, kind=SpanKind.CONSUMER, glle__job=job) as span,
-    ):
-        telemetry = TaskTelemetry(stores.counts, span, kind)
+    """Make the work for a request, whose id `metadata` has, the active one: the task of a `job`, or of a `kind`."""
+    with on_behalf(metadata, job):
+        telemetry = TaskTelemetry(stores.counts, kind)
         token = _ACTIVE.set(telemetry)
         try:
             yield telemetry
@@ -129,33 +108,28 @@ def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind:
 
 
 @contextmanager
-def stage(name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
-    """Time a stage of the work in progress, if any; yield the span's attributes, which the caller may extend."""
-    started, began = time.perf_counter(), time.time()
+def stage(name: str) -> Iterator[None]:
+    """Time a stage of the work in progress, if any."""
+    started = time.perf_counter()
     try:
-        yield attributes
+        yield
     finally:
-        if (active := _ACTIVE.get()) is not None:
-            active.record_stage(name, began, time.perf_counter() - started, **attributes)
+        record_stages({name: time.perf_counter() - started})
 
 
 def record_stages(seconds: Mapping[str, float]) -> None:
-    """Record consecutive stages of the work in progress, if any, that were timed elsewhere and end now."""
+    """Record stages of the work in progress, if any, that were timed elsewhere."""
     if (active := _ACTIVE.get()) is None:
         return
-    began = time.time() - sum(seconds.values())
     for name, duration in seconds.items():
-        active.record_stage(name, began, duration)
-        began += duration
+        active.record_stage(name, duration)
 
 
-def count_draws(draws: Sequence[Draw]) -> list[str]:
-    """Count draws of the work in progress by solver, and the solvers that were rejected; return the solvers."""
+def count_draws(draws: Sequence[Draw]) -> None:
+    """Count draws of the work in progress by solver, and the solvers that were rejected."""
     if (active := _ACTIVE.get()) is None:
-        return []
-    solvers = [str(draw.diagnostics["solver"]) for draw in draws]
-    for draw, solver in zip(draws, solvers, strict=True):
-        active.counts.add("draws", solver)
+        return
+    for draw in draws:
+        active.counts.add("draws", str(draw.diagnostics["solver"]))
         for rejected in draw.diagnostics.get("rejected", ()):
             active.counts.add("draws_rejected", str(rejected).partition(":")[0])
-    return sorted(set(solvers))

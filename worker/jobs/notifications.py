@@ -70,7 +70,7 @@ class Notifications:
         self._subscriptions: dict[asyncio.AbstractEventLoop, _Subscription] = {}
 
     @contextmanager
-    def of(self, name: str) -> Iterator[Waiter]:
+    def listen(self, name: str) -> Iterator[Waiter]:
         """Provide an event that each notification of a job or draw sets; the caller clears it."""
         waiters, waiter = self._subscription().waiters, Waiter()
         waiters[name].add(waiter)

@@ -32,7 +32,7 @@ from worker.base.clock import now_ms
 from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
 from worker.observability.live_workers import live_workers
-from worker.observability.tracing import task_metadata
+from worker.observability.request_context import task_metadata
 from worker.records.job import BATCH, QUEUES, job_key
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class TaskQueue:
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
         for tenant in self._jobs.sample_tenants():
-            self._jobs.trim(tenant, self._quotas.of(tenant).records)
+            self._jobs.trim(tenant, self._quotas.for_tenant(tenant).records)
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:

@@ -1,4 +1,4 @@
-"""Log lines as text or JSON, with the ids of request, job and trace, and without API keys."""
+"""Log lines as text or JSON, with the ids of request and job, and without API keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.observability.tracing import JOB_ID, REQUEST_ID, trace_id
+from worker.observability.request_context import JOB_ID, REQUEST_ID
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ def _time(record: logging.LogRecord) -> str:
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the context of a line, and the caller's `extra={"fields": ...}`."""
-    context = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get(), "trace_id": trace_id()}
+    context = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get()}
     return {name: value for name, value in context.items() if value} | getattr(record, "fields", {})

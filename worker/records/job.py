@@ -34,7 +34,6 @@ Kind = Literal[
     "spread",
     "comparison",
     "audit",
-    "picture",
 ]
 Priority = Literal["interactive", "batch"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]

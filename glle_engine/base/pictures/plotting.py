@@ -1,4 +1,4 @@
-"""Pictures of embeddings with matplotlib: axes for notebooks, and grids of panels as PNG or SVG bytes.
+"""Pictures of embeddings with matplotlib: axes for notebooks, and grids of panels as PNG bytes.
 
 The same arrays give the same bytes. `render` changes no global state of matplotlib, so any thread may call it.
 """
@@ -29,38 +29,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-Format = Literal["png", "svg"]
-Theme = Literal["light", "dark"]
-
-# Petroff 2021, "Accessible Color Sequences for Data Visualization": ten colors for light and dark backgrounds.
+# Petroff 2021, "Accessible Color Sequences for Data Visualization".
 CLASSES = (
     "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
 )  # fmt: skip
 SEQUENCE = "viridis"
 MAX_CLASSES = 20
-_DARKEST = {"light": 0.0, "dark": 0.22}  # the first visible part of the sequence, by theme
 _OPACITIES = 0.12, 1.0  # of a point without and with certainty
 _SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
-_FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide as the picture, and at most
-_INCHES, _LINE = 3.2, 0.16  # of a panel, and of a line of text
-_MIN_DPI = 14  # the smallest letters, of 6 points, then have a pixel, which fonts need
-_BESIDE_SCALE = 0.82  # width of a panel beside its scale, relative to one without
+_MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
+_INCHES = 3.2  # of a panel whose points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
 _BETWEEN = 0.7  # inches between panels, which titles leave free
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
 _LONGEST = 30  # letters of a name in a legend
-_SVG_DPI = 200
-_MAX_VECTORS = 5000  # points of a panel; more are a bitmap within the SVG, which browsers could not show otherwise
+_MAX_VECTORS = 5000  # points of a panel; more are a bitmap in a file of vector graphics
 _OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
-
-
-@dataclass(frozen=True)
-class ThemeColors:
-    """Colors of a theme, except the colors of points."""
-
-    background: str
-    text: str
-    frame: str
 
 
 LEVELS = {
@@ -71,18 +55,14 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR = "#cf222e"
-_MOST_FOLDED = 0.5  # share of the points; more are no local fault
+_MAX_FOLDED = 0.5  # share of the points; more are no local fault
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
 )  # places of a name beside the middle of its group, in units of its box, the nearest first
 _OVERFLOW = 0.08  # of the width of a panel, by which a name may lie outside
 _COUNTED_GROUPS = 10  # whose names have a count; the names of more are smaller
 _OUTLINE_POINTS = 3  # of an island, at least
-
-THEMES: dict[Theme, ThemeColors] = {
-    "light": ThemeColors(background="#ffffff", text="#1f2328", frame="#d0d7de"),
-    "dark": ThemeColors(background="#14171c", text="#e6e8eb", frame="#3a4048"),
-}
+BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +76,7 @@ class PointColors:
     names: tuple[str, ...] = ()  # of more classes than colors
 
     @classmethod
-    def of(cls, title: str, raw: NDArray[Any]) -> PointColors:
+    def from_values(cls, title: str, raw: NDArray[Any]) -> PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
         if raw.dtype.kind == "M":
             days = raw.astype("M8[us]").astype(np.float64) / 86_400e6
@@ -110,7 +90,7 @@ class PointColors:
             return cls(f"{title} ({len(distinct):,} classes)".strip(), inverse.astype(np.float64), names=names)
         return cls(title, np.asarray(raw, np.float64))
 
-    def arguments(self, theme: Theme) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of matplotlib's `scatter`."""
         from matplotlib import colormaps  # noqa: PLC0415 # optional
         from matplotlib.colors import ListedColormap  # noqa: PLC0415 # optional
@@ -123,8 +103,7 @@ class PointColors:
             return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
         known = self.values[np.isfinite(self.values)]
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-        scale = ListedColormap(colormaps[SEQUENCE](np.linspace(_DARKEST[theme], 1, 256)))
-        return {"c": self.values, "cmap": scale, "vmin": low, "vmax": high if high > low else low + 1}
+        return {"c": self.values, "cmap": colormaps[SEQUENCE], "vmin": low, "vmax": high if high > low else low + 1}
 
 
 def _name(value: Any) -> str:
@@ -139,7 +118,6 @@ class Panel:
     Y: NDArray[Any]
     colors: PointColors
     below: str = ""
-    has_colorbar: bool = False
     opacities: NDArray[np.float64] | None = None  # (n,)
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
     covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
@@ -153,12 +131,12 @@ class Panel:
     @property
     def has_folds(self) -> bool:
         """Whether some points, and not most of them, are laid onto others."""
-        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MOST_FOLDED)
+        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
-    def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
+    def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
         """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
-        points = PointTable.of(shown)
+        points = PointTable.from_result(shown)
         if not len(points.places):
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
         require_finite_places(points.places)
@@ -250,11 +228,11 @@ def plot(
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
-    points = PointTable.of(shown)
+    points = PointTable.from_result(shown)
     points = points if labels is None else replace(points, label="")
     labels = points.labels if labels is None else align_rows(labels, points.index)
     colors = None if labels is None else _colors(labels, len(points.places), points.label)
-    panel = Panel.of(points, colors)
+    panel = Panel.from_result(points, colors)
     distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
@@ -273,7 +251,7 @@ def plot(
             engine = getattr(ax.get_figure(root=True), "get_layout_engine", lambda: None)()
             has_room = engine is not None and engine.adjust_compatible is False  # constrained: it fits what is outside
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
-            ax.legend(handles=_handles(panel.colors, "light"), title=_short(panel.colors.title), fontsize=8, **place)
+            ax.legend(handles=_handles(panel.colors), title=_short(panel.colors.title), fontsize=8, **place)
         elif labels is not None and not (panel.colors.names and panel.apart_from):  # which have their names
             locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
             of_dates: Any = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
@@ -298,79 +276,54 @@ def _own_width(ax: Axes | None) -> float:
 
 def picture(shown: Any) -> bytes:
     """Return the picture of a result as a PNG for a notebook."""
-    return render([Panel.of(shown)], columns=1, width=1040, inches=5.2)
+    return render([Panel.from_result(shown)], columns=1, width=1040, inches=5.2)
 
 
-def render(
-    panels: Sequence[Panel],
-    *,
-    columns: int,
-    title: str = "",
-    format_: Format = "png",
-    theme: Theme = "light",
-    width: int = 1200,
-    inches: float = _INCHES,
-) -> bytes:
-    """Draw panels of some inches in rows of `columns`; return a PNG of `width` pixels, or an SVG."""
+def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) -> bytes:
+    """Draw panels of some inches in rows of `columns`; return a PNG of `width` pixels."""
     import matplotlib as mpl  # noqa: PLC0415 # optional
     from matplotlib.figure import Figure  # noqa: PLC0415 # optional
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 # optional
 
-    style = THEMES[theme]
     columns = min(columns, len(panels))
-    inches = min(inches, width / (_MIN_DPI * columns))
     rows = -(-len(panels) // columns)
-    head = 0.45 if title else 0.0
     legend = next((panel.colors for panel in panels if any(panel.colors.classes)), None)
-    handles = _handles(legend, theme) if legend else []
+    handles = _handles(legend) if legend else []
     width_of_name = 0.25 + 0.06 * max((len(handle.get_label()) for handle in handles), default=0)
     across = int(np.clip(inches * columns / width_of_name, 1, min(10, len(handles) or 1)))
     foot = 0.2 + 0.15 * -(-len(handles) // across) if legend else 0.0
-    settings: Any = {"svg.hashsalt": "glle", "svg.fonttype": "path", "text.parse_math": False}
-    with mpl.rc_context(settings):
-        high = inches * (_BESIDE_SCALE if any(panel.has_colorbar for panel in panels) else 1.0) + 0.35
-        size = (inches * columns, high * rows + head + foot)
+    with mpl.rc_context({"text.parse_math": False}):
+        size = (inches * columns, (inches + 0.35) * rows + foot)
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
-        figure = Figure(figsize=size, facecolor=style.background, layout=layout)
-        if title:
-            figure.suptitle(title, fontsize=12, color=style.text)
+        figure = Figure(figsize=size, facecolor=BACKGROUND, layout=layout)
         for position, panel in enumerate(panels, start=1):
-            axes = figure.add_subplot(rows, columns, position)
-            points = draw(axes, panel, theme, columns=columns, inches=inches)
-            if panel.has_colorbar:
-                scale = figure.colorbar(points, ax=axes, shrink=0.8, pad=0.02)
-                scale.ax.tick_params(labelsize=7, colors=style.text)
-                scale.outline.set_edgecolor(style.frame)
+            draw(figure.add_subplot(rows, columns, position), panel, columns=columns, inches=inches)
         if legend:
             figure.legend(
                 handles=handles, loc="outside lower center", ncols=across, fontsize=7, frameon=False,
-                labelcolor=style.text, handletextpad=0.1, columnspacing=1.0,
+                labelcolor=TEXT, handletextpad=0.1, columnspacing=1.0,
             )  # fmt: skip
         buffer = io.BytesIO()
-        metadata = {"Date": None} if format_ == "svg" else {"Software": None}
-        dpi = width / size[0] if format_ == "png" else _SVG_DPI
-        figure.savefig(buffer, format=format_, dpi=dpi, metadata=metadata)
+        figure.savefig(buffer, format="png", dpi=width / size[0], metadata={"Software": None})
     return buffer.getvalue()
 
 
-def draw(
-    axes: Axes, panel: Panel, theme: Theme = "light", *, columns: int = 1, inches: float = 5.2, **options: Any
-) -> Any:
+def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **options: Any) -> Any:
     """Draw a panel on axes, and return the drawn points; options of `matplotlib.axes.Axes.scatter` replace its own."""
-    style, points = THEMES[theme], _planar(panel.Y)
+    points = _planar(panel.Y)
     n = len(points)
-    axes.set_facecolor(style.background)
+    axes.set_facecolor(BACKGROUND)
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
     across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
     head = "\n".join(part for line in panel.title.splitlines() for part in wrap(line, across))
-    color = LEVEL_COLORS.get(head[:1], style.text)
+    color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)
     p = panel.Y.shape[1]
     lines = panel.below.splitlines() + ([f"components 1 and 2 of {p}"] if p > 2 else [])
     below = [part for line in lines for part in wrap(line, int(_SMALL_LETTERS * inches))]
-    axes.set_xlabel("\n".join(below), fontsize=min(size, 7.5), color=style.text)
+    axes.set_xlabel("\n".join(below), fontsize=min(size, 7.5), color=TEXT)
     for edge in axes.spines.values():
-        edge.set_color(style.frame)
+        edge.set_color(FRAME)
     axes.set_xticks([])
     axes.set_yticks([])
     area = float(np.clip(9000 / n, 0.6, 14.0)) * (1.0 if columns < 4 else 0.6) * (inches / _INCHES) ** 2
@@ -379,19 +332,19 @@ def draw(
         "alpha": panel.opacities,
         "linewidths": 0,
         "rasterized": n > _MAX_VECTORS,
-        **panel.colors.arguments(theme),
+        **panel.colors.arguments(),
     }
     if "c" in options or "color" in options:
         drawn = {name: value for name, value in drawn.items() if name not in {"c", "cmap", "vmin", "vmax"}}
     scatter = axes.scatter(*points.T, **{**drawn, **options})
-    _draw_islands(axes, panel, points, style)
-    reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area, theme)
-    _fit_view(axes, points, reach, style, is_flat=panel.Y.shape[1] > 1)
-    _write_groups(axes, panel, points, style, inches)
+    _draw_islands(axes, panel, points)
+    reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area)
+    _fit_view(axes, points, reach, is_flat=panel.Y.shape[1] > 1)
+    _write_groups(axes, panel, points, inches)
     return scatter
 
 
-def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeColors) -> None:
+def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any]) -> None:
     """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
     from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
@@ -404,15 +357,13 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeCo
                 continue
             axes.add_patch(
                 Polygon(
-                    outline, closed=True, fill=False, edgecolor=style.text, linewidth=1.2 if stays else 0.8,
+                    outline, closed=True, fill=False, edgecolor=TEXT, linewidth=1.2 if stays else 0.8,
                     linestyle="-" if stays else "--", alpha=0.8, zorder=2,
                 )
             )  # fmt: skip
             if not panel.apart_from:
                 top = outline[outline[:, 1].argmax()]
-                axes.annotate(
-                    name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=style.text, ha="center"
-                )
+                axes.annotate(name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=TEXT, ha="center")
     if panel.tears is not None and len(panel.tears):
         axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
     if panel.is_folded is not None and panel.has_folds:
@@ -434,13 +385,13 @@ def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
     return np.asarray(middle + 1.06 * (corners - middle), np.float64)
 
 
-def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeColors, inches: float) -> None:
+def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float) -> None:
     """Write the names of groups on the middle of their points, or beside it where another name is."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415 # optional
 
     names, is_counted = panel.colors.classes or panel.colors.names, len(panel.apart_from) <= _COUNTED_GROUPS
     size = 8.0 if is_counted else 5.5
-    effects = [withStroke(linewidth=2.5 if is_counted else 1.5, foreground=style.background)]
+    effects = [withStroke(linewidth=2.5 if is_counted else 1.5, foreground=BACKGROUND)]
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     unit = np.array([high - low, top - bottom]) / (72 * inches)  # a typographic point in units of the axes
     taken, overflow = np.empty((0, 4)), _OVERFLOW * (high - low)
@@ -458,20 +409,20 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], style: ThemeCo
         at = int(np.argmax(is_free))
         taken = np.concatenate([taken, boxes[at : at + 1]])
         x, y = places[at]
-        axes.text(x, y, text, fontsize=size, color=style.text, path_effects=effects, ha="center", va="center", zorder=4)
+        axes.text(x, y, text, fontsize=size, color=TEXT, path_effects=effects, ha="center", va="center", zorder=4)
 
 
-def _draw_regions(axes: Axes, panel: Panel, area: float, theme: Theme) -> NDArray[np.float64]:
+def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
     """Draw the regions of some points, and return how far each extends to the sides and upward (n, 2)."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
 
     assert panel.covariance is not None
-    colors = panel.colors.arguments(theme)
+    colors = panel.colors.arguments()
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
     # few large regions, whose heap would hide the points
-    count = int(_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
-    rows = _apart(panel.Y, sizes, int(np.clip(count, _FEWEST, _REGIONS)))
+    count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
+    rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
         values, vectors = np.linalg.eigh(panel.covariance[row])
         lengths = np.sqrt(np.maximum(values, 0))
@@ -482,7 +433,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float, theme: Theme) -> NDArra
             shape = {"angle": angle, "facecolor": (*color[:3], 0.1), "edgecolor": (*color[:3], 0.8), "linewidth": 0.8}
             axes.add_patch(Ellipse(panel.Y[row], width, height, **shape))
         reach[row] = max(panel.radii.values()) * np.sqrt(np.diag(panel.covariance[row]))
-    edge = {"edgecolors": THEMES[theme].text, "linewidths": 0.8, "s": 2 * area, "zorder": 3}
+    edge = {"edgecolors": TEXT, "linewidths": 0.8, "s": 2 * area, "zorder": 3}
     axes.scatter(*panel.Y[rows].T, **{**colors, "c": panel.colors.values[rows], **edge})
     return reach
 
@@ -497,9 +448,7 @@ def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[n
     return np.array(rows)
 
 
-def _fit_view(
-    axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], style: ThemeColors, *, is_flat: bool
-) -> None:
+def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, is_flat: bool) -> None:
     """Show all points and regions, but no outliers, which would shrink all others to a dot; a square of two axes."""
     low, high = np.quantile(points, [_OUTLYING, 1 - _OUTLYING], axis=0)
     margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
@@ -516,7 +465,7 @@ def _fit_view(
     axes.set_ylim(low[1], high[1])
     if outside := int(is_outside.sum()):
         label = f"{outside} points outside" if outside > 1 else "1 point outside"
-        axes.text(0.98, 0.02, label, transform=axes.transAxes, fontsize=6, ha="right", color=style.text)
+        axes.text(0.98, 0.02, label, transform=axes.transAxes, fontsize=6, ha="right", color=TEXT)
 
 
 def _planar(Y: NDArray[Any]) -> NDArray[Any]:
@@ -534,14 +483,16 @@ def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
     require_rows("labels", values, rows)
     title = name or getattr(labels, "name", None)
     is_number = values.dtype.kind in "fiuM"
-    return PointColors.of(str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str))
+    return PointColors.from_values(
+        str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str)
+    )
 
 
-def _handles(colors: PointColors, theme: Theme) -> list[Any]:
+def _handles(colors: PointColors) -> list[Any]:
     """Return the marks of a legend of classes."""
     from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
 
-    cmap = colors.arguments(theme)["cmap"]
+    cmap = colors.arguments()["cmap"]
     return [
         Line2D([], [], marker="o", linestyle="", markersize=4, color=cmap(i), label=_short(name))
         for i, name in enumerate(colors.classes)

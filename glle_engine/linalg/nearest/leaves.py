@@ -36,7 +36,7 @@ class PrincipalAxes:
     axes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, data: NDArray[np.float64]) -> Self:
+    def from_data(cls, data: NDArray[np.float64]) -> Self:
         """Return the axes of data (n, d) by a few steps of subspace iteration on some of its rows."""
         n, d = data.shape
         mean = data.mean(axis=0)
@@ -126,7 +126,7 @@ class Leaves:
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
         self._data = data
-        self._axes = PrincipalAxes.of(data)
+        self._axes = PrincipalAxes.from_data(data)
         self._places, self._tolerance = self._axes.places(data)
         self._order = leaf_order(self._places, self.size)
         rows, starts = data[self._order], np.arange(0, n, self.size)

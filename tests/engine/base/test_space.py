@@ -37,7 +37,7 @@ def test_standardization_is_that_of_scikit_learn(
     """To rounding, and powers of two of a column change no bit of the result."""
     X = np.column_stack([wine, np.full(len(wine), 7.25)])
     spec = FitSpec(standardize=standardize)  # type: ignore[arg-type] # a name of the parametrization
-    space = Space.of(X, spec)
+    space = Space.from_data(X, spec)
     places = space.points(X)
     np.testing.assert_allclose(places, scaler.fit_transform(X), atol=1e-12)
     np.testing.assert_allclose(space.restore(places), X, rtol=1e-14)
@@ -45,7 +45,7 @@ def test_standardization_is_that_of_scikit_learn(
     assert space.scale is not None
     assert (space.center[-1], space.scale[-1]) == (7.25, 1.0)
     units = 2.0 ** np.arange(-400, 440, 60)[: X.shape[1]]
-    np.testing.assert_array_equal(Space.of(X * units, spec).points(X * units), places)
+    np.testing.assert_array_equal(Space.from_data(X * units, spec).points(X * units), places)
 
 
 def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.float64]) -> None:
@@ -81,7 +81,7 @@ def test_squared_distances_of_directions(metric: Metric) -> None:
     """2 (1 - cos), or 2 (1 - r): neighbors are those of scipy's metric; lengths (and means) of rows change nothing."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 5)) * rng.random((60, 1)) * 100
-    places = Space.of(X, FitSpec(metric=metric)).points(X)
+    places = Space.from_data(X, FitSpec(metric=metric)).points(X)
     expected = cdist(X, X, metric)
     np.testing.assert_allclose(cdist(places, places, "sqeuclidean"), 2 * expected, atol=1e-12)
     np.fill_diagonal(expected, np.inf)
@@ -100,7 +100,7 @@ def test_hamming_counts_features_that_differ(levels: int, factor: int) -> None:
     """Exactly, so that ties are ties; values of no level differ from those of every point."""
     rng = np.random.default_rng(levels)
     X = rng.integers(0, levels, (80, 40)).astype(float) * 3 - 1
-    space = Space.of(X, FitSpec(metric="hamming"))
+    space = Space.from_data(X, FitSpec(metric="hamming"))
     places = space.points(X)
     expected = np.rint(40 * cdist(X, X, "hamming"))
     distances = kneighbors(places, 5)[1]
@@ -149,7 +149,7 @@ def test_data_without_the_space_are_refused(X: NDArray[np.float64], options: dic
         fit(X, **options)
 
 
-LAWS: dict[str, dict[str, Any]] = {
+FITS: dict[str, dict[str, Any]] = {
     "em": {},
     "direct": {"method": "direct"},
     "ml": {"variance": "ml"},
@@ -157,16 +157,16 @@ LAWS: dict[str, dict[str, Any]] = {
     "adaptive": {"neighborhoods": "adaptive", "n_neighbors": 12},
 }
 SHEET = bent_sheet(250)
-IN_ANY_UNIT = LAWS | {"landmarks": {"landmarks": 91}}
+IN_ANY_UNIT = FITS | {"landmarks": {"landmarks": 91}}
 FITTED = {name: fit(SHEET, **options) for name, options in IN_ANY_UNIT.items()}
 
 
 @settings(max_examples=15)
-@given(exponent=st.integers(-900, 900), law=st.sampled_from(sorted(IN_ANY_UNIT)))
-def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
-    """The law, the reference and draws of X 2^j have the bits of those of X; new points land where they did."""
-    X, before = np.ldexp(SHEET, exponent), FITTED[law]
-    after = fit(X, **IN_ANY_UNIT[law])
+@given(exponent=st.integers(-900, 900), fit_name=st.sampled_from(sorted(IN_ANY_UNIT)))
+def test_powers_of_two_change_no_bit(exponent: int, fit_name: str) -> None:
+    """Distribution, reference and draws of X 2^j have the bits of those of X; new points land where they did."""
+    X, before = np.ldexp(SHEET, exponent), FITTED[fit_name]
+    after = fit(X, **IN_ANY_UNIT[fit_name])
     for name, array in before.arrays().items():
         assert after.arrays()[name].tobytes() == array.tobytes(), name
     assert after.draw(731, seed=1).embedding.tobytes() == before.draw(731, seed=1).embedding.tobytes()
@@ -174,7 +174,7 @@ def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
     placed, expected = after.extend(X, np.ldexp(new, exponent)), before.extend(SHEET, new)
     assert placed.weights.tobytes() == expected.weights.tobytes()
     np.testing.assert_array_equal(placed.distances, np.ldexp(expected.distances, exponent))
-    if law == "em":
+    if fit_name == "em":
         traces = [calibrate(p, data, n_resamples=4, n_draws=4).trace for p, data in ((before, SHEET), (after, X))]
         assert traces[0] == traces[1]
 
@@ -195,11 +195,11 @@ def test_the_ends_of_the_range_are_data_or_refused() -> None:
 
 
 @settings(max_examples=10)
-@given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(sorted(LAWS)))
-def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
-    """Each point keeps its law; eigenvalues and the plane of the embedding are the same."""
+@given(seed=st.integers(0, 2**32 - 1), fit_name=st.sampled_from(sorted(FITS)))
+def test_the_order_of_points_changes_names_only(seed: int, fit_name: str) -> None:
+    """Each point keeps its distribution; eigenvalues and the plane of the embedding are the same."""
     order = np.random.default_rng(seed).permutation(len(SHEET))
-    before, after = FITTED[law], fit(SHEET[order], **LAWS[law])
+    before, after = FITTED[fit_name], fit(SHEET[order], **FITS[fit_name])
     named = order[after.neighbors]
     ascending = np.argsort(named, axis=1)
     np.testing.assert_array_equal(np.take_along_axis(named, ascending, axis=1), before.neighbors[order])
@@ -215,11 +215,13 @@ def test_the_order_of_points_changes_names_only(seed: int, law: str) -> None:
 @given(
     shift=st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
     unit=st.floats(1e-140, 1e140) | st.sampled_from([1e150, 1e-150, 1e300, 1e-300]),
-    law=st.sampled_from(sorted(LAWS)),
+    fit_name=st.sampled_from(sorted(FITS)),
 )
-def test_translation_and_unit_change_the_law_by_rounding(shift: list[float], unit: float, law: str) -> None:
-    """The law, the eigenvalues and the embedding of moved and rescaled data are the same to rounding."""
-    before, after = FITTED[law], fit((SHEET + shift) * unit, **LAWS[law])
+def test_translation_and_unit_change_the_distribution_by_rounding(
+    shift: list[float], unit: float, fit_name: str
+) -> None:
+    """The distribution, the eigenvalues and the embedding of moved and rescaled data are the same to rounding."""
+    before, after = FITTED[fit_name], fit((SHEET + shift) * unit, **FITS[fit_name])
     np.testing.assert_array_equal(after.neighbors, before.neighbors)
     np.testing.assert_allclose(after.mean, before.mean, atol=1e-5)
     F, G = before.covariance_factor, after.covariance_factor

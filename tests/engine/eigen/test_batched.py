@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
-from glle_engine.eigen.batched.elimination import MOST, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned
 from glle_engine.eigen.batched.solver import LaneSolver
@@ -29,7 +29,7 @@ from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import LANES
 from glle_engine.linalg.dense import readable
 from glle_engine.posterior.sampler import DrawKey
-from glle_engine.weights.gaussian import WeightLaw, sample
+from glle_engine.weights.gaussian import WeightDistribution, sample
 from tests.engine.eigen.dense_reference import angle, bottom, normals_by_numpy
 from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
@@ -55,10 +55,10 @@ def test_the_stream_is_numpys() -> None:
     n, k = 1000, 4
     seeds, indices = np.array([[0, 7, 2**63, 2**64 - 1], [0, 2**64 - 1, 2**40, 5]], np.uint64)
     zero, identity = np.zeros((n, k)), np.ones((n, 1, 1)) * np.eye(k)
-    alone = WeightLaw(zero, identity, 0.0, None, constrained=False, sigma=None).draw((0, 0), 1.0, "posterior")
-    got, law = empty_aligned(n * k * LANES), (readable(zero), readable(identity))
+    alone = WeightDistribution(zero, identity, 0.0, None, constrained=False, sigma=None).draw((0, 0), 1.0, "posterior")
+    got, distribution = empty_aligned(n * k * LANES), (readable(zero), readable(identity))
     tag, order = (0,) * LANES, np.arange(n, dtype=np.int32)
-    sample(tag, order, 0, *law, seeds, indices, np.ones(LANES), empty_aligned(4 * k * LANES), got)
+    sample(tag, order, 0, *distribution, seeds, indices, np.ones(LANES), empty_aligned(4 * k * LANES), got)
     assert got[0::LANES].tobytes() == alone.tobytes()
     for lane, (seed, index) in enumerate(zip(seeds.tolist(), indices.tolist(), strict=True)):
         expected = normals_by_numpy(seed, index, n * k)
@@ -94,7 +94,7 @@ def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
     laned = 0
     for draw in posterior.draws(LANES, scale=scale, align="none"):
         weights = posterior.weights(draw.index, scale=scale)
-        values, vectors = bottom(posterior.neighbors, weights, p, constrained=posterior.law.constrained)
+        values, vectors = bottom(posterior.neighbors, weights, p, constrained=posterior.distribution.constrained)
         np.testing.assert_allclose(draw.eigenvalues, values, rtol=1e-5)
         assert angle(draw.embedding, vectors) < 1e-6
         laned += draw.diagnostics["solver"].startswith("lanes")
@@ -139,7 +139,7 @@ def test_small_draws_are_near_the_reference(posterior: Posterior, scale: float) 
 def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
     """A scale beyond all bounds spoils its own draw, not its neighbors'."""
     solver = solver_of(posterior)
-    mean, factor = posterior.law.gaussian("posterior")
+    mean, factor = posterior.distribution.gaussian("posterior")
     good = solver.solve([(0, i, 1.0) for i in range(3)], mean, factor)
     mixed = solver.solve([(0, 0, 1.0), (0, 9, 1e200), (0, 1, 1.0), (0, 2, 1.0)], mean, factor)
     assert mixed[1][0] is None
@@ -184,7 +184,7 @@ def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
     point = int(posterior.order[0])
     weights = with_weak_point(posterior.neighbors, posterior.mean, point)
     bad = replace(solver, pin=int(solver.structure.position[point]), _idle=[])
-    ((pairs, _),) = bad.solve([(0, 0, 0.0)], weights, posterior.law.factor)
+    ((pairs, _),) = bad.solve([(0, 0, 0.0)], weights, posterior.distribution.factor)
     assert pairs is not None
     assert pairs.diagnostics["solver"] == "lanes-repinned"
     assert pairs.diagnostics["rejected"][0].startswith("lanes: pin")
@@ -195,7 +195,7 @@ def test_a_vanishing_pivot_is_seen_and_another_solver_answers(posterior: Posteri
     """The lanes refuse factors without a correct digit; the pivoted factors give the embedding."""
     solver = solver_of(posterior)
     weights = with_vanishing_pivot(posterior.neighbors, posterior.mean, solver.structure.order)
-    ((refused, reasons),) = solver.solve([(0, 0, 0.0)], weights, posterior.law.factor)
+    ((refused, reasons),) = solver.solve([(0, 0, 0.0)], weights, posterior.distribution.factor)
     assert refused is None
     assert reasons
     pairs = posterior.eigenproblem.solve(weights, 2, rejected=reasons)
@@ -221,7 +221,7 @@ def test_the_lanes_weights_are_those_of_the_posterior(
     """The same bits, so that a draw by a fallback is of the weights that the lanes refused."""
     posterior = fit(sheet, **options)
     solver = solver_of(posterior)
-    mean, factor = posterior.law.gaussian(source)
+    mean, factor = posterior.distribution.gaussian(source)
     solver.solve([(5, 7, math.sqrt(0.7)), (5, 8, 1.0)], mean, factor)
     n, k = posterior.neighbors.shape
     drawn = solver._idle[0].weights.reshape(n, k, LANES)[solver.structure.position]
@@ -235,12 +235,12 @@ def test_the_lanes_weights_are_those_of_the_posterior(
 def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options: dict[str, Any]) -> None:
     """`weights` draws from the mean and the factor of the prior, and a further lane group has the same prior."""
     posterior = fit(sheet, **options)
-    mean, factor = posterior.law.gaussian("prior")
+    mean, factor = posterior.distribution.gaussian("prior")
     z = normals_by_numpy(0, 1, mean.size).reshape(mean.shape)
     expected = posterior.weights(1, scale=2.0, source="prior")
     np.testing.assert_allclose(mean + math.sqrt(2) * np.einsum("nij,nj->ni", factor, z), expected, atol=1e-12)
     several = list(posterior.draws(LANES + 1, first=1, scale=2.0, source="prior", align="none"))
-    vectors = bottom(posterior.neighbors, expected, 2, constrained=posterior.law.constrained)[1]
+    vectors = bottom(posterior.neighbors, expected, 2, constrained=posterior.distribution.constrained)[1]
     assert angle(several[0].embedding, vectors) < 1e-6
     for one in (several[0], several[-1]):
         alone = posterior.draw(one.index, scale=2.0, source="prior", align="none")
@@ -278,7 +278,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
     """Check L U = I - W + e_i e_i^T in each lane, which has the bits of a factorization by itself."""
     n, k = structure.neighbors.shape
     assert np.array_equal(structure.order[structure.position], np.arange(n))
-    room = Workspace.of(structure, 1)
+    room = Workspace.for_structure(structure, 1)
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
@@ -310,8 +310,8 @@ def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -
 def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> None:
     """The last separator of a random graph is one wide front, or a chain of the widest fronts."""
     rng = np.random.default_rng(n)
-    pattern, _ = Pattern.of(drawn_neighbors(rng, n, k)).order_for(1)
+    pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
     structure = analyse(pattern.neighbors, pattern.order)
     assert np.diff(structure.first).max() == WIDEST
-    assert 1 < np.diff(structure.front).max() <= MOST
+    assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
     require_factors(structure, rng)

@@ -28,8 +28,8 @@ def adaptive_posterior(roll: manifolds.Manifold) -> Posterior:
 
 def kept_of(posterior: Posterior) -> NDArray[np.bool_]:
     """Return which candidates are neighbors."""
-    assert posterior.law.kept is not None
-    return posterior.law.kept
+    assert posterior.distribution.kept is not None
+    return posterior.distribution.kept
 
 
 def jumps(roll: manifolds.Manifold, neighbors: NDArray[np.int32]) -> NDArray[np.bool_]:

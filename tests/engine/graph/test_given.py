@@ -90,7 +90,7 @@ def test_points_may_have_different_numbers_of_neighbors(points: NDArray[np.float
     posterior, other = fit(points, neighbors=graph), fit(points, neighbors=rows)
     assert posterior.embedding.tobytes() == other.embedding.tobytes()
     assert counts.min() < counts.max() == posterior.spec.n_neighbors
-    kept = posterior.law.kept
+    kept = posterior.distribution.kept
     assert kept is not None
     for i in (0, 77, int(counts.argmin()), int(counts.argmax())):
         near = posterior.neighbors[i, kept[i]]

@@ -144,8 +144,8 @@ def draws_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
     return float(np.mean([trustworthiness(X, draw.embedding, points=points) for draw in posterior.draws(8, seed=5)]))
 
 
-def test_the_law_with_the_better_draws_is_chosen() -> None:
-    """With noise the tangent law, whose other draws are better, too; the posterior is that of the law, bit for bit."""
+def test_the_noise_model_with_the_better_draws_is_chosen() -> None:
+    """The data have noise, so that the tangent model is chosen; the posterior has the bits of a fit with it."""
     chosen, again = fit(NOISY, noise="auto"), fit(NOISY, noise="auto")
     isotropic, tangent = fit(NOISY, noise="isotropic"), fit(NOISY, noise="tangent")
     trusted = [findings.trust_of_draws(NOISY, posterior) for posterior in (isotropic, tangent)]
@@ -162,18 +162,20 @@ def test_the_law_with_the_better_draws_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "law"), [((0.9, 0.8), "isotropic"), ((0.8, 0.9), "tangent"), ((0.9, 0.9), "isotropic")]
+    ("kept", "noise"), [((0.9, 0.8), "isotropic"), ((0.8, 0.9), "tangent"), ((0.9, 0.9), "isotropic")]
 )
-def test_either_law_can_be_chosen(monkeypatch: pytest.MonkeyPatch, kept: tuple[float, float], law: str) -> None:
+def test_either_noise_model_can_be_chosen(
+    monkeypatch: pytest.MonkeyPatch, kept: tuple[float, float], noise: str
+) -> None:
     """The higher trust decides, and equal trust for the default."""
     X = NOISY[:200]
     known = dict(zip(("isotropic", "tangent"), kept, strict=True))
     monkeypatch.setattr(findings, "trust_of_draws", lambda _, posterior: known[posterior.spec.noise])
     posterior = fit(X, noise="auto", disconnected="bridge")
-    assert posterior.spec.noise == law
+    assert posterior.spec.noise == noise
 
 
-def test_landmarks_and_the_estimator_have_the_law_that_was_chosen() -> None:
+def test_landmarks_and_the_estimator_have_the_noise_model_that_was_chosen() -> None:
     """The parameter of the estimator stays."""
     some = fit(NOISY[:300], noise="auto", landmarks=150)
     model = GLLE(noise="auto").fit(NOISY[:300])
@@ -186,7 +188,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     """Resamples of an unresolved specification are refused, as is a file with one."""
     X = NOISY[:100]
     posterior = fit(X, disconnected="bridge")
-    unresolved = replace(PosteriorEmbedder.of(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
+    unresolved = replace(PosteriorEmbedder.from_posterior(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
     with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
         resample(unresolved, 1, strict=True)
     head = posterior.head()

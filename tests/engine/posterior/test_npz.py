@@ -109,7 +109,7 @@ def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], An
     ],
 )  # fmt: skip
 def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any, words: str, tmp_path: Path) -> None:
-    """Each by its name, before any draw: of the law, the solver, landmarks, candidates and standardization."""
+    """Each by its name, before any draw: of the distribution, the solver, landmarks, candidates and standardization."""
     posterior = fit(X, **spec)
     forged = {**posterior.arrays(), name: change(posterior.arrays().get(name))}
     npz.save(

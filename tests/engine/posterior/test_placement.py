@@ -1,4 +1,4 @@
-"""Posteriors on landmarks: the choice, the law of the other points, and draws of all points."""
+"""Posteriors on landmarks: the choice, the distribution of the other points, and draws of all points."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, 
     assert len(np.unique(X[chosen], axis=0)) == min(m, different)
 
 
-def test_pruned_lists_give_the_law_of_all_comparisons() -> None:
+def test_pruned_lists_give_the_distribution_of_all_comparisons() -> None:
     """After two landmarks the third is drawn with a share of the squared distances; counted over many data sets."""
     X = np.array([[0.0], [1.0], [3.0]])
     counts = np.zeros(3)

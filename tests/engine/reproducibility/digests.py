@@ -47,7 +47,7 @@ def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     yield "draws", digest(*(part for draw in draws for part in (draw.embedding, draw.eigenvalues)))
     yield "disparity", digest(*(draw.diagnostics["disparity"] for draw in draws))
     yield "unaligned", digest(posterior.draw(2, align="none").embedding)
-    if posterior.law.prior_factor is not None:
+    if posterior.distribution.prior_factor is not None:
         yield "prior", digest(posterior.draw(2, source="prior").embedding)
     summary = posterior.summary(8)
     yield "summary", digest(*(getattr(summary, name) for name in summary.__dataclass_fields__ if name != "notes"))
@@ -61,7 +61,7 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     found = calibrate(posterior, X, n_resamples=4, n_draws=4)
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
-    embed = PosteriorEmbedder.of(posterior, X)
+    embed = PosteriorEmbedder.from_posterior(posterior, X)
     resamples = [resample(embed, 4, stream=stream).places for stream in STREAMS]
     together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), resamples, Y)
     yield "resamples", digest(*resamples)

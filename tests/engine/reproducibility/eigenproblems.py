@@ -13,7 +13,7 @@ from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
 from glle_engine.eigen.lu import factor
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.gaussian import WeightDistribution
 from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
 PLAIN, PUBLISHED = FitSpec(), FitSpec(variant="published", method="direct")
@@ -59,7 +59,7 @@ def eigenproblem(
     posterior = Posterior(
         spec=spec,
         neighbors=neighbors,
-        law=WeightLaw(weights, root, 1 / k, prior, constrained, None),
+        distribution=WeightDistribution(weights, root, 1 / k, prior, constrained, None),
         embedding=scale_embedding(pairs.vectors[:, : spec.n_components]),
         eigenvalues=pairs.values,
         order=problem.pattern.order,

@@ -15,7 +15,7 @@ from tests.engine.eigen.dense_reference import angle
 
 
 def ridge_matrices(X: NDArray[np.float64], fitted: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A_i and lambda_i of every point; the direct law adds the embedding in the units of the data.
+    """Return A_i and lambda_i of every point; the direct distribution adds the embedding in the units of the data.
 
     That is c Dy^T Dy with c = mean tr G / mean tr Dy^T Dy.
     """
@@ -60,7 +60,7 @@ def covariance_on_the_plane(A: NDArray[np.float64]) -> NDArray[np.float64]:
     ],
 )
 @pytest.mark.parametrize("data", ["sheet", "wide"])
-def test_the_law_is_the_gaussian_on_the_plane(options: Any, data: str, request: pytest.FixtureRequest) -> None:
+def test_the_distribution_is_the_gaussian_on_the_plane(options: Any, data: str, request: pytest.FixtureRequest) -> None:
     """Mean LLE or the precision's own, covariance s_i^2 (A^-1 - A^-1 1 1^T A^-1 / 1^T A^-1 1), s_i^2 in closed form.
 
     With ml it counts the directions of the residuals, and of the embedding.
@@ -114,7 +114,7 @@ def test_ml_maximises_the_marginal_likelihood(wide: NDArray[np.float64]) -> None
 
 @pytest.mark.parametrize(("method", "source"), [("em", "posterior"), ("direct", "posterior"), ("em", "prior")])
 def test_empirical_moments_are_the_analytic_ones(method: Any, source: Any) -> None:
-    """Mean and covariance of 4,000 weight draws are those of the law, within sampling error."""
+    """Mean and covariance of 4,000 weight draws are those of the distribution, within sampling error."""
     fitted = fit(bent_sheet(40), method=method)
     drawn = np.stack([fitted.weights(i, source=source, scale=2.0)[:5] for i in range(4000)])
     if source == "posterior":

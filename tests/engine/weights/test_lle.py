@@ -13,8 +13,8 @@ from glle_engine import FitSpec, GlleError, fit
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
-from glle_engine.weights.constrained import constrained_law, residual_dimension, residuals
-from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.constrained import constrained_distribution, residual_dimension, residuals
+from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import MeanWeights, lle_weights, neighborhoods
 
 
@@ -89,7 +89,7 @@ def test_residuals_of_rounding_have_no_directions(sheet: NDArray[np.float64]) ->
     method=st.sampled_from(["em", "direct"]),
     is_wide=st.booleans(),
 )
-def test_isometries_repetitions_and_zeros_change_no_law(
+def test_isometries_repetitions_and_zeros_change_no_distribution(
     sheet: NDArray[np.float64],
     wide: NDArray[np.float64],
     seed: int,
@@ -100,7 +100,7 @@ def test_isometries_repetitions_and_zeros_change_no_law(
     method: Any,
     is_wide: bool,  # noqa: FBT001
 ) -> None:
-    """A sheet, and data of more directions, have one law and one spread, whatever features they are written in."""
+    """The features in which data are written change neither the distribution nor the spread of a draw."""
     X = wide if is_wide else sheet
     turned = X @ isometry(np.random.default_rng(seed), X.shape[1], X.shape[1] + more)
     written = unit * np.concatenate([np.repeat(turned, copies, axis=1), np.zeros((len(X), padding))], axis=1)
@@ -132,14 +132,14 @@ UNLIKELY = 1e-4  # of the largest of three statistics of a correct posterior, fo
 
 def posterior_of(
     x: NDArray[np.float64], X: NDArray[np.float64], ridge: float, kept: NDArray[np.bool_] | None
-) -> WeightLaw:
-    """Return the engine's law of the weights of x (d,) on its neighbors X (k, d) for a given lambda."""
+) -> WeightDistribution:
+    """Return the engine's distribution of the weights of x (d,) on its neighbors X (k, d) for a given lambda."""
     data, neighbors = np.concatenate([x[None], X]), np.arange(1, len(X) + 1, dtype=np.int32)[None]
     apart = X - x if kept is None else (X - x)[kept]
     spec = FitSpec(n_neighbors=len(X), reg=ridge / float((apart**2).sum()), variance="dirichlet")
     own = None if kept is None else kept[None]
     mean = lle_weights(data, neighbors, spec.reg, kept=own)
-    return constrained_law(data, MeanWeights(neighbors, mean, None, own), np.empty((0, 2)), spec)[0]
+    return constrained_distribution(data, MeanWeights(neighbors, mean, None, own), np.empty((0, 2)), spec)[0]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_ranks_of_true_weights_are_uniform(k: int, d: int, ridge: float, dropped
         X, z = rng.standard_normal((k, d)), rng.standard_normal(k) * kept
         true = kept / count + np.sqrt(noise / ridge) * (z - kept * z.sum() / count)
         x = true @ X + np.sqrt(noise) * rng.standard_normal(d)
-        law = posterior_of(x, X, ridge, kept if dropped else None)
-        mean, factor = law.gaussian("posterior")
+        distribution = posterior_of(x, X, ridge, kept if dropped else None)
+        mean, factor = distribution.gaussian("posterior")
         drawn = mean[0] + rng.standard_normal((DRAWS, k)) @ factor[0].T
         every = np.concatenate([true[None], drawn])
         values = np.stack([every[:, -1], every @ contrast, ((every @ X - x) ** 2).sum(axis=1)], axis=1)

@@ -20,8 +20,8 @@ from glle_engine.weights.published import (
     e_step,
     m_step_gradient,
     m_step_objective,
+    published_distribution,
     published_gradient,
-    published_law,
     published_m_step,
 )
 from tests.engine.eigen.dense_reference import angle, bottom
@@ -37,9 +37,9 @@ def test_sigma_of_the_oracle(oracle: dict[str, Any]) -> None:
     X, neighbors = oracle["X"], oracle["neighbors"].astype(np.int32)
     for iterations, expected in zip(oracle["em_iterations"], oracle["em_sigma"], strict=True):
         spec = FitSpec(variant="published", max_iter=int(iterations), tol=1e-300)
-        law, _ = published_law(X, neighbors, oracle["lle_embedding"], spec)
-        assert law.sigma is not None
-        np.testing.assert_allclose(law.sigma, expected, rtol=1e-8)
+        distribution, _ = published_distribution(X, neighbors, oracle["lle_embedding"], spec)
+        assert distribution.sigma is not None
+        np.testing.assert_allclose(distribution.sigma, expected, rtol=1e-8)
 
 
 def test_direct_covariance_of_the_oracle(oracle: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def test_direct_covariance_of_the_oracle(oracle: dict[str, Any]) -> None:
 
 
 def test_em_by_the_equations_point_by_point() -> None:
-    """Two iterations of Eq. 21-29, written out with loops and full pseudo-inverses, give the same sigma and law."""
+    """Two iterations of Eq. 21-29, written out with loops and full pseudo-inverses, give sigma and the distribution."""
     X = manifolds.make("s_curve", 120, seed=2).X
     fitted = fit(X, variant="published", n_neighbors=6, max_iter=2, tol=1e-300)
     sigma = np.ones(120)
@@ -367,7 +367,7 @@ def scatters(
 def test_full_covariance_is_a_zero_of_the_gradient() -> None:
     """At convergence Eq. 26 vanishes for every point, S1 and S2 taken at the posterior of these covariances.
 
-    The covariances are those of the fit: their absolute values are its prior, their posterior its law.
+    The covariances are those of the fit: their absolute values are its prior, their posterior its distribution.
     """
     X = manifolds.make("s_curve", 30, seed=2).X
     X = X / np.abs(X).max()
@@ -382,10 +382,10 @@ def test_full_covariance_is_a_zero_of_the_gradient() -> None:
     raw = X[fitted.neighbors].transpose(0, 2, 1)
     gradient = omega - S2 + raw.transpose(0, 2, 1) @ (raw @ omega @ raw.transpose(0, 2, 1) - S1) @ raw
     assert np.abs(gradient).max() < 1e-9 * size
-    require_law(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
+    require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
 
 
-def require_law(
+def require_distribution(
     fitted: Posterior,
     prior: NDArray[np.float64],
     means: NDArray[np.float64],
@@ -393,7 +393,7 @@ def require_law(
     tolerance: float,
 ) -> None:
     """Compare the prior, the means and the covariances of a fit."""
-    F, P = fitted.covariance_factor, fitted.law.prior_factor
+    F, P = fitted.covariance_factor, fitted.distribution.prior_factor
     assert P is not None
     np.testing.assert_allclose(P @ P, prior, atol=tolerance)
     np.testing.assert_allclose(fitted.mean, means, atol=1e-7 * np.abs(means).max())
@@ -415,7 +415,7 @@ def absolute(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("width", [3, 8])
 def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
-    """Three rounds with E[w w^T] = C + m m^T, written out with loops, give the law of the fit; d < k and d > k."""
+    """Three rounds with E[w w^T] = C + m m^T, written out with loops, give the fit; d < k and d > k."""
     X = np.random.default_rng(4).standard_normal((40, width)) + 0.5
     options: Any = {"covariance": "full-corrected", "n_neighbors": 6, "tol": 0, "disconnected": "bridge"}
     fitted = fit(X, variant="published", max_iter=3, **options)
@@ -424,7 +424,7 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
         S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=True)
         omega = np.stack([corrected_m_step(X[row].T[None], S1, S2)[0] for row in fitted.neighbors])
     _, _, means, covariances = scatters(X, fitted.neighbors, omega, proper=True)
-    require_law(fitted, omega, means, covariances, 1e-9 * np.abs(omega).max())
+    require_distribution(fitted, omega, means, covariances, 1e-9 * np.abs(omega).max())
 
 
 def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray[np.float64]) -> None:

@@ -167,7 +167,7 @@ def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> N
     assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
     assert list(checks.iter_errors({**request, "labels": None})) != [] or not method.labels
     parsed = EmbeddingIn(**request)
-    assert Plan.of(parsed.method, parsed.parameters).spec == method.spec()
+    assert Plan.from_method(parsed.method, parsed.parameters).spec == method.spec()
 
 
 def test_a_missing_extra_is_listed(client: httpx.Client) -> None:

@@ -1,31 +1,20 @@
-"""Log lines of the API and of its workers, and spans from the request to the task."""
+"""Log lines of the API and of its workers."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from service.app import create_app
 from tests.service.conftest import serving, task_metadata_of
-from worker.base.settings import SettingsError
-from worker.execution import tasks
 from worker.observability import logging as logs
-from worker.observability import tracing
-from worker.observability.tracing import TRACING, on_behalf, task_metadata
+from worker.observability.request_context import on_behalf, task_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opentelemetry.sdk.trace import ReadableSpan
-
     from worker.base.settings import Settings
     from worker.stores import Stores
 
@@ -49,7 +38,6 @@ def test_json_line_has_all_ids(settings: Settings, capsys: pytest.CaptureFixture
     assert line["time"].endswith("Z")
     assert (line["level"], line["logger"], line["message"]) == ("error", "any.logger", "It failed")
     assert (line["request_id"], line["job_id"], line["stage"]) == ("abc", "job_1", "weights")
-    assert "trace_id" not in line
     assert "Traceback" in line["exception"]
     assert "\n" in line["exception"]
 
@@ -169,106 +157,3 @@ def test_probes_are_logged_at_level_debug(stores: Stores, capsys: pytest.Capture
         routes = [line["route"] for line in lines(capsys) if line["logger"] == "glle.access"]
         assert routes == expected
     logs.configure(stores.settings)
-
-
-TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
-@pytest.fixture
-def exporter() -> Iterator[InMemorySpanExporter]:
-    """Exporter that holds the spans of a test."""
-    memory = InMemorySpanExporter()
-    TRACING.start("glle-test", exporter=memory)
-    yield memory
-    TRACING.stop()
-
-
-def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
-    """Return the finished spans by name."""
-    TRACING.flush()
-    return {span.name: span for span in exporter.get_finished_spans()}
-
-
-def test_request_is_a_span_of_the_clients_trace(
-    stores: Stores, drawn_posterior: str, exporter: InMemorySpanExporter
-) -> None:
-    """The name is the route's template; a malformed traceparent starts a trace; probes have no span."""
-    with serving(create_app(stores)) as client:
-        client.get("/v1/jobs/job_1", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
-        client.get("/v1/jobs?limit=1", headers={"traceparent": "nonsense"})
-        client.get("/nowhere/at/all")
-        client.get("/livez")
-        for _ in range(2):  # the second one from memory
-            client.get(f"{drawn_posterior}/draws/0").raise_for_status()
-    by_name = spans(exporter)
-    assert set(by_name) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET", "GET /v1/posteriors/{id}/draws/{index}"}
-    assert len([span for span in exporter.get_finished_spans() if span.name.endswith("{index}")]) == 2
-    nowhere = by_name["GET"].attributes
-    assert nowhere is not None
-    assert nowhere["http.response.status_code"] == 404
-    span = by_name["GET /v1/jobs/{id}"]
-    assert span.attributes is not None
-    assert span.attributes["http.response.status_code"] == 404
-    assert span.attributes["http.route"] == "/v1/jobs/{id}"
-    assert span.parent is not None
-    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT)
-    assert by_name["GET /v1/jobs"].parent is None
-
-
-def test_failed_task_is_a_failed_span(stores: Stores, exporter: InMemorySpanExporter) -> None:
-    """The span of a failed job has its code and detail."""
-    with serving(create_app(stores)) as client:
-        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
-        job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
-    stores.datasets.delete(dataset)
-    tasks.fit(job)
-    failed = stores.jobs.fetch(job)
-    assert failed.error is not None
-    span = spans(exporter)["task fit"]
-    assert span.attributes is not None
-    assert (span.attributes["glle.status"], span.attributes["error.type"]) == ("failed", failed.error.code)
-    assert not span.status.is_ok
-    assert span.status.description == failed.error.detail
-
-
-def test_an_export_has_the_time_limit_of_a_work_horse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unreachable collector does not delay a task for the exporter's own ten seconds."""
-    limits: list[float] = []
-
-    def exporter(timeout: float) -> InMemorySpanExporter:
-        limits.append(timeout)
-        return InMemorySpanExporter()
-
-    monkeypatch.setattr("opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter", exporter)
-    TRACING.start("glle-test", seconds=0.2)
-    TRACING.stop()
-    assert limits == [0.2]
-
-
-def test_traces_go_to_a_named_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tracing is off by default; a standard variable switches it on."""
-    for name in tracing._ENDPOINTS:
-        monkeypatch.delenv(name, raising=False)
-    assert not tracing.has_collector()
-    with TRACING.span("nothing") as span:
-        assert not span.is_recording()
-        assert task_metadata() == {}
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
-    assert tracing.has_collector()
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, tracing is a clear error."""
-    monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
-    with pytest.raises(SettingsError, match=r"glle-server\[otel\]"):
-        tracing.has_collector()
-
-
-@pytest.mark.slow
-def test_no_exporter_is_imported_without_traces() -> None:
-    """API and worker load no exporter."""
-    code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "False"

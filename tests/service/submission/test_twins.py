@@ -26,10 +26,7 @@ ROUTES = {
     "transform": ("POST", "/transform", "n_draws"),
     "reconstructions": ("POST", "/reconstructions", "n_draws"),
     "summary": ("GET", "/summary", "n_draws"),
-    "summary.png": ("GET", "/summary.png", "n_draws"),
-    "draws.png": ("GET", "/draws.png", "n_draws"),
 }
-MAX_SHEET = 64  # draws
 
 
 def request_draws(client: httpx.Client, dataset: str, route: str, count: int, **parameters: Any) -> httpx.Response:
@@ -43,7 +40,7 @@ def request_draws(client: httpx.Client, dataset: str, route: str, count: int, **
 
 
 def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers, summaries and pictures: 422 with one type, and no job; within the limits they are accepted."""
+    """Numbers and summaries: 422 with one type, and no job; within the limits they are accepted."""
     monkeypatch.setattr("service.submission.validation.MAX_DRAWS", 900)
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset = stores.datasets.add(Table(values=X, source={"kind": "test"}))[0].id
@@ -51,12 +48,9 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
     monkeypatch.setattr("service.submission.validation.free_bytes", lambda _: FREE)
     with serve_stores(stores) as client:
         for route in ROUTES:
-            is_sheet = route == "draws.png"
-            many = request_draws(client, dataset, route, MAX_SHEET if is_sheet else 100)
-            check_problem(many, 507, "storage-full")
+            check_problem(request_draws(client, dataset, route, 100), 507, "storage-full")
             check_problem(request_draws(client, dataset, route, 3, first=WHOLE - 1), 422, "over-the-limit")
-            if not is_sheet:
-                check_problem(request_draws(client, dataset, route, 950), 422, "over-the-limit")
+            check_problem(request_draws(client, dataset, route, 950), 422, "over-the-limit")
         assert client.get("/v1/jobs").json()["items"] == []
         for route in ROUTES:
             assert request_draws(client, dataset, route, 4).status_code == 202

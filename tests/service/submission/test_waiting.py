@@ -19,7 +19,7 @@ from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
-from worker.records import sharding, shares
+from worker.records import shares
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
 from worker.records.shares import SHARE
 
@@ -44,7 +44,7 @@ class FakeJob:
     waiters: set[Waiter] = field(default_factory=set)
 
     @contextmanager
-    def of(self, _: str) -> Iterator[Waiter]:
+    def listen(self, _: str) -> Iterator[Waiter]:
         """Return the event of its notification."""
         self.waiters.add(waiter := Waiter())
         try:
@@ -120,7 +120,7 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
     """A wait beyond the share returns the current state at once; other tenants wait, and a freed place is usable."""
     monkeypatch.setattr(stores.shares.waits, "total", 5)
     monkeypatch.setattr(stores.shares.waits, "limit", lambda _: SHARE)
-    tenants = {tenant: stores.of(tenant) for tenant in ("a", "b")}
+    tenants = {tenant: stores.for_tenant(tenant) for tenant in ("a", "b")}
 
     async def run() -> None:
         fake = FakeJob()
@@ -222,25 +222,19 @@ def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str) -> None
         check_problem(answer, 422, "invalid-request")
 
 
-def test_interactive_jobs_precede_batches(
-    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Single draws and small interactive requests precede batches; a sheet of many draws is one."""
+def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Single draws and small interactive requests precede batches."""
     batch = client.post(posterior + "/draws", json={"n_draws": 8}).json()
-    with monkeypatch.context() as slow:
-        slow.setattr(sharding, "SHARD_SECONDS", 0.01)
-        sheet = client.get(posterior + "/draws.png?n_draws=32&wait=0").json()
-        picture = client.get(posterior + "/draws/5.png?wait=0").json()
     single = client.get(posterior + "/draws/5?wait=0").json()
     few = client.post(posterior + "/draws", json={"n_draws": 8, "seed": 1, "priority": "interactive"}).json()
     small = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
     summary = client.get(posterior + "/summary?wait=0&scale=1").json()
     auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
-    jobs = (single, few, small, summary, picture, batch, sheet, calibrated, auto)
-    assert [job["priority"] for job in jobs] == [*["interactive"] * 5, *["batch"] * 4]
+    jobs = (single, few, small, summary, batch, calibrated, auto)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
     queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
-    assert queues == [*[INTERACTIVE] * 5, *[BATCH] * 4] == sorted(queues, key=QUEUES.index)
+    assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 3] == sorted(queues, key=QUEUES.index)
     same = client.post(posterior + "/draws", json={"n_draws": 8, "priority": "interactive"}).json()
     assert (same["id"], same["priority"]) == (batch["id"], "interactive")
 

@@ -233,13 +233,13 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
     monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
     layouts: list[Layout] = []
-    layout_of = Layout.of.__func__  # type: ignore[attr-defined] # a class method
+    layout_of = Layout.from_roles.__func__  # type: ignore[attr-defined] # a class method
 
     def count_calls(cls: type[Layout], *arguments: Any) -> Layout:
         layouts.append(layout_of(cls, *arguments))
         return layouts[-1]
 
-    monkeypatch.setattr(Layout, "of", classmethod(count_calls))
+    monkeypatch.setattr(Layout, "from_roles", classmethod(count_calls))
     # Each has a repeated value in another row.
     columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
     table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))

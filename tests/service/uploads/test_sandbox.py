@@ -339,7 +339,7 @@ def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.Mo
         (2**28, 4, ReaderBudget(1, 2**26)),
     ):
         monkeypatch.setattr("service.uploads.sandbox.processes.memory_limit", lambda memory=memory: memory)
-        assert ReaderBudget.of(settings(tmp_path, api_processes=apis)) == budget
+        assert ReaderBudget.from_settings(settings(tmp_path, api_processes=apis)) == budget
 
 
 def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

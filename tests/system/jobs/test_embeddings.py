@@ -135,11 +135,6 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
             scores = glle.embed(data, "pca", scores=["neighborhood_hit"]).scores
             assert scores == {"neighborhood_hit": table.rows[0]["scores"]["neighborhood_hit"]}
         assert glle.compare(stored, ["pca", "lle"], scores=["neighborhood_hit"]).rows[0]["scores"] == scores
-        picture = glle.picture(f"/v1/jobs/{table.job}/result.png", width=400, out=tmp_path / "seen.png")
-        assert picture.startswith(b"\x89PNG")
-        assert (tmp_path / "seen.png").read_bytes() == picture
-        posterior = glle.fit(SHEET.X)
-        assert b"<svg" in posterior.picture(3, format="svg")
         assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
 
 

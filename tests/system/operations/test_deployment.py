@@ -1,4 +1,4 @@
-"""A running deployment as its operators see it: logs, traces and the doctor."""
+"""A running deployment as its operators see it: logs and the doctor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.system.conftest import fit_posterior, synthetic
 if TYPE_CHECKING:
     import pytest
 
-    from tests.system.conftest import Limited, Up
+    from tests.system.conftest import Up
 
 HEARTBEATS = 2.5  # seconds, of one each
 
@@ -50,29 +50,14 @@ def test_the_status_is_one_screen_with_an_address(up: Up) -> None:
     assert len(re.findall(r"Worker \S+ started", text)) >= 2, "an event of each worker"
 
 
-TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-
-
-def test_trace_and_request_id_reach_the_worker(limited_up: Limited) -> None:
-    """The trace has spans of the API, the task, its stages and draws; all log lines name the request."""
-    headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-Id": "grepthis"}
-    with httpx.Client(base_url=limited_up.url, headers=headers, timeout=60) as client:
+def test_the_request_id_reaches_the_worker(limited_up: Up) -> None:
+    """All log lines of API and worker name the request."""
+    with httpx.Client(base_url=limited_up.url, headers={"X-Request-Id": "grepthis"}, timeout=60) as client:
         posterior = fit_posterior(client, synthetic(client, 300, seed=2))
         until(lambda: client.get(f"{posterior}/draws/0").status_code == 200)
-        expected = {
-            ("glle-api", "POST /v1/posteriors"),
-            ("glle-api", "GET /v1/posteriors/{id}/draws/{index}"),
-            ("glle-worker", "task fit"),
-            ("glle-worker", "weights"),
-            ("glle-worker", "task draws"),
-            ("glle-worker", "queued"),
-            ("glle-worker", "drawing"),
-        }
-        until(lambda: expected <= {(service, name) for service, name, trace in limited_up.spans if trace == TRACE})
         lines = [json.loads(line) for line in limited_up.log.read_text().splitlines()]
     of_request = [line for line in lines if line.get("request_id") == "grepthis"]
     assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.execution.telemetry"}
-    assert {line["trace_id"] for line in of_request} == {TRACE}
     jobs = {line["job_id"] for line in of_request if line["logger"] == "worker.jobs.queue"}
     assert jobs == {line["job_id"] for line in of_request if line["logger"] == "worker.execution.telemetry"}
     assert len(jobs) == 1, "a single draw is no job"

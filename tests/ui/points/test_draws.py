@@ -169,7 +169,7 @@ CONTOUR = """async (row) => {
 
 
 def test_contours_share_the_frame_of_the_dots(tab_with_draws: Explorer) -> None:
-    """A contour is at the mean of a row's dots, and holds half of the normal law with their covariance."""
+    """A contour is at the mean of a row's dots, and holds half of the normal distribution with their covariance."""
     row = 31
     dots = []
     for draw in range(1, 7):

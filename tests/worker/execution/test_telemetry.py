@@ -60,7 +60,7 @@ def test_rejected_solvers_are_counted(stores: Stores, posterior_id: str) -> None
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
     with observe_task(stores, "job_1"):
-        assert count_draws([draw]) == ["lu"]
+        count_draws([draw])
     counters, _ = stores.counts.read()
     assert counters["draws", "lu"] == 1
     assert counters["draws_rejected", "lanes"] == 1

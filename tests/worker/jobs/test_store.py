@@ -242,7 +242,7 @@ def test_every_change_of_status_keeps_the_lists(
 ) -> None:
     """After any sequence of changes the lists are exact."""
     stores.client.flushall()
-    jobs = stores.of(tenant).jobs
+    jobs = stores.for_tenant(tenant).jobs
     ids = [fit_job(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
     for number, move in moves:
         move_job(jobs, ids[number % len(ids)], move)
@@ -251,9 +251,9 @@ def test_every_change_of_status_keeps_the_lists(
 
 def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
-    other = succeeded_job(stores.jobs.of("bob", Quota(records=0)), "b")
+    other = succeeded_job(stores.jobs.for_tenant("bob", Quota(records=0)), "b")
     nbytes = record_bytes(stores, other)
-    jobs = stores.jobs.of("alice", Quota(records=3 * nbytes + nbytes // 2))
+    jobs = stores.jobs.for_tenant("alice", Quota(records=3 * nbytes + nbytes // 2))
     open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
     ids = [succeeded_job(jobs, f"claim {number}").id for number in range(8)]
     last = fit_job(jobs, "last").id
@@ -269,7 +269,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
 
 def test_expired_records_leave_the_lists(stores: Stores) -> None:
     """The sweep removes expired records from all lists."""
-    jobs = stores.jobs.of("alice", Quota(records=0))
+    jobs = stores.jobs.for_tenant("alice", Quota(records=0))
     current = succeeded_job(jobs, "kept").id
     expired = succeeded_job(jobs, "gone").id
     key = tenant_key(ENDED_INDEX, "alice")

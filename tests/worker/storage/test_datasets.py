@@ -68,7 +68,7 @@ def test_labels_of_another_dtype_with_equal_bytes_are_other_content(store: Datas
 def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:
     """It is computed without storing; invalid values are refused."""
     uploaded = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2])
-    for mine in (store, store.of("alice", 0)):
+    for mine in (store, store.for_tenant("alice", 0)):
         id_ = mine.id_of(uploaded)
         assert mine.get(id_) is None
         assert mine.add(uploaded)[0].id == id_

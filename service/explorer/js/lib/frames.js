@@ -7,7 +7,7 @@ const OUTSIDE = 0.004; // share of points at each end that may lie outside the f
 export const FAR = 0.1; // share of regions at each end that may
 const LOOKED_AT = 50000;
 
-export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal law in a plane
+export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal distribution in a plane
 
 let averaged = { data: null, mean: null };
 

@@ -48,7 +48,7 @@ export function densityOf(rows, { data, count, n, p }, directions, box, { share 
   return { values, level, lines: contour(values, level) };
 }
 
-/** Convolve with a normal law of this width, first along the lines, then across them. */
+/** Convolve with a normal distribution of this width, first along the lines, then across them. */
 function smooth(grid, width) {
   const reach = Math.ceil(3 * width);
   const kernel = Array.from({ length: 2 * reach + 1 }, (_, i) => Math.exp(-((i - reach) ** 2) / (2 * width * width)));

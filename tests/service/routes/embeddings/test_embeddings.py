@@ -292,6 +292,10 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]
     other = ({"method": "pca"}, {"method": "pca", "parameters": {"n_components": 1}})
     check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
+    lines = (other[1], {"method": "lle", "parameters": {"n_components": 1}})
+    refused = check_problem(compare(client, sheet, *lines, align="truth", truth=sheet), 422, "invalid-parameter")
+    assert refused["detail"] == "align='truth' needs one dimension; these are 1, 2."
+    assert compare(client, sheet, *lines, align="first", truth=sheet).status_code in {200, 202}
     check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 
 
@@ -334,7 +338,7 @@ def test_comparison_reports_the_running_method_and_can_be_cancelled(
 
 
 def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Coordinates, scores, pictures and the job's result are 404; comparisons stay; a POST computes again."""
+    """Coordinates, scores and the job's result are 404; comparisons stay; a POST computes again."""
     body = {"dataset": sheet, "method": "pca", "scores": ["trustworthiness"]}
     queued = embed(client, sheet, "lle", scores=[]).json()
     assert client.delete(queued["links"]["embedding"]).status_code == 204
@@ -342,12 +346,11 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
     posted = client.post("/v1/embeddings", json=body)
     result, path = result_of(stores, posted), posted.json()["links"]["embedding"]
     before = client.get(path + "/coordinates", headers=NPY).content
-    result_of(stores, client.get(path + ".png?wait=0"))
     compared = compare(client, sheet, {"method": "pca"}, {"method": "lle"}, scores=[])
     assert client.delete(path).status_code == 204  # during the comparison, which leaves no coordinates
     comparison = result_of(stores, compared)
     assert stores.results.ids_in(f"of:{path.rpartition('/')[2]}") == []
-    for gone in (path, path + "/coordinates", path + ".png", result):
+    for gone in (path, path + "/coordinates", result):
         check_problem(client.get(gone), 404, "embedding-not-found")
     check_problem(client.delete(path), 404, "embedding-not-found")
     rows = client.get(comparison).json()["rows"]

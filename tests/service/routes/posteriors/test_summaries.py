@@ -152,20 +152,18 @@ def test_an_ensemble_beyond_the_time_is_refused(
     assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
     assert job.queue == BATCH
     assert f"{job.id}-s0" in in_turn(stores)
-    record = fitted_in(allowed / 20, stores, posterior, monkeypatch)
+    fitted_in(allowed / 20, stores, posterior, monkeypatch)
     path = path.replace("seed=1", "seed=2")
     details = check_problem(client.get(path), 422, "too-long")["details"]
     assert details["workers"] == 4
     assert client.get(f"{path}&n_resamples={details['most_resamples']}").status_code == 202
-    monkeypatch.setattr("service.routes.pictures.require_posterior", lambda *_: record)
-    check_problem(client.get(posterior + "/summary.png?n_draws=8&seed=2&wait=0"), 422, "too-long")
 
 
 def test_an_ensemble_beyond_the_memory_is_refused(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All embeddings are in memory to be aligned."""
-    monkeypatch.setattr(Allowance, "of", lambda *_: Allowance(1e9, 2**16))
+    monkeypatch.setattr(Allowance, "from_settings", lambda *_: Allowance(1e9, 2**16))
     problem = check_problem(client.get(posterior + "/summary?n_draws=8"), 422, "too-much-memory")
     assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
 
