@@ -26,7 +26,7 @@ from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
 from glle_engine.methods.maps import no_inverse
-from glle_engine.methods.registry import MAPPED
+from glle_engine.methods.registry import MAPPED, no_map
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.reliability.calibration import Calibration, calibrate
 
@@ -447,8 +447,7 @@ def _has_map(model: Embedding) -> bool:
     """Raise the error of a method without a map to new points."""
     chosen = method_of(model.name)
     if chosen.name not in MAPPED:
-        remedy = f"Choose one of {', '.join(MAPPED)}; or fit glle.GLLE."
-        raise InvalidParameterError(f"{chosen.title} has no map to new points.", remedy=remedy)
+        raise no_map(chosen.title)
     return True
 
 

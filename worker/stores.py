@@ -13,7 +13,7 @@ from worker.connections.clients import connect_cache, connect_queue, subscriber
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import CircuitBreaker, RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
-from worker.jobs.lua_scripts import CHANGED, ENDED
+from worker.jobs.lua_scripts import ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
 from worker.jobs.store import JobStore
@@ -59,7 +59,6 @@ class Stores:
     queue: TaskQueue
     requests: DrawRequests
     endings: Notifications
-    changes: Notifications
     drawn: Notifications
     commands: LoopCommands
     counts: Counters
@@ -113,7 +112,6 @@ class Stores:
             queue=queue,
             requests=DrawRequests(commands, reply),
             endings=Notifications(connect_events, ENDED),
-            changes=Notifications(connect_events, CHANGED),
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
@@ -178,7 +176,6 @@ class Stores:
     def close(self) -> None:
         """Close the connections."""
         self.endings.close()
-        self.changes.close()
         self.drawn.close()
         self.commands.close()
         self.client.close()

@@ -23,6 +23,7 @@ The last resort inverts M, shifted (`glle_engine.eigen.lu`); of SuperLU only its
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -72,6 +73,7 @@ class Eigenproblem:
         classes: list[NDArray[np.intp]],
         wanted: int,
         factorizations: int = 1,
+        max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
         """Choose the elimination order and the pins, and solve for the mean weights.
 
@@ -86,6 +88,8 @@ class Eigenproblem:
             Number of eigenpairs, further copies of multiple ones included.
         factorizations : int
             Expected number of solutions on this graph; for more of them a cheaper order is searched longer.
+        max_flops : float
+            Operations of a factorization, at most.
 
         Returns
         -------
@@ -97,6 +101,8 @@ class Eigenproblem:
         Raises
         ------
         ConvergenceError, InvalidParameterError
+        TooCostlyError
+            For more operations than allowed.
 
         """
         n = len(neighbors)
@@ -105,7 +111,7 @@ class Eigenproblem:
         pattern = Pattern.from_neighbors(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
-        pattern, prediction = pattern.order_for(factorizations)
+        pattern, prediction = pattern.order_for(factorizations, max_flops)
         problem, pairs = cls._prepare(pattern, weights, pins, wanted)
         pairs.diagnostics["elimination"] = prediction
         return problem, pairs

@@ -63,7 +63,7 @@ _BODIES = {
     },
     "application/json": {
         "schema": {"$ref": "#/components/schemas/TableIn"},
-        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
+        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "colors": [0.5, 2.0]},
     },
 }
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -79,10 +79,12 @@ _NO_COLUMNS: Any = ()  # a dataclass refuses a list
 class UploadQuery:
     """Roles of the columns, and the dialect of a text."""
 
-    label: Annotated[
+    labels: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
     ] = None
-    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None
+    colors: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `labels`.")] = (
+        None
+    )
     features: Annotated[
         list[str], Query(description="Columns to fit, by names or patterns such as `x*`; all others are left out.")
     ] = _NO_COLUMNS
@@ -96,7 +98,7 @@ class UploadQuery:
     missing: Annotated[
         Missing | None,
         Query(
-            description="Rows with a missing value in a feature or the color: drop them, or take the median of the "
+            description="Rows with a missing value in a feature or the colors: drop them, or take the median of the "
             "column; without it they are refused. A notice says what was done."
         ),
     ] = None
@@ -160,10 +162,10 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
-    `color`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
+    `colors`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
     values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
     first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
-    the first one of few distinct words is the label, and the first one of dates the color, with a notice each;
+    the first one of few distinct words has the labels, and the first one of dates the colors, with a notice each;
     other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip or
     zstd), or a form with one file and the query parameters as fields.
     """
@@ -365,7 +367,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
     """Return columns: the ids, the values, named x1 to xd by default, then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
-    for name, array in (("label", extras.get("labels")), ("color", extras.get("color"))):
+    for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
         if array is not None:
             while name in columns:  # a feature has the same name
                 name += "_"  # noqa: PLW2901 # until no feature has it

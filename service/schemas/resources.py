@@ -138,12 +138,12 @@ class DatasetOut(BaseModel):
     nbytes: int = Field(description="Bytes of the values.")
     names: list[str] | None = Field(description="Names of the features.")
     has_labels: bool = Field(description="Whether each point has a label.")
-    has_color: bool = Field(description="Whether each point has a number for its color.")
+    has_colors: bool = Field(description="Whether each point has a number for its color.")
     has_coordinates: bool = Field(description="Whether each point has its true coordinates.")
     has_ids: bool = Field(description="Whether the ids of the rows are stored.")
     source: dict[str, Any] = Field(description="Origin of the data.")
     columns: dict[str, list[str]] = Field(
-        description="Columns of the upload with another role than feature: label, color, id, ignore, one_hot."
+        description="Columns of the upload with another role than feature: labels, colors, id, ignore, one_hot."
     )
     notices: list[str] = Field(description="What the reader of the upload decided, and how to decide otherwise.")
     created: str = Field(description="ISO 8601, UTC.")
@@ -171,7 +171,7 @@ class TableIn(CommandIn):
     data: list[list[float]] = Field(description="Points, a row each.")
     names: list[str] | None = Field(default=None, description="Names of the features.")
     labels: list[str | float | None] | None = Field(default=None, description="Label of each point; null if missing.")
-    color: list[float] | None = Field(default=None, description="Number of each point for its color.")
+    colors: list[float] | None = Field(default=None, description="Number of each point for its color.")
     ids: list[str | int | None] | list[list[str | int | None]] | None = Field(
         default=None, description="Id of each point, or a row of several; null if missing."
     )
@@ -181,7 +181,7 @@ class ColumnOut(BaseModel):
     """A column of an upload."""
 
     name: str = Field(description="Its name, or its number from 0.")
-    role: str = Field(description="feature, label, color, id, ignore or one_hot; empty if it needs one.")
+    role: str = Field(description="feature, labels, colors, id, ignore or one_hot; empty if it needs one.")
 
 
 class DatasetPreviewOut(BaseModel):
@@ -199,7 +199,7 @@ class DatasetPreviewOut(BaseModel):
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
     rows: list[list[float]] = Field(description="Features of the first points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
-    color: list[float] | None = Field(description="Colors of these points.")
+    colors: list[float] | None = Field(description="Colors of these points.")
     ids: list[str | int] | list[list[str | int]] | None = Field(description="Ids of these points, as in the file.")
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
@@ -207,7 +207,7 @@ class DatasetPreviewOut(BaseModel):
     def from_table(cls, table: Table, id_: str, count: int) -> Self:
         """Return the preview of a table, with its first points."""
         rows = np.asarray(table.values[:count], np.float64).tolist()
-        extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
+        extras = {"labels": table.labels, "colors": table.colors, "ids": table.ids}
         return cls(
             id=id_,
             n=table.values.shape[0],
@@ -306,7 +306,7 @@ class JobOut(BaseModel):
     def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/jobs/{job.id}"
-        links = {"self": url, "events": f"{url}/events"}
+        links = {"self": url}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset not in {None, job.inline}:

@@ -48,7 +48,7 @@ MAX_LAYERS = 3
 CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
-FIELDS = ("label", "color", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
+FIELDS = ("labels", "colors", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 _CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
 # Types that browsers give to files they do not know, or to every table.

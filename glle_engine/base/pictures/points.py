@@ -85,7 +85,7 @@ class PointTable:
         index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
         of_table["index"] = index if np.ndim(index) else None
         options = getattr(shown, "options", None)
-        of_table["label"] = str((options.get("label") or "") if isinstance(options, dict) else "")
+        of_table["label"] = str((options.get("labels") or "") if isinstance(options, dict) else "")
         count = getattr(shown, "n_points", None) or getattr(shown, "n", None)
         if hasattr(shown, "posterior_"):
             return cls.from_result(shown.posterior_)

@@ -230,9 +230,9 @@ def test_given_weights_are_a_connected_graph() -> None:
     with pytest.raises(InvalidParameterError, match=r"X\[4, 9\] = -1 is negative"):
         embed("laplacian-eigenmaps", K, weights="precomputed")
     parts = np.where(np.arange(20)[:, None] // 10 == np.arange(20) // 10, 1.0, 1e-12)
-    with pytest.raises(DisconnectedGraphError, match="2 components, the largest of 10") as caught:
+    with pytest.raises(DisconnectedGraphError, match="2 components") as caught:
         embed("laplacian-eigenmaps", parts, weights="precomputed")
-    assert caught.value.details["sizes"] == [10, 10]
+    assert caught.value.details == {"components": 2}
     with pytest.raises(TooFewPointsError, match="at least 5 points"):
         embed("laplacian-eigenmaps", cdist(cloud(4, 3), cloud(4, 3)), weights="precomputed")
 

@@ -82,10 +82,10 @@ def test_label_columns_get_unused_names(client: httpx.Client) -> None:
     """A feature may be called label without a clash; what was sent is the same data set."""
     body = 'label,"y, z",kind,c\n1.5,2,a,7\n3,4,b,8\n'
     headers = {"content-type": "text/csv"}
-    first = client.post("/v1/datasets?label=kind&color=c", content=body, headers=headers).json()
+    first = client.post("/v1/datasets?labels=kind&colors=c", content=body, headers=headers).json()
     sent = get(client, first["links"]["data"], CSV)
     assert sent.text.splitlines()[:2] == ['label,"y, z",label_,color', "1.5,2.0,a,7.0"]
-    again = client.post("/v1/datasets?label=label_&color=color", content=sent.content, headers=headers)
+    again = client.post("/v1/datasets?labels=label_&colors=color", content=sent.content, headers=headers)
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
@@ -94,11 +94,11 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
     table = arrow_of(get(client, f"/v1/datasets/{upload(client, X)}/data", ARROW))
     assert table.column_names == ["x1", "x2", "x3"]
     np.testing.assert_array_equal(np.column_stack(table.columns), X)
-    body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "color": [0.1, 0.2]}
+    body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "colors": [0.1, 0.2]}
     path = client.post("/v1/datasets", json=body).json()["links"]["data"] + "?dtype=float32"
     table = arrow_of(get(client, path, ARROW))
     assert [str(column.type) for column in table.columns] == ["float", "double", "double"]
-    assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["color"]}
+    assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["colors"]}
 
 
 def test_one_draw_as_a_table(client: httpx.Client, drawn_posterior: str) -> None:

@@ -37,8 +37,8 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
     """201, then 200 with the same id; npz and JSON return the values."""
     headers = {"content-type": "text/csv"}
     body = "x,y,kind\n1.5,2,a\n3,4,b\n5,6,a\n"
-    first = client.post("/v1/datasets?label=kind", content=body, headers=headers)
-    again = client.post("/v1/datasets?label=kind", content=body, headers=headers)
+    first = client.post("/v1/datasets?labels=kind", content=body, headers=headers)
+    again = client.post("/v1/datasets?labels=kind", content=body, headers=headers)
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
     assert first.headers["location"] == first.json()["links"]["self"]

@@ -114,11 +114,11 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
     "npy, one row": (NPY, npy(X[:1]), {}),
     "npz": (
         NPZ,
-        npz(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
+        npz(data=X, labels=np.array(LABELS), colors=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
         {},
     ),
-    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"label": "l", "color": "c"}),
-    "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"labels": "l", "colors": "c"}),
+    "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"labels": "l", "colors": "c"}),
 }
 
 

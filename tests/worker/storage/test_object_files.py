@@ -112,7 +112,7 @@ def rewrite(stores: Stores, change: Callable[[bytes], bytes]) -> None:
 
 def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> None:
     """Values, arrays beside them, record, list, usage, name and deletion are the same on both."""
-    original = table(labels=LABELS, color=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
+    original = table(labels=LABELS, colors=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
     alice = one.datasets.for_tenant("alice")
     dataset, new = alice.add(original)
     assert new
@@ -124,7 +124,7 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
     beside = other.load_extras(dataset)
     assert {name: array.tolist() for name, array in beside.items()} == {
         "labels": LABELS.tolist(),
-        "color": X[:, 0].tolist(),
+        "colors": X[:, 0].tolist(),
         "coordinates": X[:, :2].tolist(),
         "ids": list(range(50)),
     }
@@ -384,8 +384,8 @@ def test_a_file_that_is_no_entry_is_damaged(stores: Stores) -> None:
 
 WORDS = np.array(["a", "b"] * 25)
 PLACES = np.asfortranarray(X[:, :2])
-TABLE = Table(values=X, source={"kind": "test"}, labels=WORDS, color=X[:, 0], coordinates=PLACES, ids=np.arange(50))
-FILES = ("values", "labels", "color", "coordinates", "ids")
+TABLE = Table(values=X, source={"kind": "test"}, labels=WORDS, colors=X[:, 0], coordinates=PLACES, ids=np.arange(50))
+FILES = ("values", "labels", "colors", "coordinates", "ids")
 
 
 @pytest.fixture

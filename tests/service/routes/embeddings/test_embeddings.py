@@ -199,7 +199,7 @@ def test_labels_are_a_column_or_uploaded_labels(
     numbers = np.arange(N) % 3 - 1
     result_of(stores, embed(client, sheet, "supervised", labels=column(client, numbers), scores=[]))
     words = "\n".join(["x,kind", *(f"{i},{'ab'[i % 2]}" for i in range(N))])
-    payload = client.post("/v1/datasets?label=kind", content=words, headers={"content-type": "text/csv"}).json()
+    payload = client.post("/v1/datasets?labels=kind", content=words, headers={"content-type": "text/csv"}).json()
     result_of(stores, embed(client, sheet, "supervised", labels=payload["id"], scores=[]))
     assert [labels.tolist() for labels in labels_of_runs] == [numbers.tolist(), (np.arange(N) % 2).tolist()]
     check_problem(embed(client, sheet, "supervised"), 422, "invalid-parameter")
