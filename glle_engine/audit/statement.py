@@ -221,8 +221,9 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append("whether there is structure cannot be decided, because fewer than two features vary")
     islands = facts.islands
     if islands.count and (cut := int(islands.is_cut.sum())):
-        are = "is one island" if cut == 1 else f"are {cut} islands"
-        reasons.append(f"there {are} that the method cuts from data without a gap{_named(islands, islands.is_cut)}")
+        one, them = ("one island is", "it") if cut == 1 else (f"{cut} islands are", "them")
+        named = _named(islands, islands.is_cut)
+        reasons.append(f"{one} separate in the maps but not in the data, so that the method may have cut {them}{named}")
     changing = ~islands.stays & ~islands.is_cut
     is_usual = changing & (False if islands.in_samples is None else islands.in_samples >= MOST_SAMPLES)
     for chosen, how in (

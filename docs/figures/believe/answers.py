@@ -136,7 +136,7 @@ def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
         error = float(abs(both[:, 0] - both[:, 1]).mean()) if len(both) else np.nan
         is_varied = len(both) > 2 and (np.ptp(both, axis=0) > 0).all()
         r = float(np.corrcoef(both.T)[0, 1]) if is_varied else np.nan
-        text = f"{error:.2f}, {'-' if np.isnan(r) else f'{r:.2f}'} ({len(both)})"
+        text = ", ".join("-" if np.isnan(value) else f"{value:.2f}" for value in (error, r)) + f" ({len(both)})"
         goal = f"{most:.2f}" if np.isnan(least) else f"{most:.2f}, {least:.2f}"
         yield f"{key}: error, correlation (distributions)", goal, text, round(error, 2) > most or round(r, 2) < least
         if key == "remains":
