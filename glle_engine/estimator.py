@@ -59,9 +59,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
         require_unmasked(X, "the data")
-        accepted = "csr" if is_sparse else False
         options = {"dtype": [np.float64, np.float32], **options}
-        data = validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
+        data = validate_data(self, X, accept_sparse="csr" if is_sparse else False, reset=reset, **options)
         if self._precomputed - {"kernel"}:
             check_non_negative(data[0] if "y" in options else data, type(self).__name__)
         return data

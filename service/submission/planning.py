@@ -217,7 +217,7 @@ def _require_rows(name: str, dataset: Dataset, n: int) -> None:
 
 
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
-    """Return the column of a data set, or the id of another one, with the block of each point.
+    """Return where the blocks of the points are: a column of the data set, or the id of another data set.
 
     Raises
     ------

@@ -201,21 +201,21 @@ class SentDraw(list[str]):
 
 
 class DrawRequests:
-    """The requests of an API process.
+    """Sends the draw requests of an API process.
 
     Parameters
     ----------
     reply
-        The channel of the answers.
+        Channel on which the answers arrive.
 
     Attributes
     ----------
     sent
-        The awaited draws by `waited_name`.
+        Draws that requests of this process wait for, by `waited_name`.
     tenant
         The tenant that requests draws.
     limit
-        Returns how many of its requests may wait, as for `worker.records.shares`.
+        Returns how many requests of the tenant may wait (see `worker.records.shares`).
 
     """
 

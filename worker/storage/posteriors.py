@@ -91,7 +91,7 @@ class PosteriorRecord:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The file by its path."""
+        """The file of the record, by its path in the store."""
         return {self.file.path: self.file}
 
     @property

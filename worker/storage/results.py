@@ -61,7 +61,7 @@ class ResultRecord:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The file by its path."""
+        """The file of the record, by its path in the store."""
         return {self.file.path: self.file}
 
 
