@@ -48,7 +48,7 @@ Options = dict[str, Any]
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),
-        ("glle", {"variant": "published", "noise": "tangent"}, "variant='constrained' only"),
+        ("glle", {"variant": "published", "noise": "tangent"}, "applies only with variant='constrained'"),
         ("glle", {"variant": "published", "method": "direct", "source": "prior"}, "no prior"),
         ("lle", {"standardize": "minmax"}, "one of none, zscore, robust"),
     ],
@@ -203,6 +203,22 @@ def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: flo
     assert caught.value.details == {"row": place[0], "column": place[1]}
     with pytest.raises(GlleError, match="20 x 3"):
         embed("mds", D[:, :3], dissimilarity="precomputed")
+
+
+@pytest.mark.parametrize("name", ["laplacian-eigenmaps", "diffusion-maps"])
+def test_the_smallest_bandwidth_of_a_refusal_is_enough(name: str) -> None:
+    """The bandwidth that a refusal names connects two far parts, and a slightly smaller one does not."""
+    X = manifolds.make("s_curve", 40, seed=1).X
+    parts = np.concatenate([X, X + np.array([30.0, 0, 0])])
+    options: dict[str, Any] = {"n_neighbors": 79}
+    with pytest.raises(InvalidParameterError, match="between 2 parts") as caught:
+        embed(name, parts, epsilon=1.0, **options)
+    smallest = caught.value.details["smallest"]
+    gap = cdist(parts[:40], parts[40:]).min()
+    assert np.exp(-(gap**2) / smallest) == pytest.approx(1e-10, rel=0.05)
+    assert np.isfinite(embed(name, parts, epsilon=smallest, **options).Y).all()
+    with pytest.raises(InvalidParameterError, match="between 2 parts"):
+        embed(name, parts, epsilon=0.99 * smallest, **options)
 
 
 @pytest.mark.parametrize(("name", "option"), [("kernel-pca", "kernel"), ("laplacian-eigenmaps", "weights")])
