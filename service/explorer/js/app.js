@@ -49,7 +49,7 @@ export function App() {
 
 /** The top line; its buttons come last in the order of the keyboard. */
 const Top = () => html`<header class="top"><h1><a class="brand" href="/">glle</a></h1>
-  <span class="tagline">Embeddings, and how sure they are</span></header>`;
+  <span class="tagline">Maps of data, and how far to believe them</span></header>`;
 
 /** The buttons at the top right. */
 function Corner() {

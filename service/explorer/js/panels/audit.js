@@ -17,14 +17,14 @@ export function Audit() {
   const beyond = arrays.is_point_beyond?.reduce((sum, flag) => sum + flag, 0);
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
-      ? 'Small points have other neighbors in other samples.' : 'Small points have no better neighbors than chance gives.'}</p>`}
+      ? 'Small points have other neighbors in other samples.' : 'Small points have neighbors no better than random ones.'}</p>`}
     <dl class="facts">
       <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}
-        ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
+        ${beyond !== undefined && html`<span class="quiet">; taken alone, ${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
       ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
-      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} remains</dd>`)}
-      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from the neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
+      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} in another sample</dd>`)}
+      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
     </dl>
     ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
       <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
@@ -47,7 +47,7 @@ function Islands({ islands: { names, sizes, stays, in_data: inData, in_samples: 
   const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
   const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
   return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>
-    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'Dashed, because nothing is known of other samples.'}</p>
+    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'All outlines are dashed: coordinates alone say nothing about other samples.'}</p>
     <ul class="list">${order.map((i) => html`<li key=${names[i]}><button type="button" class="row" data-testid="island" onClick=${() => choosePoints(rowsWhere(of, new Set([i])))}>
       <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
 }
@@ -61,10 +61,10 @@ function Groups({ names, apart }) {
   const total = (names.length * (names.length - 1)) / 2;
   const choose = (...some) => choosePoints(rowsWhere(state.columns.labels, new Set(some.map((i) => names[i]))));
   return html`<div data-testid="audit-groups"><h3>Groups</h3>
-    <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i) => html`<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
+    <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i, at) => html`${at ? ', ' : ''}<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
     <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row" title=${names[i]}>${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
       <button type="button" class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
         aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button></td>`)}</tr>`)}
       <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th title=${names[i]}>${names[i]}</th>`)}</tr></tbody></table></div>
-    <p class="help">A cell is a pair: dark if it stays apart, pale if not. Click it to select both groups.</p></div>`;
+    <p class="help">Each cell is a pair of groups: dark if they stay apart, pale if not. Click a cell to select both.</p></div>`;
 }
