@@ -51,7 +51,7 @@ WINDOWS = 3  # of which each figure is the median
 CALM_SECONDS = 4.0  # counters are written every three seconds
 IDLE_SECONDS = 20.0
 HEARTBEAT = Settings().heartbeat
-FEW, MORE = 1, 4  # workers, whose difference is the cost of an idle one
+FEW_WORKERS, MANY_WORKERS = 1, 4  # workers, whose difference is the cost of an idle one
 REQUESTS, PAUSE = 400, 0.003  # of samplers that wait
 SCRIPTS = ("eval", "fcall")  # the commands inside of scripts count, not the scripts
 OWN = ("info", "client", "hello", "auth", "config")  # of this program
@@ -218,11 +218,11 @@ def _processor_seconds(pid: int) -> float:
 def _idle_worker() -> Cost:
     """Return the cost of a second of one more worker without work."""
     costs = []
-    for workers in (FEW, MORE):
+    for workers in (FEW_WORKERS, MANY_WORKERS):
         with running_service(workers, 1, HEARTBEAT) as service:
             time.sleep(CALM_SECONDS)
             costs.append(_measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS))
-    found = costs[1].plus(costs[0], -1.0).per(MORE - FEW)
+    found = costs[1].plus(costs[0], -1.0).per(MANY_WORKERS - FEW_WORKERS)
     return Cost(**{name: max(0.0, value) for name, value in asdict(found).items()})
 
 

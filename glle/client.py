@@ -112,16 +112,16 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         options
             All methods that take data have these options:
 
-            - `label`, `color`: name of a column of a table or a file. Labels are texts or numbers, colors are numbers
+            - `labels`, `colors`: the name of a column of a table or a file; or one value for each row of an array or a
+              table, in an array, a list or a `Series`. Labels are texts or numbers, colors are numbers. A missing label
+              is empty
             - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: to fit, to name the
               rows, to leave out, and columns of categories, of which each category becomes a feature
-            - `labels`, `colors`: one value for each row of an array or a table, in the order of the rows: an array, a
-              list or a `Series`. A missing label is empty
             - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
-            - `obsm`: key of the points of an AnnData in place of `X`; `label` and `color` name columns of its `obs`
+            - `obsm`: key of the points of an AnnData in place of `X`; `labels` and `colors` name columns of its `obs`
             - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file; `sheet` of a workbook
 
-            Columns of texts and dates without a role are ids, the label or the color, if their values are distinct,
+            Columns of texts and dates without a role are ids, the labels or the colors, if their values are distinct,
             few words, or dates; `notices` of the data set say so. Others are refused.
 
         """
@@ -161,7 +161,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         timeout
             Seconds; None for no limit.
         options
-            Options of `dataset` for data to upload, such as ``label="species"`` and ``ignore=["note"]``: the fit does
+            Options of `dataset` for data to upload, such as ``labels="species"`` and ``ignore=["note"]``: the fit does
             not use labels and colors, but pictures, scores and the explorer do. Parameters of the posterior:
 
             - `n_neighbors`: k, the number of neighbors of a point, by default some .35 times the root of their number

@@ -18,11 +18,12 @@ from glle.transport.calls import JSON, NPY, NPZ, Body
 from glle.transport.errors import in_words, keyword
 from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.pictures.points import align_rows
 from glle_engine.tables.anndata import cells_of, obs_column
 from glle_engine.tables.columns import WholeTable, number_column, objects_column
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
 from glle_engine.tables.packed import pack
-from glle_engine.tables.roles import ColumnRoles, column_option
+from glle_engine.tables.roles import SINGLE, ColumnRoles, column_option
 from glle_engine.tables.row_texts import label_array
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from glle_engine.tables.columns import Column
 
 _PIECE_BYTES = 2**20
-_ALIKE = 0.75  # similarity of a misspelt name; no parameter of a method is as similar to an option of the data
+_ALIKE = 0.72  # similarity of a misspelt name; no parameter of a method is as similar to an option of the data
 _ARROW = "application/vnd.apache.arrow.stream"
 
 MEDIA_TYPES = {
@@ -57,11 +58,11 @@ class DataOptions(UploadOptions):
 
     labels: NotRequired[Any]
     """
-    One label for each row of an array or a table.
+    Label of each row of an array or a table, or the name of a column.
     """
     colors: NotRequired[Any]
     """
-    One number for each row of an array or a table.
+    Number of each row of an array or a table, or the name of a column.
     """
     obsm: NotRequired[str | None]
     """
@@ -129,7 +130,8 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
             remedy="Give a frame of pandas or polars, or the block of each point.",
         )
     ids = column_option("id", found.get("id")) or ()
-    if blocks not in {found.get("label"), found.get("color"), *ids}:
+    roles = [value for name in SINGLE if is_column(value := found.get(name))]
+    if blocks not in {*roles, *ids}:
         found["id"] = [*ids, blocks]
     return blocks, found
 
@@ -154,59 +156,65 @@ class DatasetUpload:
     index: Any = None
 
 
-def upload_of(
-    data: Any,
-    options: UploadOptions | None = None,
-    labels: Any = None,
-    colors: Any = None,
-    obsm: str | None = None,
-) -> DatasetUpload:
+def is_column(value: Any) -> bool:
+    """Return whether labels or colors are given as the name or number of a column, not as one value for each row."""
+    return value is not None and (isinstance(value, str) or np.ndim(value) == 0)
+
+
+def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     """Return the upload of an array, a sparse matrix, a table, an AnnData, nested lists, or the path of a file.
 
-    `options` are the roles of columns: `label` of a pandas frame may also be an index level. `labels` and `colors` have
-    one value for each row of an array or a table. The service guesses the roles of other columns. Data that cannot be
-    sent without a loss raise ValueError.
+    `options` are the roles of columns; `labels` and `colors` may also have one value for each row of an array or a
+    table, and `labels` may be the name of an index level of a pandas frame. The service guesses the roles of other
+    columns. Data that cannot be sent without a loss raise ValueError.
     """
     with in_keywords():
-        found = {name: column_option(name, value) for name, value in (options or {}).items()}
+        given: Any = {**(options or {})}
+        obsm = given.pop("obsm", None)
+        values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
+        values = {name: vector for name, vector in values.items() if vector is not None}
+        found = {name: column_option(name, value) for name, value in given.items()}
         query = {name: [*value] if isinstance(value, tuple) else value for name, value in found.items() if value}
         if isinstance(data, (str, Path)):
-            return _file_upload(Path(data), query, labels, colors)
+            return _file_upload(Path(data), query, values)
         require_here(data)
         if is_anndata(data) or obsm is not None:
-            return _cells_upload(data, query, labels, colors, obsm)
+            return _cells_upload(data, query, values, obsm)
         if is_frame(data):
-            return _frame_upload(data, query, labels, colors)
-        if given := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
-            raise ValueError(f"{given} needs named columns: give a frame of pandas or polars, or a CSV file.")
+            return _frame_upload(data, query, values)
+        if named := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
+            raise ValueError(f"{named} needs named columns: give a frame of pandas or polars, or a CSV file.")
         array = data if hasattr(data, "tocsr") else as_array(data, "The data")
-        return DatasetUpload(_array_body(array, _vectors(array.shape[0] if array.ndim else 0, labels, colors)), query)
+        return DatasetUpload(_array_body(array, _vectors(array.shape[0] if array.ndim else 0, values)), query)
 
 
-def _cells_upload(data: Any, query: dict[str, Any], labels: Any, colors: Any, obsm: str | None) -> DatasetUpload:
+def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
     """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
-    _require_one(query, labels, colors)
-    cells = cells_of(data, ColumnRoles.of(query), obsm)
-    members = {"ids": cells.ids, "labels": cells.labels, "color": cells.color}
-    members |= _vectors(len(cells.ids), labels, colors)
+    cells = cells_of(data, ColumnRoles.from_options(query), obsm)
+    members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
+    members |= _vectors(len(cells.ids), values, data.obs_names)
     members["names"] = None if cells.names is None else np.array(cells.names, np.str_)
     given = {name: array for name, array in members.items() if array is not None}
     query = {name: value for name, value in query.items() if name == "missing"}
     return DatasetUpload(_array_body(cells.values, given), query, data.obs_names)
 
 
-def _frame_upload(frame: Any, query: dict[str, Any], labels: Any, colors: Any) -> DatasetUpload:
+def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
     """Return the columns of a frame, with the given labels and colors as further ones."""
-    _require_one(query, labels, colors)
-    table = frame_columns(frame, with_index=query.get("missing") == "drop")
-    names, columns = list(table.names or ()), list(table.head)
-    for role, values in (("label", labels), ("color", colors)):
-        if values is not None:
-            query[role] = next(name for at in range(len(names) + 1) if (name := role + "_" * at) not in names)
-            names.append(query[role])
-            columns.append(_given_column(f"{role}s", values, len(table)))
-    members: dict[str, Any] = pack(WholeTable(names, columns, index=table.index))
-    return DatasetUpload(Body.of_writer(NPZ, partial(np.savez, **members)), query, getattr(frame, "index", None))
+    table, index = frame_columns(frame, with_index=query.get("missing") == "drop"), getattr(frame, "index", None)
+    table, roles = with_given(table, values, index)
+    members: dict[str, Any] = pack(table)
+    return DatasetUpload(Body.of_writer(NPZ, partial(np.savez, **members)), {**query, **roles}, index)
+
+
+def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tuple[WholeTable, dict[str, str]]:
+    """Return a table with given labels and colors as further columns, and the names of these columns by role."""
+    names, columns, roles = list(table.names or ()), list(table.head), {}
+    for role, vector in values.items():
+        roles[role] = next(name for at in range(len(names) + 1) if (name := role + "_" * at) not in names)
+        names.append(roles[role])
+        columns.append(_given_column(role, vector, len(table), index))
+    return WholeTable(names, columns, index=table.index), roles
 
 
 def as_array(values: Any, name: str) -> Array:
@@ -232,16 +240,9 @@ def _is_buffer(values: Any) -> bool:
     return True
 
 
-def _require_one(query: dict[str, Any], labels: Any, colors: Any) -> None:
-    """Raise ValueError if labels or colors are given twice: as a column and as values."""
-    for role, values in (("label", labels), ("color", colors)):
-        if values is not None and role in query:
-            raise ValueError(f"{role}= names a column, {role}s= has the values: give one of them.")
-
-
-def _given_column(name: str, values: Any, rows: int) -> Column:
-    """Return given labels or colors, one for each row, as a column."""
-    vector = as_array(values, name)
+def _given_column(name: str, values: Any, rows: int, index: Any = None) -> Column:
+    """Return given labels or colors, one for each row, as a column; values of pandas are in the order of the index."""
+    vector = as_array(align_rows(values, index), name)
     if vector.shape != (rows,):
         raise ValueError(f"{name} has shape {vector.shape}; the data have {rows} rows: give one value a row.")
     is_number = vector.dtype.kind in "fiub"
@@ -251,19 +252,18 @@ def _given_column(name: str, values: Any, rows: int) -> Column:
     return column
 
 
-def _vectors(rows: int, labels: Any, colors: Any) -> dict[str, Array]:
-    """Return `labels` and `color`, those that are given, with one value for each of the rows."""
-    vectors: dict[str, Array] = {}
-    if labels is not None:
-        vectors["labels"] = label_array(_given_column("labels", labels, rows).objects(), 0)
-    if colors is not None:
-        vectors["color"] = np.asarray(_given_column("colors", colors, rows).numbers, np.float64)
-    return vectors
+def _vectors(rows: int, values: Mapping[str, Any], index: Any = None) -> dict[str, Array]:
+    """Return the given labels and colors as arrays with one value for each of the rows."""
+    columns = {name: _given_column(name, vector, rows, index) for name, vector in values.items()}
+    return {
+        name: label_array(column.objects(), 0) if name == "labels" else np.asarray(column.numbers, np.float64)
+        for name, column in columns.items()
+    }
 
 
-def _file_upload(path: Path, query: dict[str, Any], labels: Any, colors: Any) -> DatasetUpload:
-    if labels is not None or colors is not None:
-        raise ValueError("labels= and colors= go with an array or a frame. Name a file's columns: label=, color=.")
+def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
+    if values:
+        raise ValueError(f"{', '.join(values)}: name a column of the file, or read it and give an array or a frame.")
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from glle.inputs import set_blocks_apart
-from glle.reading import DataPoints, TableOptions, read_features, read_points, table_options
+from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features, read_points, table_options
 from glle.table import score_table
 from glle_engine import GlleError
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.result import Audit
 from glle_engine.audit.sources import checked_coordinates
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_OF_TABLE = ("labels", "color", "ids")  # arrays of a saved posterior
+_OF_TABLE = ("labels", "colors", "ids")  # arrays of a saved posterior
 
 __all__ = ["advise", "audit", "compare", "datasets", "embed", "fit", "load"]
 
@@ -59,7 +59,7 @@ class TableResult:
 
     Attributes
     ----------
-    labels, color, ids : (n,) array, optional
+    labels, colors, ids : (n,) array, optional
         Of the points.
     index : (n,) index of pandas or array, optional
         Index of the frame without dropped rows, or the rows that were not dropped.
@@ -71,16 +71,16 @@ class TableResult:
     """
 
     labels: NDArray[Any] | None = field(default=None, repr=False)
-    color: NDArray[np.float64] | None = field(default=None, repr=False)
+    colors: NDArray[np.float64] | None = field(default=None, repr=False)
     ids: NDArray[Any] | None = field(default=None, repr=False)
     index: Any = field(default=None, repr=False)
     names: list[str] | None = field(default=None, repr=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, result: Any, points: DataPoints) -> Self:
+    def from_result(cls, result: Any, points: DataPoints) -> Self:
         """Return a result of the engine with the columns of its points; arrays are shared."""
-        beside = {name: getattr(points, name) for name in ("labels", "color", "ids", "names", "options")}
+        beside = {name: getattr(points, name) for name in ("labels", "colors", "ids", "names", "options")}
         own = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**own, **beside, index=points.kept_index)
 
@@ -281,9 +281,10 @@ def fit(
     """Fit a posterior over LLE's reconstruction weights of data (n, d), in this process.
 
     Parameters and errors as for `glle_engine.fit`: `n_neighbors`, `n_components`, `method` and others. The data may
-    also be a table of pandas or with an Arrow stream, or an AnnData. Then `label`, `color`, `id`,
-    `features`, `ignore` and `one_hot` name its columns, and `obsm` the points of an AnnData. `missing` is "drop" or
-    "median" for data with missing values. Notes of the posterior have the roles of columns that were guessed.
+    also be a table of pandas or with an Arrow stream, or an AnnData. Then `id`, `features`, `ignore` and `one_hot` name
+    its columns, and `obsm` the points of an AnnData. `labels` and `colors` name a column, or have one value for each
+    row; the fit does not use them, but pictures and tables do. `missing` is "drop" or "median" for data with missing
+    values. Notes of the posterior have the roles of columns that were guessed.
 
     Examples
     --------
@@ -299,7 +300,7 @@ def fit(
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
-    found = FittedPosterior.of(replace(fitted, diagnostics=diagnostics), points)
+    found = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
     return replace(found, data=points.X)
 
 
@@ -314,7 +315,7 @@ def audit(
     *,
     method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
     parameters: dict[str, Any] | None = None,
-    labels: ArrayLike | None = None,
+    labels: ArrayLike | str | None = None,
     blocks: ArrayLike | str | None = None,
     **options: Any,
 ) -> TableAudit:
@@ -330,12 +331,12 @@ def audit(
         How the coordinates are made: a method by name with its parameters, or a function of points (m, d) to
         coordinates (m, p). Coordinates alone show fidelity, tears and islands.
     labels
-        Groups of the points (n,); a missing one is the empty text.
+        Groups of the points (n,), or the name of their column; a missing one is the empty text.
     blocks
         Subject, series or replicate of each point (n,), or the name of its column, which is no feature then. Halves are
         halves of the blocks.
     options
-        Of a table, as for `fit` (`label`, `missing` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
+        Of a table, as for `fit` (`missing`, `ignore` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
         `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
@@ -345,18 +346,18 @@ def audit(
 
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
-    blocks, of_table = set_blocks_apart(X, blocks, of_table)
+    blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
     points = read_points(X, of_table)
     found = engine_audit(
         points.X,
         points.rows(Y),
         method=method,
         parameters=parameters,
-        labels=points.classes(labels),
+        labels=points.labels,
         blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
         **{"names": points.names, **rest},
     )
-    return TableAudit.of(replace(found, notes=points.all_notes(found.notes)), points)
+    return TableAudit.from_result(replace(found, notes=points.all_notes(found.notes)), points)
 
 
 def embed(
@@ -364,7 +365,7 @@ def embed(
     method: str | None = None,
     /,
     *,
-    labels: ArrayLike | None = None,
+    labels: ArrayLike | str | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = (),
     score_neighbors: int | Literal["auto"] | None = "auto",
@@ -381,7 +382,8 @@ def embed(
     method
         Name of the method, such as "isomap" or "t-sne".
     labels
-        Class of each point, integers or words: for a supervised method, for scores and for pictures.
+        Class of each point, integers or words, or the name of a column: for scores and for pictures, and for a
+        supervised method; other methods do not use them.
     truth
         True coordinates (n, q) of the points, for scores.
     scores
@@ -403,24 +405,19 @@ def embed(
     """
     chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
     options, parameters = table_options(parameters, chosen.spec.parameters())
-    points = read_points(X, options)
-    classes = points.classes(labels)
+    points = read_points(X, {**options, "labels": labels})
     if isinstance(init, str):
         parameters["init"], init = init, None
     found = chosen.embed(
         points.X,
         chosen.spec.from_dict(parameters),
         on_progress,
-        labels=_classes(classes) if chosen.labels else None,
+        labels=_classes(points.labels) if chosen.labels else None,
         init=points.rows(init),
     )
-    if np.shape(classes) not in {(), (len(found.Y),)}:
-        raise InvalidShapeError(
-            f"The labels have shape {np.shape(classes)}.", remedy=f"Give one for each of the {len(found.Y)} points."
-        )
-    given = _Scored(points.X, classes, points.rows(truth), score_neighbors)
+    given = _Scored(points.X, points.labels, points.rows(truth), score_neighbors)
     names = given.names(scores)
-    result = TableEmbedding.of(replace(found, notes=points.all_notes(found.notes)), replace(points, labels=classes))
+    result = TableEmbedding.from_result(replace(found, notes=points.all_notes(found.notes)), points)
     return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
 
 
@@ -494,11 +491,11 @@ def compare(
     X: Any,
     methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any],
     *,
-    labels: ArrayLike | None = None,
+    labels: ArrayLike | str | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = None,
     score_neighbors: int | Literal["auto"] | None = "auto",
-    **options: Unpack[TableOptions],
+    **options: Unpack[ColumnOptions],
 ) -> Comparison:
     """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
 
@@ -510,7 +507,8 @@ def compare(
         One or several names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary of these by
         label, in which coordinates (n, p), a posterior, a draw and an embedding are values, too.
     labels, truth
-        Class (n,) and true coordinates (n, q) of the points, for the scores and methods that use them.
+        Class (n,) of the points, or the name of a column, and true coordinates (n, q), for the scores and methods that
+        use them.
     scores
         Names of scores; None for the fast ones whose inputs are given.
     score_neighbors
@@ -524,8 +522,8 @@ def compare(
         If two methods have one label, or one is neither a name nor a dictionary with it.
 
     """
-    found = read_points(X, table_options(options, _keywords(compare))[0])
-    X, truth, labels = found.X, found.rows(truth), found.classes(labels)
+    found = read_points(X, {**table_options(options, _keywords(compare))[0], "labels": labels})
+    X, truth, labels = found.X, found.rows(truth), found.labels
     given = _Scored(X, labels, truth, score_neighbors)
     names, of_scores = given.names(scores), given.options()
     compared = Comparison()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
-from glle.inputs import in_keywords
+from glle.inputs import in_keywords, is_column, with_given
 from glle.transport.errors import COLUMN_LISTS, in_words, keyword
-from glle_engine.base.errors import GlleError, InvalidParameterError, NotFiniteError
+from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
@@ -30,17 +30,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class TableOptions(TypedDict):
-    """Keyword arguments for data that are a table or an AnnData; as for `glle.Client`."""
+class ColumnOptions(TypedDict):
+    """Keyword arguments for data that may be a table or an AnnData, but for the labels; as for `glle.Client`."""
 
-    label: NotRequired[Any]
-    color: NotRequired[Any]
+    colors: NotRequired[Any]
     features: NotRequired[Any]
     id: NotRequired[Any]
     ignore: NotRequired[Any]
     one_hot: NotRequired[Any]
     missing: NotRequired[Missing | None]
     obsm: NotRequired[str | None]
+
+
+class TableOptions(ColumnOptions):
+    """Keyword arguments for data that may be a table or an AnnData."""
+
+    labels: NotRequired[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,7 @@ class DataPoints:
     ----------
     X
         (n, d) numbers, dense or sparse; data that are no table and have no missing values as they are.
-    labels, color, ids
+    labels, colors, ids
         (n,) texts or numbers, numbers, and texts or integers, or None; ids of several columns are (n, columns).
     notes
         Guessed roles, and the remedy of missing values.
@@ -68,7 +73,7 @@ class DataPoints:
 
     X: Any
     labels: NDArray[Any] | None = None
-    color: NDArray[np.float64] | None = None
+    colors: NDArray[np.float64] | None = None
     ids: NDArray[Any] | None = None
     notes: tuple[Note, ...] = ()
     kept: NDArray[np.bool_] | None = None
@@ -99,7 +104,7 @@ class DataPoints:
         return (np.arange(len(self.kept)) if self.index is None else self.index)[self.kept]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the values (n,) of a column that is the label, the color or an id."""
+        """Return the values (n,) of a column of labels, colors or ids."""
         lists = {role: [names] if isinstance(names, str) else names for role, names in self.options.items()}
         found = array_of_column(name, lists)
         if found is None:
@@ -108,10 +113,6 @@ class DataPoints:
             )
         array = getattr(self, found[0])
         return np.asarray(array if array.ndim == 1 else array[:, found[1]])
-
-    def classes(self, labels: Any) -> Any:
-        """Return the given labels of the points, or the labels of the table; a missing label is the empty text."""
-        return texts_of_labels(self.labels if labels is None else self.rows(labels))
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -131,24 +132,41 @@ def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[di
 def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
     """Return the points of data; `options` are `TableOptions`.
 
+    `labels` and `colors` name a column, or have one value for each row. A missing label is the empty text.
+
     Raises
     ------
     GlleError
-        With all columns that need a role, and all columns with missing values, unless `missing` resolves them.
+        With all columns that need a role, all columns with missing values, unless `missing` resolves them, and labels
+        or colors of another length.
     ImportError
         With the package that reads the data.
 
     """
     given = {name: value for name, value in options.items() if value is not None}
+    values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
     with in_keywords():
-        roles = ColumnRoles.of(given)
+        roles = ColumnRoles.from_options(given)
         given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
-        points = _points(data, roles, given.get("obsm"))
+        points = _points(data, roles, given.get("obsm"), values)
     lists = {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}
-    return replace(points, options={**lists, **points.options})
+    options = {name: value for name, value in {**lists, **points.options}.items() if name not in values}
+    found = {name: _given_values(points, name, vector) for name, vector in values.items()}
+    return replace(points, options=options, **{"labels": texts_of_labels(points.labels), **found})
 
 
-def _points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoints:
+def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
+    """Return given labels or colors of the points; raise `InvalidShapeError` unless there is one for each."""
+    found = points.rows(vector)
+    found = np.asarray(texts_of_labels(found)) if name == "labels" else np.asarray(found, np.float64)
+    if np.shape(found) != (np.shape(points.X)[0],):
+        raise InvalidShapeError(
+            f"The {name} have shape {np.shape(found)}.", remedy=f"Give one for each of the {len(points.X)} points."
+        )
+    return found
+
+
+def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str, Any]) -> DataPoints:
     if isinstance(data, (str, os.PathLike)):
         raise InvalidParameterError(f"{data} is a path.", remedy="Read the file, as by pandas.read_csv.")
     require_here(data)
@@ -157,7 +175,12 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoints:
     if not is_frame(data):
         roles.require_none("the data have no named columns.", "Give a frame of pandas or polars.")
         return _array_points(data, roles.missing)
-    return replace(_table_points(frame_columns(data, with_index=roles.missing == "drop"), roles), index=_index(data))
+    columns, index = frame_columns(data, with_index=roles.missing == "drop"), _index(data)
+    # Given labels only decide the roles here: they may be those of the rows that are kept.
+    given = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
+    columns, names = with_given(columns, given, index)
+    roles = replace(roles, labels=names.get("labels", roles.labels), colors=names.get("colors", roles.colors))
+    return replace(_table_points(columns, roles), index=index)
 
 
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
@@ -175,14 +198,14 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
     columns = _column_names(data)
     if is_new and columns is None:
         return data
-    without = {"label", "color", "id", "ignore", "missing"} if is_new else set()
+    without = {*SINGLE, "id", "ignore", "missing"} if is_new else set()
     without |= set() if is_anndata(data) else {"obsm"}
-    without |= {"label", "color", *COLUMN_LISTS} if is_anndata(data) or columns is None else set()
+    without |= {*SINGLE, *COLUMN_LISTS} if is_anndata(data) or columns is None else set()
     known = {"features": ["*"] if names is None else [*names], **fitted}
     known = {name: value for name, value in known.items() if name not in without}
     if columns is None or names is None:
         return read_points(data, known).X
-    apart = {fitted.get("label"), fitted.get("color")}.union(*(fitted.get(name, ()) for name in ("id", "ignore")))
+    apart = {fitted.get("labels"), fitted.get("colors")}.union(*(fitted.get(name, ()) for name in ("id", "ignore")))
     column_order(fitted.get("features", names), [name for name in columns if name not in apart])
     try:
         found = read_points(data, known)
@@ -241,7 +264,7 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoin
     """Return the points of an AnnData, with columns of its `obs`."""
     cells = cells_of(data, roles, obsm)
     found = replace(_array_points(cells.values, roles.missing), names=cells.names, index=data.obs_names)
-    return replace(found, labels=found.rows(cells.labels), color=found.rows(cells.color), ids=found.rows(cells.ids))
+    return replace(found, labels=found.rows(cells.labels), colors=found.rows(cells.colors), ids=found.rows(cells.ids))
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles) -> DataPoints:
@@ -260,7 +283,7 @@ def _table_points(columns: WholeTable, roles: ColumnRoles) -> DataPoints:
     return DataPoints(
         np.asarray(table.values, np.float64),
         labels=table.labels,
-        color=table.color,
+        colors=table.colors,
         ids=table.ids,
         notes=notes,
         kept=table.kept,

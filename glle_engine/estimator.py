@@ -12,7 +12,8 @@ import numpy as np
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-    from sklearn.utils import check_random_state
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils import check_array, check_random_state
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError as error:
@@ -24,7 +25,8 @@ from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
-from glle_engine.methods.registry import MAPPED
+from glle_engine.methods.maps import no_inverse
+from glle_engine.methods.registry import MAPPED, no_map
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.reliability.calibration import Calibration, calibrate
 
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base import spec as words
+    from glle_engine.base.results import Note
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.posterior import Posterior
 
 DEFAULTS = FitSpec()
+_WARNINGS = {"bridged": UserWarning, "not-converged": ConvergenceWarning}
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -58,14 +62,15 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         accepted = "csr" if is_sparse else False
         options = {"dtype": [np.float64, np.float32], **options}
         data = validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
-        if self._takes_distances:
+        if self._precomputed - {"kernel"}:
             check_non_negative(data[0] if "y" in options else data, type(self).__name__)
         return data
 
     @property
-    def _takes_distances(self) -> bool:
-        """Whether the data are distances of pairs of points."""
-        return "precomputed" in {self.get_params().get(name) for name in ("metric", "dissimilarity")}
+    def _precomputed(self) -> set[str]:
+        """The parameter by which the data are a matrix of all pairs of points; empty for coordinates."""
+        names = ("metric", "dissimilarity", "weights", "kernel")
+        return {name for name in names if self.get_params().get(name) == "precomputed"}
 
     @property
     def _n_features_out(self) -> int:
@@ -74,7 +79,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.pairwise = tags.input_tags.positive_only = self._takes_distances
+        tags.input_tags.pairwise = bool(self._precomputed)
+        tags.input_tags.positive_only = bool(self._precomputed - {"kernel"})
         return tags
 
 
@@ -181,9 +187,7 @@ class GLLE(_Embedder):
         data = self._check_data(X, reset=True, ensure_min_samples=4)
         self.seed_ = _seed(self.random_state)
         self.posterior_: Posterior = fit_posterior(data, neighbors=neighbors, **self._fit_parameters())
-        for note in self.posterior_.notes:
-            if note.code == "bridged":
-                warnings.warn(note.message, UserWarning, stacklevel=2)
+        _warn(self.posterior_.notes)
         self._training = data.copy()
         self._calibration: Calibration | None = None
         self.embedding_ = self.posterior_.embedding.astype(data.dtype)
@@ -271,6 +275,13 @@ class GLLE(_Embedder):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = _takes_sparse(FitSpec, self._fit_parameters())
         return tags
+
+
+def _warn(notes: tuple[Note, ...]) -> None:
+    """Warn of the notes that scikit-learn's estimators make warnings."""
+    for note in notes:
+        if note.code in _WARNINGS:
+            warnings.warn(note.message, _WARNINGS[note.code], stacklevel=3)
 
 
 def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) -> bool:
@@ -364,6 +375,7 @@ class Embedding(_Embedder):
             few, enough = first.n_neighbors, spec.n_neighbors
             message = f"The graph of n_neighbors={few} falls into components: n_neighbors={enough} connects it."
             warnings.warn(message, UserWarning, stacklevel=2)
+        _warn(result.notes)
         self.result_ = result
         self.embedding_ = result.Y.astype(data.dtype)
         return self
@@ -377,13 +389,24 @@ class Embedding(_Embedder):
         data = self._check_data(X, is_sparse=False)
         return self.result_.transform(data).astype(data.dtype)
 
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return points (m, d) at places X (m, p): of PCA, PPCA, factor analysis, kernel PCA and NPE."""
+        check_is_fitted(self)
+        places = check_array(X, dtype=[np.float64, np.float32])
+        return self.result_.inverse_transform(places).astype(places.dtype)
+
     def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
-        """Return how many neighbors connect the graph of n points; raise the error if the number is given."""
+        """Return how many neighbors connect the graph of n points; raise the error if no default number makes it."""
         few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto": in the details
         enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
-        if "n_neighbors" in self._parameters or not hasattr(spec, "n_neighbors") or enough <= few:
+        if not self._has_default_neighbors(spec) or enough <= few:
             raise error
         return enough
+
+    def _has_default_neighbors(self, spec: Any) -> bool:
+        """Return whether the graph is made by a number of neighbors that is not given."""
+        is_default = "n_neighbors" not in self._parameters and hasattr(spec, "n_neighbors")
+        return is_default and getattr(spec, "radius", None) is None and spec.precomputed != "weights"
 
     def _spec(self, n: int, d: int) -> Any:
         """Return the parameters, with defaults that n points of d features allow."""
@@ -397,7 +420,7 @@ class Embedding(_Embedder):
         spec = chosen.spec.from_dict(self._parameters)
         most = {
             "n_components": d,
-            "n_neighbors": spec.most_neighbors(n),
+            **({"n_neighbors": spec.most_neighbors(n)} if self._has_default_neighbors(spec) else {}),
             "k_most": n - 1,
             "perplexity": (n - 1) / 3,
         }
@@ -424,10 +447,18 @@ def _has_map(model: Embedding) -> bool:
     """Raise the error of a method without a map to new points."""
     chosen = method_of(model.name)
     if chosen.name not in MAPPED:
-        remedy = f"Choose one of {', '.join(MAPPED)}; or fit glle.GLLE."
-        raise InvalidParameterError(f"{chosen.title} has no map to new points.", remedy=remedy)
+        raise no_map(chosen.title)
+    return True
+
+
+def _has_inverse(model: Embedding) -> bool:
+    """Raise the error of a method without a way back to the data."""
+    chosen = method_of(model.name)
+    if chosen.restore is None or chosen.neighbor_map is not None:
+        raise no_inverse(chosen.title)
     return True
 
 
 # After the class, because scikit-learn wraps the method for `set_output`.
 Embedding.transform = available_if(_has_map)(Embedding.__dict__["transform"])  # type: ignore[method-assign]
+Embedding.inverse_transform = available_if(_has_inverse)(Embedding.inverse_transform)  # type: ignore[method-assign]

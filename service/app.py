@@ -13,7 +13,6 @@ from service.middleware.access_policy import AccessPolicy, required_scope
 from service.middleware.answer_cache import MAX_CACHE_BYTES, AnswerCache
 from service.middleware.request_limits import RequestLimits
 from service.middleware.requests import RequestMiddleware
-from service.responses.streaming import StreamLimiter
 from service.routes import (
     analyses,
     comparisons,
@@ -79,9 +78,8 @@ def create_app(stores: Stores) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores
-    app.state.stream_limiter = StreamLimiter(stores.shares.streams)
-    app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
-    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
+    app.state.shutdown = Shutdown(stores)
+    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.for_tenant)
     app.state.recent_posteriors = RecentPosteriors(app.state.stores_of)
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)

@@ -13,7 +13,7 @@ from worker.connections.clients import connect_cache, connect_queue, subscriber
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import CircuitBreaker, RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
-from worker.jobs.lua_scripts import CHANGED, ENDED
+from worker.jobs.lua_scripts import ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
 from worker.jobs.store import JobStore
@@ -59,7 +59,6 @@ class Stores:
     queue: TaskQueue
     requests: DrawRequests
     endings: Notifications
-    changes: Notifications
     drawn: Notifications
     commands: LoopCommands
     counts: Counters
@@ -91,7 +90,7 @@ class Stores:
         counts = Counters(client)
         retries = PATIENT_RETRIES if patient else RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
-        files = ObjectFiles.of(settings, bucket, arrays)
+        files = ObjectFiles.from_settings(settings, bucket, arrays)
         results = ResultStore(client, files, settings.job_ttl)
         mark = RecordsMark(client, files.bucket)
         room = QueueCapacity(client, settings)
@@ -113,7 +112,6 @@ class Stores:
             queue=queue,
             requests=DrawRequests(commands, reply),
             endings=Notifications(connect_events, ENDED),
-            changes=Notifications(connect_events, CHANGED),
             drawn=Notifications(connect_arrays, reply, draw_outcomes),
             commands=commands,
             counts=counts,
@@ -149,25 +147,25 @@ class Stores:
 
     def max_bytes(self, tenant: str) -> int:
         """Return the quota of a tenant's stored bytes; 0: none."""
-        return self.quotas.of(tenant).bytes
+        return self.quotas.for_tenant(tenant).bytes
 
     @property
     def with_files(self) -> tuple[RecordStore[Any], ...]:
         """The stores of the kinds of records that name files."""
         return self.datasets, self.posteriors, self.embeddings, self.results
 
-    def of(self, tenant: str) -> Self:
+    def for_tenant(self, tenant: str) -> Self:
         """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""
-        quota = self.quotas.of(tenant)
+        quota = self.quotas.for_tenant(tenant)
         return replace(
             self,
             tenant=tenant,
-            datasets=self.datasets.of(tenant, quota.bytes),
-            posteriors=self.posteriors.of(tenant, quota.posteriors),
-            embeddings=self.embeddings.of(tenant),
-            results=self.results.of(tenant),
-            requests=self.requests.of(tenant, partial(self.quotas.limit, "draws", tenant)),
-            jobs=self.jobs.of(tenant, quota, partial(self.quotas.limit, "jobs", tenant)),
+            datasets=self.datasets.for_tenant(tenant, quota.bytes),
+            posteriors=self.posteriors.for_tenant(tenant, quota.posteriors),
+            embeddings=self.embeddings.for_tenant(tenant),
+            results=self.results.for_tenant(tenant),
+            requests=self.requests.for_tenant(tenant, partial(self.quotas.limit, "draws", tenant)),
+            jobs=self.jobs.for_tenant(tenant, quota, partial(self.quotas.limit, "jobs", tenant)),
         )
 
     def stop_waiting(self) -> None:
@@ -178,7 +176,6 @@ class Stores:
     def close(self) -> None:
         """Close the connections."""
         self.endings.close()
-        self.changes.close()
         self.drawn.close()
         self.commands.close()
         self.client.close()

@@ -51,7 +51,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     solver = posterior.lane_solver
     assert solver is not None
     lanes, structure = LANES, solver.structure
-    room = Workspace.of(structure, solver.wanted)
+    room = Workspace.for_structure(structure, solver.wanted)
     mean, factor = posterior.distribution.gaussian("posterior")
     pins = np.full(lanes, solver.pin, np.int32)
     vectors = np.empty((lanes, n, solver.wanted))

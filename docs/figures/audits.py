@@ -96,7 +96,7 @@ def main() -> None:
         if name.startswith("Tear"):
             is_torn = torn(roll().coordinates, found.embedding)
             print(f"  {is_torn.sum()} torn points, area under the curve {area_under_curve(found.stretch, is_torn):.2f}")
-        panel = Panel.of(found)
+        panel = Panel.from_result(found)
         panels.append(replace(panel, below=f"{name}\n{panel.below}"))
     PICTURE.write_bytes(render(panels, columns=3, width=1500, inches=3.9))
 

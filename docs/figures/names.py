@@ -50,7 +50,16 @@ OWN = {
         "dtype",
         "points",
     ),
-    *("random_state", "index", "scales", "set", "json", "url", "help", *types.UploadOptions.__annotations__),
+    *(
+        "random_state",
+        "index",
+        "scales",
+        "set",
+        "json",
+        "url",
+        "help",
+        *(types.UploadOptions.__annotations__.keys() - {"labels"}),
+    ),
 }
 # What differs on purpose, with the reason that the page has.
 DIFFERENT = {
@@ -107,7 +116,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
             "library": of_function(glle.fit, FitSpec),
             "estimator": of_function(GLLE.__init__),
             "client": of_function(glle.Client.fit, types.FitOptions),
-            "command": of_command("fit"),
+            "command": {name: value for name, value in of_command("fit").items() if name != "labels"},  # of the data
             "HTTP": of_model(resources.PosteriorIn),
         },
         "draw": {

@@ -67,7 +67,6 @@ def _soak(report: dict[str, Any]) -> dict[str, Any]:
 def render(reports: dict[str, Any]) -> dict[str, str]:
     """Return the tables of the stored reports, by marker name."""
     builders: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "chaos": ("chaos", _chaos_table),
         "kills": ("chaos", _kills),
         "degraded": ("degraded", _degraded_table),
         "soak": ("soak", _soak_text),
@@ -75,15 +74,12 @@ def render(reports: dict[str, Any]) -> dict[str, str]:
     return {name: build(reports[report]) for name, (report, build) in builders.items() if report in reports}
 
 
-def _chaos_table(report: dict[str, Any]) -> str:
-    rows = [[row["name"], f"{row['checked']:,}", str(row["violations"])] for row in report["checks"]]
-    return table(["must be zero", "checked", "violations"], rows)
-
-
 def _kills(report: dict[str, Any]) -> str:
     took = report["recovery"].values()
     medians = [each["p50"] for each in took]
+    broken = ", ".join(row["name"] for row in report["checks"] if row["violations"]) or "none"
     return (
+        f"Checks that found a violation: {broken} of {len(report['checks'])}. "
         f"{sum(report['kills'].values())} processes of {len(report['kills'])} kinds were killed. The next success came "
         f"after {min(medians):.1f} to {max(medians):.1f} s (the median of a kind), and after "
         f"{max(each['p100'] for each in took):.1f} s at most."

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser of the command, and of each subcommand, without abbreviations: `--label` is never `--labels`."""
+    """Parser of the command, and of each subcommand, without abbreviations: `--label` is not `--labels`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "allow_abbrev": False})

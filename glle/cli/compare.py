@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
@@ -23,7 +24,8 @@ _RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Cl
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    labels = argument("--labels", metavar="FILE_OR_ID", help="class of each point, one column")
+    text = "column of the data with the class of each point; or a file or a data set of one column"
+    labels = argument("--labels", metavar="COLUMN", default=argparse.SUPPRESS, help=text)
     truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
     add_command(commands, _methods, options=[MethodsOptions])
 
@@ -80,11 +82,19 @@ def _method(text: str) -> dict[str, Any]:
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]]:
     """Return the data set, and the options that `embed` and `compare` of the client have in common."""
-    if args.labels and "label" in select_options(args, UploadOptions):
-        raise ValueError("--label names a column of the file, --labels another file: give one of them.")
+    labels = _labels(args, client)
     data = dataset_of(client, args.data, args)
-    labels, truth = (text and dataset_of(client, text) for text in (args.labels, args.truth))
+    truth = args.truth and dataset_of(client, args.truth)
     return data, {"labels": labels, "truth": truth, "timeout": args.timeout}
+
+
+def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
+    """Return the data set of labels in another file; a column of a file stays an option of the file's upload."""
+    text = getattr(args, "labels", None)
+    if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):
+        return None
+    del args.labels
+    return dataset_of(client, text)
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:
@@ -120,7 +130,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 def _spread(args: argparse.Namespace, client: Client) -> int:
     """Measure how far an embedding moves when it is refitted to halves of its data."""
     embedding = client.embedding(args.embedding, timeout=args.timeout)
-    labels = args.labels and dataset_of(client, args.labels)
+    labels = _labels(args, client, is_stored=True)
     result = embedding.spread(labels=labels, timeout=args.timeout, **select_options(args, SpreadOptions))
     if args.out is not None:
         output.save_rows(client, embedding.dataset, args.out, output.point_columns(result), result.movement)
@@ -146,7 +156,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
 
     is_map = args.data.startswith(("post_", "emb_"))
-    labels = args.labels and dataset_of(client, args.labels)
+    labels = _labels(args, client, is_stored=is_map)
     if not is_map and file_or_id(args.data) != args.data:
         options = select_options(args, UploadOptions)
         vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), options)[1])

@@ -13,7 +13,7 @@ from glle.table import table_text
 from glle.types import FitOptions, UploadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import TypeAlias
 
     from glle.client import Client
@@ -30,17 +30,17 @@ _PARAMETERS = ("parameters", "as in the API; the service has the defaults")
 _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
-def add_options(parser: argparse.ArgumentParser, options: type) -> None:
-    """Add one option for each member of a `TypedDict`, with its description as help."""
+def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
+    """Add one option for each member of a `TypedDict`, with its description as help, but for those that are `taken`."""
     group = parser.add_argument_group(*(_COLUMNS if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
+        if (long := "--" + name.replace("_", "-")) in taken:
+            continue
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
         (described,) = get_args(annotated[name])  # of NotRequired
         text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
-        group.add_argument(
-            *flags, "--" + name.replace("_", "-"), dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint)
-        )
+        group.add_argument(*flags, long, dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint))
 
 
 def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def add_command(
     for names, more in arguments:
         command.add_argument(*names, **more)
     for kind in options:
-        add_options(command, kind)
+        add_options(command, kind, {name for names, _ in arguments for name in names})
     command.set_defaults(run=partial(_run, run))
 
 

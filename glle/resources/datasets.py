@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import upload_of
+from glle.inputs import is_column, upload_of
 from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
 from glle.transport.errors import COLUMN_LISTS, in_words, keyword
 from glle.transport.session import Async, Blocking, operation
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from glle.inputs import DataOptions
     from glle.transport.calls import Array, Dtype
     from glle.transport.session import Session
     from glle.types import DatasetOut
 
-ROLES = COLUMN_LISTS | {"label", "color"}
+ROLES = COLUMN_LISTS | {"labels", "colors"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +61,7 @@ class BaseDataset(Resource):
 
     @operation
     async def arrays(self) -> dict[str, Array]:
-        """Return `data`, and `labels`, `color`, `coordinates` and `ids` if the data set has them."""
+        """Return `data`, and `labels`, `colors`, `coordinates` and `ids` if the data set has them."""
         return (await self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
 
     @operation
@@ -118,7 +117,8 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 
     Without them a few rows would not have the roles that were guessed for many.
     """
-    if not is_stored(data, options) and not options.keys() & ROLES:
+    given_roles = {name for name, value in options.items() if name in COLUMN_LISTS or is_column(value)}
+    if not is_stored(data, options) and not given_roles & ROLES:
         columns = (await session.get(path_of("datasets", training)))["columns"]
         if columns:
             if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:  # of a file
@@ -126,18 +126,14 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
                 given_names = [column["name"] for column in preview["columns"]]
             names = set(map(str, given_names))
             given = {role: [name for name in columns.get(role, ()) if name in names] for role in ROLES}
-            roles: Any = {
-                role: found[0] if role in {"label", "color"} else found for role, found in given.items() if found
-            }
-            options = {**options, **roles}
+            roles: Any = {role: found if role in COLUMN_LISTS else found[0] for role, found in given.items() if found}
+            options = {**roles, **options}
     return await dataset_of(session, data, options)
 
 
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
     """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
-    roles: Any = {**options}
-    labels, colors, obsm = (roles.pop(name, None) for name in ("labels", "colors", "obsm"))
-    content = upload_of(data, roles, labels, colors, obsm)
+    content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
     if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
@@ -153,8 +149,19 @@ async def optional_id(session: Session, data: Any) -> str | None:
     return None if data is None else await dataset_id(session, data)
 
 
+def names_column(labels: Any) -> bool:
+    """Return whether labels are the name of a column, and not an array, a data set, its id or a file."""
+    is_file = isinstance(labels, Path) or (isinstance(labels, str) and Path(labels).is_file())
+    return is_column(labels) and not (is_file or is_stored(labels, {}))
+
+
 async def labels_id(session: Session, labels: Any) -> str | None:
     """Return the id of a data set with the label of each point; upload a vector, also of words, or other data."""
     if np.ndim(labels) == 1:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
+    if names_column(labels):
+        raise ValueError(
+            f"labels={labels!r} names a column, and the data are stored already: leave labels= out if it is their "
+            "column of labels, or give the labels in an array."
+        )
     return await optional_id(session, labels)

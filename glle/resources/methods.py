@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from glle.inputs import AuditDataOptions, CompareDataOptions, data_options, set_blocks_apart
-from glle.resources.datasets import dataset_id, dataset_of, is_stored, labels_id, new_points, optional_id
+from glle.resources.datasets import (
+    dataset_id,
+    dataset_of,
+    is_stored,
+    labels_id,
+    names_column,
+    new_points,
+    optional_id,
+)
 from glle.resources.results import Result, result_of, run_job, run_on
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
@@ -115,6 +123,7 @@ class MethodOperations(Generic[EmbeddingT]):
         method: str,
         /,
         *,
+        labels: Any = None,
         truth: Any = None,
         scores: Sequence[str] | None = None,
         score_neighbors: int | Literal["auto"] | None = "auto",
@@ -129,6 +138,10 @@ class MethodOperations(Generic[EmbeddingT]):
             A data set, its id, or any argument of `dataset`.
         method
             Name of the method; `methods` lists them.
+        labels
+            Class of each point: the name of a column of data to upload, an array of integers or words, or a data set of
+            one column. By default the labels of the data set, if it has some. They are for scores, and for a supervised
+            method; other methods do not use them.
         truth
             True coordinates: an array, a data set or its id; for a synthetic data set the data set itself.
         scores
@@ -138,9 +151,8 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout
             Seconds; None for no limit.
         parameters
-            Parameters of the method, such as `n_neighbors`; options of `dataset` for data to upload, such as
-            ``label="species"`` and ``ignore=["note"]``; and `labels`, the class of each point: a vector of integers or
-            words, or a data set of one column. By default the labels of the data set, if it has labels.
+            Parameters of the method, such as `n_neighbors`, and options of `dataset` for data to upload, such as
+            ``ignore=["note"]``.
 
         Returns
         -------
@@ -150,9 +162,9 @@ class MethodOperations(Generic[EmbeddingT]):
 
         """
         of_data, spec = data_options(parameters)
-        dataset, ids = await self._scored_data(data, of_data, {method}, scores)
+        dataset, id_ = await self._labelled_data(data, of_data, labels)
         body = {
-            **ids,
+            "labels": id_,
             "method": method,
             "parameters": spec,
             "truth": await optional_id(self._session, truth),
@@ -193,9 +205,9 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            Options of `dataset` for data to upload, and `labels` as for `embed`; `scores`, `score_neighbors`,
-            `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
-            row has the figures of its movement.
+            Options of `dataset` for data to upload; `labels` as for `embed`; `scores`, `score_neighbors`, `align`, with
+            which the result has the embeddings, and `n_resamples`, half-samples with which each row has the figures of
+            its movement.
 
         Returns
         -------
@@ -205,10 +217,9 @@ class MethodOperations(Generic[EmbeddingT]):
         """
         of_data, spec = data_options(options, CompareDataOptions)
         compared = [{"method": method} if isinstance(method, str) else method for method in methods]
-        names = {method.get("method") for method in compared}
-        dataset, ids = await self._scored_data(data, of_data, names, spec.get("scores"))
+        dataset, id_ = await self._labelled_data(data, of_data, of_data.pop("labels", None))
         body = {
-            **ids,
+            "labels": id_,
             "methods": compared,
             "truth": await optional_id(self._session, truth),
             **spec,
@@ -241,10 +252,10 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout
             Seconds; None for no limit.
         options
-            Options of `dataset` for data to upload; `labels`, the group of each point, or a data set with labels, by
-            default the labels of the data; `blocks`, the subject, series or replicate of each point, or the name of its
-            column; `standardize` of the features and `metric` of the distances; `n_neighbors` that are compared, and
-            the `seed`.
+            Options of `dataset` for data to upload; `labels`, the group of each point: the name of a column of data to
+            upload, an array, or a data set with labels, by default the labels of the data; `blocks`, the subject,
+            series or replicate of each point, or the name of its column; `standardize` of the features and `metric` of
+            the distances; `n_neighbors` that are compared, and the `seed`.
 
         Returns
         -------
@@ -256,52 +267,37 @@ class MethodOperations(Generic[EmbeddingT]):
 
         """
         given, body = data_options(options, AuditDataOptions)
-        blocks = body.pop("blocks", None)
+        blocks, labels = body.pop("blocks", None), given.pop("labels", None)
         id_ = str(getattr(data, "id", data)) if coordinates is None else ""
         kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
         if kind is not None:
             body[kind] = id_
         else:
-            roles: Any = {name: value for name, value in given.items() if name != "labels"}
+            roles: Any = given
             if not is_stored(data, roles):
+                if names_column(labels):
+                    roles, labels = {**roles, "labels": labels}, None
                 blocks, roles = set_blocks_apart(data, blocks, roles)
             data = await dataset_of(self._session, data, roles)
             body |= {"dataset": data if isinstance(data, str) else data.id}
             body |= {"method": method, "parameters": parameters or {}}
             if coordinates is not None:
                 body["coordinates"] = await dataset_id(self._session, coordinates)
-        body["labels"] = await labels_id(self._session, given.get("labels"))
+        body["labels"] = await labels_id(self._session, labels)
         body["blocks"] = blocks if isinstance(blocks, str) else await labels_id(self._session, blocks)
         result = await run_job(self._session, "/v1/audits", body, timeout)
         return result_of(data, result)
 
-    async def _scored_data(
-        self, data: Any, options: DataOptions, methods: set[Any], scores: Sequence[str] | None
-    ) -> tuple[Any, dict[str, str | None]]:
-        """Return the data set or its id, and the id of its labels: a vector, or the data set's labels if they are used.
-
-        The service refuses labels that neither a method nor a score uses.
-        """
-        of_upload: Any = {name: value for name, value in options.items() if name != "labels"}
-        labels = options.get("labels")
-        if labels is not None and options.get("label") is not None:
-            raise ValueError("label= names a column, labels= has the values: give one of them.")
-        dataset: Any = await dataset_of(self._session, data, of_upload)
+    async def _labelled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
+        """Return the data set or its id, and the id of the data set of its labels: by default its own, if any."""
+        if not is_stored(data, options) and names_column(labels):
+            options, labels = {**options, "labels": labels}, None
+        dataset: Any = await dataset_of(self._session, data, options)
         is_id = isinstance(dataset, str)
         metadata = await self._session.get(path_of("datasets", dataset)) if is_id else dataset.metadata
-        if labels is None and metadata["has_labels"] and await self._use_labels(methods, scores):
+        if labels is None and metadata["has_labels"]:
             labels = dataset
-        return dataset, {"labels": await labels_id(self._session, labels)}
-
-    async def _use_labels(self, methods: set[Any], scores: Sequence[str] | None) -> bool:
-        """Return whether one of the methods or scores uses labels, as the default scores (None) do."""
-        if scores is None:
-            return True
-        for path, names, needs in (("scores", set(scores), "needs"), ("methods", methods, "needs_labels")):
-            items = (await self._session.get(f"/v1/{path}"))["items"] if names else []
-            if any(item["name"] in names and item[needs] in {"labels", True} for item in items):
-                return True
-        return False
+        return dataset, await labels_id(self._session, labels)
 
     def _embedding(self, result: Result) -> EmbeddingT:
         made: EmbeddingT = self._session.classes["embedding"](

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_NAMES = "label|color|features|id|ignore|one_hot|missing|header|delimiter|decimal|charset|sheet|force"
+_NAMES = "labels|colors|features|id|ignore|one_hot|missing|header|delimiter|decimal|charset|sheet|force"
 _OPTION = rf"(?:{_NAMES})=[^\s&,;()]*[^\s&,;().]"
 _OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)|POST /v1/(datasets|posteriors|embeddings)(?!/)")
 _CALLS = {"datasets": ("dataset", "datasets upload"), "posteriors": ("fit", "fit"), "embeddings": ("embed", "embed")}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _RETRY_STATUSES = frozenset({429, 502, 503, 504})
 _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
-_SOON = 0.05  # seconds; the service did not wait if it answered a poll sooner
+_IMMEDIATE_SECONDS = 0.05  # seconds; the service did not wait if it answered a poll sooner
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -188,7 +188,7 @@ class Session:
                 wait = min(_SMOOTH_POLL if self.bars.is_visible else _LONG_POLL, remaining)
                 job = await self.get(path_of("jobs", job["id"]), {"wait": wait})
                 show(job["progress"])
-                if job["status"] in _OPEN and time.monotonic() - sent < min(_SOON, wait):  # no long polls
+                if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):  # no long polls
                     await self.sleep(min(1.0, remaining))
         if job["status"] != "succeeded":
             raise job_error(job)

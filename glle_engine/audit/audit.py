@@ -115,12 +115,12 @@ MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
 WIDER_PAIRS = 2  # pairs with one coordinate more
 WIDER_POINTS = 2000  # of which these are halves
-LEAST_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
+MIN_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
 DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
-FEW = 60  # points: audits of fewer were not measured
+MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # points of which halves are made of a sample, and points of the sample
-LEAST_BLOCKS = 4
+MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
 SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
 
@@ -164,7 +164,7 @@ def audits(
         has_structure=None if relations is None else relations > 0,
         kept=kept,
         by_chance=by_chance,
-        least_kept=LEAST_KEPT,
+        least_kept=MIN_KEPT,
         islands=islands_of_picture(embedding, points),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
@@ -428,7 +428,7 @@ def _notes(
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if relations is not None and relations <= 0:
-        few = f"more points than {n} may show a relation, and " if n < FEW else ""
+        few = f"more points than {n} may show a relation, and " if n < MEASURED_POINTS else ""
         yield Note(
             "unseen-structure",
             f"Not all structure is seen: {few}two modes of one column remain in data whose columns are permuted.",
@@ -459,10 +459,10 @@ def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: ArrayLike
     if blocks is None:
         return embedder
     of_blocks = _labels(blocks, n, "blocks")[1][rows]
-    if (count := len(np.unique(of_blocks[embedder.rows]))) < LEAST_BLOCKS:
+    if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
             f"The points are of {count} blocks, which have no halves to compare.",
-            remedy=f"Give blocks of at least {LEAST_BLOCKS} kinds, such as the subject of each row, or none.",
+            remedy=f"Give blocks of at least {MIN_BLOCKS} kinds, such as the subject of each row, or none.",
         )
     return BlockEmbedder(embedder, of_blocks)
 
@@ -581,7 +581,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
-    aligned = Alignment.of([normalize_all(pictures)], normalize(embedding)[0])
+    aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
     around = calibrated_regions(aligned)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)

@@ -73,7 +73,7 @@ BLOCK = 1000  # points that are embedded at a time: permuted data have costly gr
 DOMINANT = 0.9  # share of the variance in one feature
 FALSE_DISCOVERIES = 0.1  # accepted share among the points beyond chance
 CLEAR = 0.1  # share of the neighbors that chance loses, which a picture keeps if it is clearly more than chance
-LEAST_COPIES = 0.05  # share of the rows: fewer copies change no test
+MIN_SHARE_OF_COPIES = 0.05  # share of the rows: fewer copies change no test
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
     """
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
     copies = _repeats(data)
-    if copies.mean() < LEAST_COPIES or 2 * _repeats(rng.permuted(data, axis=0)).sum() > copies.sum():
+    if copies.mean() < MIN_SHARE_OF_COPIES or 2 * _repeats(rng.permuted(data, axis=0)).sum() > copies.sum():
         return np.zeros(len(data), bool)
     return copies
 

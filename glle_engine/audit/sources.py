@@ -90,8 +90,8 @@ class Source:
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
-    """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.of`."""
-    embedder, spec = PosteriorEmbedder.of(posterior, X), posterior.spec
+    """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.from_posterior`."""
+    embedder, spec = PosteriorEmbedder.from_posterior(posterior, X), posterior.spec
     _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks="auto"))
@@ -221,13 +221,13 @@ def _scale_notes(data: NDArray[np.float64], spec: SpaceSpec) -> tuple[Note, ...]
 
 
 def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
-    return Space.of(data, spec).points(data)
+    return Space.from_data(data, spec).points(data)
 
 
 def _require_columns(spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for data without columns to permute: distances."""
-    if "precomputed" in {spec.space[1], getattr(spec, "dissimilarity", "")}:
+    """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
+    if name := spec.precomputed:
         raise InvalidParameterError(
-            "An audit permutes the columns of the data, which distances do not have.",
+            f"An audit permutes the columns of the data, which a matrix of all pairs ({name}='precomputed') has not.",
             remedy="Give coordinates, such as by classical scaling of the distances.",
         )

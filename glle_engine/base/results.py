@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-MOST = 40  # characters of a value
+MAX_CHARACTERS = 40  # characters of a value
 _FEATURE = re.compile(r"X\[:, (\d+)\]")
 
 
@@ -43,7 +43,7 @@ def _value(value: Any) -> str:
     if is_dataclass(value):
         return type(value).__name__
     text = f"{value:.6g}" if isinstance(value, float) else repr(value)
-    if len(text) <= MOST and "\n" not in text:
+    if len(text) <= MAX_CHARACTERS and "\n" not in text:
         return text
     return (
         f"<{len(value)} items>" if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str) else _cut(text)
@@ -51,7 +51,7 @@ def _value(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return f"{' '.join(text.split())[: MOST - 3]}..."
+    return f"{' '.join(text.split())[: MAX_CHARACTERS - 3]}..."
 
 
 class PointResult:
@@ -77,7 +77,7 @@ class PointResult:
             If there is another number of observations.
 
         """
-        points = PointTable.of(self)
+        points = PointTable.from_result(self)
         if adata.n_obs != len(points.places):
             raise ValueError(f"adata has {adata.n_obs} observations; the result has {len(points.places)} points.")
         adata.obsm[f"X_{key}"] = points.places
@@ -87,7 +87,7 @@ class PointResult:
 
     def _repr_html_(self) -> str:
         """Return verdict, notes, quantiles of the columns, and the picture if there is matplotlib."""
-        points = PointTable.of(self)
+        points = PointTable.from_result(self)
         notes: Any = getattr(self, "notes", ())
         rows = {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)} | points.columns
         cells = "".join(
@@ -105,7 +105,7 @@ class PointResult:
 
     def _repr_png_(self) -> bytes | None:
         """Return the picture as a PNG, None without matplotlib."""
-        return None if find_spec("matplotlib") is None else picture(PointTable.of(self))
+        return None if find_spec("matplotlib") is None else picture(PointTable.from_result(self))
 
 
 @dataclass(frozen=True)

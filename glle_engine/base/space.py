@@ -52,7 +52,7 @@ class Space:
     levels: tuple[NDArray[np.float64], ...] | None = None
 
     @classmethod
-    def of(cls, data: NDArray[np.float64], spec: SpaceSpec) -> Self:
+    def from_data(cls, data: NDArray[np.float64], spec: SpaceSpec) -> Self:
         """Return the space of finite data (n, d).
 
         Raises

@@ -75,6 +75,11 @@ class SpaceSpec(Specification):
         """The parameters `standardize` and `metric`."""
         return getattr(self, "standardize", "none"), getattr(self, "metric", "euclidean")
 
+    @property
+    def precomputed(self) -> str:
+        """The parameter by which the data are a matrix of all pairs, such as "metric" or "kernel"; empty for points."""
+        return next((name for name, value in vars(self).items() if value == "precomputed"), "")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpec(SpaceSpec):

@@ -59,7 +59,7 @@ class Unit:
     origin: NDArray[np.float64]
 
     @classmethod
-    def of(cls, data: NDArray[np.float64]) -> Self:
+    def from_data(cls, data: NDArray[np.float64]) -> Self:
         """Return the unit of data (n, d)."""
         largest, least = data.max(axis=0), data.min(axis=0)
         varying = largest > least
@@ -107,7 +107,7 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
     if spec.variant == "published":
         require_range(data)
         return data
-    return Unit.of(data).scale(data)
+    return Unit.from_data(data).scale(data)
 
 
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:

@@ -23,6 +23,7 @@ The last resort inverts M, shifted (`glle_engine.eigen.lu`); of SuperLU only its
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -72,6 +73,7 @@ class Eigenproblem:
         classes: list[NDArray[np.intp]],
         wanted: int,
         factorizations: int = 1,
+        max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
         """Choose the elimination order and the pins, and solve for the mean weights.
 
@@ -86,6 +88,8 @@ class Eigenproblem:
             Number of eigenpairs, further copies of multiple ones included.
         factorizations : int
             Expected number of solutions on this graph; for more of them a cheaper order is searched longer.
+        max_flops : float
+            Operations of a factorization, at most.
 
         Returns
         -------
@@ -97,15 +101,17 @@ class Eigenproblem:
         Raises
         ------
         ConvergenceError, InvalidParameterError
+        TooCostlyError
+            For more operations than allowed.
 
         """
         n = len(neighbors)
         require_pairs(n, wanted - 1)
         pins = np.array([members[0] for members in classes], np.int32)
-        pattern = Pattern.of(neighbors)
+        pattern = Pattern.from_neighbors(neighbors)
         if n <= DENSE_BELOW:
             return cls(pattern, pins), few_points(neighbors, weights, wanted, len(pins))
-        pattern, prediction = pattern.order_for(factorizations)
+        pattern, prediction = pattern.order_for(factorizations, max_flops)
         problem, pairs = cls._prepare(pattern, weights, pins, wanted)
         pairs.diagnostics["elimination"] = prediction
         return problem, pairs
@@ -250,7 +256,7 @@ def warm() -> None:
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern, _ = Pattern.of(neighbors).order_for(_MANY)
+    pattern, _ = Pattern.from_neighbors(neighbors).order_for(_MANY)
     distribution = WeightDistribution(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )

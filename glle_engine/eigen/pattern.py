@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -43,7 +44,13 @@ class Prediction(NamedTuple):
     bytes: int
 
 
-def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[NDArray[np.int32], Prediction]:
+class TooCostlyError(Exception):
+    """A factorization of a graph takes more operations than allowed."""
+
+
+def cheapest_order(
+    neighbors: NDArray[np.int32], factorizations: int, max_flops: float = math.inf
+) -> tuple[NDArray[np.int32], Prediction]:
     """Return the cheaper elimination order (n,) of B + B^T, and its cost: minimum degree or nested dissection.
 
     Dissection is tried only if it takes little time beside the factorizations that will use the order, and tried with
@@ -54,13 +61,21 @@ def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[N
     neighbors : (n, k) int32
     factorizations : int
         The expected number.
+    max_flops : float
+        Of a factorization. Dissection is tried unless it would have to save more than it ever does.
+
+    Raises
+    ------
+    TooCostlyError
+        For more operations than allowed.
 
     """
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     best = Prediction("minimum-degree", *predicted_cost(start, adjacent, order))
+    allowed = _SAVING * max_flops
     for seed in range(_DISSECTIONS):
-        if seed >= dissections(best.flops, len(neighbors), factorizations):
+        if best.flops > allowed or seed >= dissections(best.flops, len(neighbors), factorizations):
             break
         other = nested_dissection(start, adjacent, seed)
         prediction = Prediction("nested-dissection", *predicted_cost(start, adjacent, other))
@@ -68,20 +83,10 @@ def cheapest_order(neighbors: NDArray[np.int32], factorizations: int) -> tuple[N
             order, best = other, prediction
         elif best.order == "minimum-degree":  # another dissection is no better
             break
+        allowed = max_flops
+    if best.flops > max_flops:
+        raise TooCostlyError
     return order, best
-
-
-def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
-    """Whether a factorization on a graph (n, k) takes at most `max_flops` operations, by minimum degree or dissection.
-
-    Bridges do not count. Dissection is tried unless it would have to save more than it ever does.
-    """
-    start, adjacent = distinct(*symmetric(neighbors))
-    order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
-    flops, _ = predicted_cost(start, adjacent, order)
-    if flops <= max_flops or flops > _SAVING * max_flops:
-        return flops <= max_flops
-    return predicted_cost(start, adjacent, nested_dissection(start, adjacent, 0))[0] <= max_flops
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
@@ -150,16 +155,17 @@ class Pattern:
             )
 
     @classmethod
-    def of(cls, neighbors: NDArray[np.int32]) -> Self:
+    def from_neighbors(cls, neighbors: NDArray[np.int32]) -> Self:
         """Return the pattern in the order of the points."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
-    def order_for(self, factorizations: int) -> tuple[Self, dict[str, Any]]:
+    def order_for(self, factorizations: int, max_flops: float = math.inf) -> tuple[Self, dict[str, Any]]:
         """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
 
-        `factorizations` is their expected number. The cost is a `Prediction`, as a dictionary.
+        `factorizations` is their expected number. The cost is a `Prediction`, as a dictionary. Raises `TooCostlyError`
+        for more operations than `max_flops`.
         """
-        order, prediction = cheapest_order(self.neighbors, factorizations)
+        order, prediction = cheapest_order(self.neighbors, factorizations, max_flops)
         return type(self)(self.neighbors, order), prediction._asdict()
 
     @cached_property

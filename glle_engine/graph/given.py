@@ -10,10 +10,7 @@ from scipy.sparse import issparse
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import require_unmasked, rows_of_sparse
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.radius import NeighborGraph
-from glle_engine.graph.relations import Distances
-from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.graph.radius import NeighborGraph, distances_to
 from glle_engine.linalg.distances import ranks_of
 
 if TYPE_CHECKING:
@@ -124,12 +121,7 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
         chosen = np.argsort(unwanted, axis=1, kind="stable")[:, : indices.shape[1]]
         kept = chosen < (indices != ABSENT).sum(axis=1, keepdims=True)
         indices = np.take_along_axis(np.concatenate([indices, others], axis=1), chosen, axis=1)
-    if isinstance(data, Distances):
-        apart = np.take_along_axis(data.known, indices.astype(np.intp), axis=1)
-    elif isinstance(data, SparsePoints):
-        apart = data.distances(data, indices)
-    else:
-        apart = distances_between(data, data, indices)
+    apart = distances_to(data, indices)
     order = np.lexsort((indices, ranks_of(apart)), axis=1)
     kept = None if kept is None else np.take_along_axis(kept, order, axis=1)
     return NeighborGraph(np.take_along_axis(indices, order, axis=1), np.take_along_axis(apart, order, axis=1), kept)

@@ -15,8 +15,11 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.graph.connectivity import connected_neighbors, smallest_connecting_k
+from glle_engine.graph.connectivity import bridge, components, connected_neighbors, edges, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
+from glle_engine.linalg.distances import distances as distances_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-MOST_CANDIDATES = 1 << 25  # of all points together
+MAX_CANDIDATES = 1 << 25  # of all points together
 _FIRST = 16
 
 
@@ -81,6 +84,37 @@ def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress:
     return graph
 
 
+def bridged_graph(
+    X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress
+) -> tuple[NeighborGraph, list[tuple[int, int]]]:
+    """Return the graph of `neighbor_graph`, connected by the shortest edges between its parts, and these edges.
+
+    See `glle_engine.graph.connectivity.bridge`. From a point without others in the radius, the shortest edge is the one
+    to its nearest point.
+    """
+    if radius is None:
+        graph = NeighborGraph(*kneighbors(X, n_neighbors, on_progress))
+    else:
+        graph = neighbors_within(X, radius, on_progress)
+    nearest, kept = graph.nearest, graph.kept
+    pairs: set[tuple[int, int]] = set()
+    if kept is not None:
+        lonely = np.flatnonzero(~kept.any(axis=1))
+        kept[lonely, 0] = True
+        pairs = {(min(pair), max(pair)) for pair in zip(lonely.tolist(), nearest[lonely, 0].tolist(), strict=True)}
+    if not components(edges(nearest, kept)).any():
+        return graph, sorted(pairs)
+    nearest, kept, bridges = bridge(X, nearest, kept)
+    return NeighborGraph(nearest, distances_to(X, nearest), kept), [*sorted(pairs), *bridges]
+
+
+def distances_to(X: Data, indices: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the distances (n, k) from each point to other ones (n, k)."""
+    if isinstance(X, Distances):
+        return np.take_along_axis(X.known, indices.astype(np.intp), axis=1)
+    return X.distances(X, indices) if isinstance(X, SparsePoints) else distances_between(X, X, indices)
+
+
 def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> NeighborGraph:
     """Return the points at a distance of at most `radius` from each point; a point may have none.
 
@@ -93,7 +127,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     n, k = len(X), min(_FIRST, len(X) - 1)
     nearest, distances = kneighbors(X, k, on_progress)
     while k < n - 1 and (distances[:, -1] <= radius).any():
-        if 2 * k * n > MOST_CANDIDATES:
+        if 2 * k * n > MAX_CANDIDATES:
             raise InvalidParameterError(
                 f"More than {k} of {n:,} points are within radius={radius!r} of a point: too many.",
                 remedy="Give a smaller radius, or n_neighbors.",

@@ -12,7 +12,7 @@ them, which gives the nearest Gram matrix; `Distances.shortfall` measures how mu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -186,9 +186,9 @@ def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space |
     if not isinstance(given, np.ndarray):
         require_possible(spec)
         require_enough_points(given.shape[0], spec)
-        points = SparsePoints.of(given, spec.metric)
+        points = SparsePoints.from_rows(given, spec.metric)
         return points.over(points.exponent)
-    placed = (space or Space.of(given, spec)).points(given)
+    placed = (space or Space.from_data(given, spec)).points(given)
     if spec.metric != "precomputed":
         return in_unit(placed, spec)
     require_enough_points(len(placed), spec)
@@ -197,13 +197,34 @@ def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space |
 
 
 def require_square(n: int, d: int) -> None:
-    """Raise `InvalidShapeError` unless a matrix of n x d dissimilarities is square."""
+    """Raise `InvalidShapeError` unless a matrix of n x d values of all pairs is square."""
     if n != d:
         raise InvalidShapeError(
-            f"A matrix of dissimilarities is square, not {n} x {d}.",
-            remedy="Give the dissimilarities of all pairs, or 'euclidean' in place of 'precomputed' for points.",
+            f"A matrix of all pairs is square, not {n} x {d}.",
+            remedy="Give a value for each pair of points; or the points, with another word than 'precomputed'.",
             details={"rows": n, "columns": d},
         )
+
+
+def symmetric(matrix: Any, name: str) -> Any:
+    """Return (A + A^T) / 2 of a matrix of all pairs (n, n), dense or sparse.
+
+    Raises
+    ------
+    InvalidParameterError
+        With the first entry that differs from its mirror image by more than rounding, by the name of the entries.
+
+    """
+    rows, columns = (abs(matrix - matrix.T) > ROUNDING * float(abs(matrix).max())).nonzero()
+    if len(rows):
+        row, column = int(rows[0]), int(columns[0])
+        raise InvalidParameterError(
+            f"The {name} X[{row}, {column}] = {matrix[row, column]:g} differs from its mirror image, "
+            f"{matrix[column, row]:g}.",
+            remedy="Give a symmetric matrix, such as (X + X^T) / 2.",
+            details={"row": row, "column": column},
+        )
+    return matrix / 2 + matrix.T / 2
 
 
 def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,15 +239,11 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
 
     """
     require_square(*D.shape)
+    evened: NDArray[np.float64] = symmetric(D, "dissimilarity")
     tolerance = ROUNDING * float(D.max())
     checks = (
         (-tolerance > D, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
         (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),
-        (
-            np.abs(D - D.T) > tolerance,
-            "differs from its mirror image",
-            "Give a symmetric matrix, such as (D + D^T) / 2.",
-        ),
     )
     for is_wrong, reason, remedy in checks:
         if is_wrong.any():
@@ -236,6 +253,6 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
                 remedy=remedy,
                 details={"row": row, "column": column},
             )
-    symmetric = np.maximum(D / 2 + D.T / 2, 0.0)
-    np.fill_diagonal(symmetric, 0.0)
-    return symmetric
+    known = np.maximum(evened, 0.0)
+    np.fill_diagonal(known, 0.0)
+    return known

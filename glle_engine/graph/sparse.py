@@ -64,7 +64,7 @@ class SparsePoints:
         return int(self.rows.shape[0]), int(self.rows.shape[1])
 
     @classmethod
-    def of(cls, rows: csr_array, metric: Metric) -> Self:
+    def from_rows(cls, rows: csr_array, metric: Metric) -> Self:
         """Return the points of canonical rows (n, d) whose Euclidean distances order pairs as the metric does.
 
         See `glle_engine.base.space`.

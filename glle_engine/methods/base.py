@@ -15,6 +15,7 @@ from glle_engine.base.errors import (
     MissingLibraryError,
     TooFewPointsError,
 )
+from glle_engine.base.parameters import check_positive
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import Note, PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
@@ -34,9 +35,9 @@ from glle_engine.graph.connectivity import distinct_points
 from glle_engine.graph.relations import Distances, coordinates, require_differing, require_square
 from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.maps import AffineMap, Map, NeighborMap
+from glle_engine.methods.maps import AffineMap, Map, NeighborMap, no_inverse
 from glle_engine.methods.parameters import MethodSpec, of_pairs
-from glle_engine.posterior.findings import scale_figures, scale_notes
+from glle_engine.posterior.findings import bridge_notes, scale_figures, scale_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,6 +111,35 @@ class Embedding(PointResult):
                 "new points.",
             )
         return self.map.transform(points, on_progress)
+
+    def inverse_transform(self, places: ArrayLike, *, ridge: float = 1e-3) -> NDArray[np.float64]:
+        """Return points (m, d) of the data at places (m, p) in this embedding.
+
+        By PCA, PPCA, factor analysis and NPE an affine function of the places; by kernel PCA a ridge regression of the
+        data on the embedding, which for cosine gives rows of length about 1.
+
+        Parameters
+        ----------
+        places : (m, p) array-like
+        ridge : float
+            Of kernel PCA's regression, relative to the mean of the kernel's diagonal; above 0.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the method has no map, or a map without an inverse.
+        InvalidShapeError
+
+        """
+        if self.map is None:
+            raise no_inverse("This embedding")
+        given, p = finite_matrix(places, "places"), self.Y.shape[1]
+        if given.shape[1] != p:
+            raise InvalidShapeError(
+                f"The places have shape {given.shape}; the embedding has {p} components.",
+                remedy=f"Give a matrix of {p} columns.",
+            )
+        return self.map.inverse(given, check_positive("ridge", ridge))
 
     __repr__ = brief
 
@@ -229,12 +259,12 @@ class Method(Generic[S]):
                 f"{self.title} takes no labels: they would change nothing.",
                 remedy="Leave labels away, or choose a supervised method.",
             )
-        if spec.space[1] == "precomputed":
-            if not (self.by_distances or self.any_space):
-                raise InvalidParameterError(
-                    f"{self.title} needs coordinates, not distances.",
-                    remedy="Use another metric, embed the distances by mds first, or take glle, lle or isomap.",
-                )
+        if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
+            raise InvalidParameterError(
+                f"{self.title} needs coordinates, not distances.",
+                remedy="Use another metric, embed the distances by mds first, or take glle, lle or isomap.",
+            )
+        if spec.precomputed:
             require_square(n, d)
         spec.require_possible(n, d)
 
@@ -281,7 +311,7 @@ class Method(Generic[S]):
         # the data need not have as many components as given coordinates have columns
         possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
-        require_differing(data if isinstance(data, np.ndarray) else SparsePoints.of(data, "euclidean"))
+        require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
         points = data if self.any_space else _locate(data, spec)
         if self.joins_equal:
@@ -358,18 +388,26 @@ class Method(Generic[S]):
         return rows
 
 
+def note_bridges(embedding: Embedding, bridges: list[tuple[int, int]]) -> Embedding:
+    """Return an embedding by a graph with the figure and the note on its bridges, if there are any."""
+    if not bridges:
+        return embedding
+    figures = {**embedding.figures, "bridges": [list(pair) for pair in bridges]}
+    return replace(embedding, figures=figures, notes=(*bridge_notes(len(bridges)), *embedding.notes))
+
+
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return data in the space of a specification, or their distances."""
     if not isinstance(data, np.ndarray):
-        return SparsePoints.of(data, spec.space[1])
-    return Distances.among(data) if spec.space[1] == "precomputed" else Space.of(data, spec).points(data)
+        return SparsePoints.from_rows(data, spec.space[1])
+    return Distances.among(data) if spec.space[1] == "precomputed" else Space.from_data(data, spec).points(data)
 
 
 def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
     """Return a map of standardized data as one of the data, or None for another space, in which it is not affine."""
     if spec.space[1] != "euclidean":
         return None
-    space = Space.of(data, spec)
+    space = Space.from_data(data, spec)
     if space.center is None or space.scale is None:
         return affine
     return AffineMap(space.center + space.scale * affine.mean, affine.components / space.scale)

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_MOST = 2**64 - 1
+_MAX_SEED = 2**64 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(FitSpec, NeighborSpec):
     """Parameters of a posterior, the fields of `FitSpec`, and of one draw."""
 
-    seed: int = integer(0, "Of the draws.", least=0, most=_MOST)
-    index: int = integer(0, "Which draw of the seed.", least=0, most=_MOST)
+    seed: int = integer(0, "Of the draws.", least=0, most=_MAX_SEED)
+    index: int = integer(0, "Which draw of the seed.", least=0, most=_MAX_SEED)
     scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", least=0)
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 

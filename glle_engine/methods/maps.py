@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidShapeError, OutOfRangeError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import Space
 from glle_engine.base.validation import finite_matrix, require_near
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _BLOCK_ENTRIES = 1 << 20
+
+
+def no_inverse(subject: str) -> InvalidParameterError:
+    """Return the refusal of places that cannot be taken back to the data."""
+    return InvalidParameterError(
+        f"{subject} has no inverse.",
+        remedy="Take places back to the data by pca, ppca, factor-analysis, npe or kernel-pca.",
+    )
 
 
 class Map(ABC):
@@ -43,6 +51,10 @@ class Map(ABC):
     @abstractmethod
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the places (m, p) of a block of points (m, d)."""
+
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return points (m, d) at places (m, p), if the map has an inverse."""
+        raise no_inverse("The map by nearest neighbors")
 
     def _row_entries(self) -> int:
         """Return the entries of the working memory of a point."""
@@ -118,6 +130,10 @@ class AffineMap(Map):
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((points - self.mean) @ self.components.T)
 
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return m + C^+ y, of the points at a place the nearest one to the mean."""
+        return np.asarray(self.mean + places @ np.linalg.pinv(self.components).T)
+
 
 @dataclass(frozen=True, eq=False)
 class NeighborMap(Map):
@@ -159,7 +175,7 @@ class NeighborMap(Map):
     @cached_property
     def space(self) -> Space:
         """The space of the method."""
-        return Space.of(self.data, self.spec)
+        return Space.from_data(self.data, self.spec)
 
     @cached_property
     def points(self) -> NDArray[np.float64]:

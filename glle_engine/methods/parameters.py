@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
-from glle_engine.base.spec import Metric, SpaceSpec, Standardize, metric_parameter, standardize_parameter
+from glle_engine.base.spec import (
+    Disconnected,
+    Metric,
+    SpaceSpec,
+    Standardize,
+    metric_parameter,
+    standardize_parameter,
+)
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.radius import neighbor_graph, neighbors_of_others
+from glle_engine.graph.radius import bridged_graph, neighbor_graph, neighbors_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +121,12 @@ class RadiusSpec(DistanceSpec):
         "standardize and metric.",
         above=0,
     )
+    disconnected: Disconnected = choice(
+        "error",
+        "A graph in several parts: an error, or joined by the shortest edges between the parts (bridge), with a note.",
+        *get_args(Disconnected),
+        added=True,
+    )
 
     def check_together(self) -> None:
         """Refuse a number of neighbors beside a radius."""
@@ -133,10 +146,18 @@ class RadiusSpec(DistanceSpec):
             least: dict[str, Any] = {"radius": None, "n_neighbors": 2}
             replace(self, **least).require_possible(n, d)
 
-    def graph(self, X: Data, on_progress: OnProgress) -> NeighborGraph:
-        """Return the connected graph of the neighbors of X (n, d)."""
-        k = self._n_neighbors
-        return neighbor_graph(X, len(X) - 1 if k == "all" else k, self.radius, on_progress)
+    def graph(
+        self, X: Data, on_progress: OnProgress, n_neighbors: int | None = None
+    ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
+        """Return the connected graph of the neighbors of X (n, d), and its bridges.
+
+        `n_neighbors` replaces the number of the specification.
+        """
+        k = self._n_neighbors if n_neighbors is None else n_neighbors
+        k = len(X) - 1 if k == "all" else k
+        if self.disconnected == "bridge":
+            return bridged_graph(X, k, self.radius, on_progress)
+        return neighbor_graph(X, k, self.radius, on_progress), []
 
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
         """Return the neighbors among X (n, d) of each other point (m, d)."""

@@ -39,7 +39,7 @@ SMALL_GAP = 0.1
 NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-MOST = 0.99  # share of the variance
+LOCAL_VARIANCE = 0.99  # share of the variance
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 PROBES = 300
 DRAWS = 8
@@ -87,7 +87,7 @@ def diagnose(
         figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
     is_given = facts.get("given_neighbors", False)
     searched = [] if isinstance(X, Distances | SparsePoints) or is_given else search_notes(figures)
-    notes = [*_bridge_notes(figures), *_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
+    notes = [*bridge_notes(figures["n_bridges"]), *_data_notes(figures, spec), *searched, *_spectrum_notes(figures, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
@@ -170,7 +170,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
     """Yield a note if few of d features determine the distances; `figures` come from `scale_figures`."""
-    is_of_points = spec.space[1] == "euclidean" and getattr(spec, "dissimilarity", "") != "precomputed"
+    is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
         count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
@@ -188,9 +188,9 @@ def _scale_ratio(deviation: NDArray[np.float64]) -> float:
 
 
 def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
-    """Return the number of features that hold `MOST` of the variance."""
+    """Return the number of features that hold `LOCAL_VARIANCE` of the variance."""
     variance = np.sort(variance)[::-1]
-    return int(np.searchsorted(np.cumsum(variance), MOST * variance.sum())) + 1
+    return int(np.searchsorted(np.cumsum(variance), LOCAL_VARIANCE * variance.sum())) + 1
 
 
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
@@ -210,9 +210,9 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
     return flat
 
 
-def _bridge_notes(figures: dict[str, Any]) -> Iterator[Note]:
+def bridge_notes(count: int) -> Iterator[Note]:
     """Yield the note on bridges, the first of all, because it concerns the shape of the whole embedding."""
-    if count := figures["n_bridges"]:
+    if count:
         added = (
             "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
         )

@@ -26,7 +26,7 @@ from glle_engine.base.validation import (
     restore_distances,
 )
 from glle_engine.eigen.eigenproblem import Eigenproblem, scale_embedding
-from glle_engine.eigen.pattern import is_cheaper
+from glle_engine.eigen.pattern import TooCostlyError
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.connectivity import bridge, closed_classes, edges, require_connected
 from glle_engine.graph.given import checked_neighbors, nearest_first
@@ -140,11 +140,11 @@ def fit(
         spec, space = replace(spec, landmarks="all"), Space(spec.metric)
     require_enough_points(n, spec.of_points(n))
     if isinstance(given, np.ndarray):
-        space = Space.of(given, spec)
+        space = Space.from_data(given, spec)
     described = given_figures(given)
     *costly, last = spec.choices(n)
     for choice in costly:
-        with contextlib.suppress(_TooCostlyError):
+        with contextlib.suppress(TooCostlyError):
             fitted = _fit_choice(given, space, choice, on_progress, described, indices, MAX_EXACT_FLOPS)
             break
     else:
@@ -156,10 +156,6 @@ def fit(
     return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
 
 
-class _TooCostlyError(Exception):
-    """A factorization of a graph takes more operations than allowed."""
-
-
 def _fit_choice(
     given: NDArray[np.float64] | csr_array,
     space: Space,
@@ -169,7 +165,7 @@ def _fit_choice(
     indices: NDArray[np.int32] | None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior of data (n, d), with or without landmarks; raise `_TooCostlyError` beyond `max_flops`."""
+    """Fit a posterior of data (n, d), with or without landmarks; raise `TooCostlyError` beyond `max_flops`."""
     if spec.has_landmarks:
         assert isinstance(given, np.ndarray)
         return _fit_on_landmarks(space.points(given), spec, on_progress, described, max_flops)
@@ -187,7 +183,7 @@ def _fit_on_landmarks(
 ) -> Posterior:
     """Fit a posterior with landmarks: see `_fit_located`."""
     assert isinstance(spec.landmarks, int)
-    landmarks = chosen_landmarks(Unit.of(placed).scale(placed), spec.landmarks, on_progress)
+    landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks="all")
     try:
         fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described, max_flops=max_flops)
@@ -212,10 +208,10 @@ def _place_others(
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
-    unit = Unit.of(given)
+    unit = Unit.from_data(given)
     data = unit.shift(given[landmarks])
     directions = diagnosed.figures["residual_dimension"]
-    noise = NoiseModel.of(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
+    noise = NoiseModel.from_fit(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
     neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     kept = None if fitted.distribution.kept is None else np.empty((n, k), bool)
@@ -306,7 +302,7 @@ def _fit_located(
 ) -> Posterior:
     """Fit a posterior without landmarks to located data (`locate`).
 
-    `described` are the figures of the data, and `indices` (n, k) given neighbors. Raises `_TooCostlyError` for a graph
+    `described` are the figures of the data, and `indices` (n, k) given neighbors. Raises `TooCostlyError` for a graph
     with more than `max_flops` operations in a factorization.
     """
     kept: NDArray[np.bool_] | None = None
@@ -323,12 +319,10 @@ def _fit_located(
         data.require_resolved(nearest, distances, RESOLVED)
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
-    if max_flops < math.inf and not is_cheaper(nearest, max_flops):
-        raise _TooCostlyError
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:
-        return _on_graph(data, nearest, distances, option, on_progress, described, kept)
+        return _on_graph(data, nearest, distances, option, on_progress, described, kept, max_flops)
 
     return of_chosen_noise(data, spec, on_graph) if spec.noise == "auto" else on_graph(spec)
 
@@ -341,12 +335,13 @@ def _on_graph(
     on_progress: OnProgress,
     described: dict[str, Any],
     kept: NDArray[np.bool_] | None,
+    max_flops: float,
 ) -> Posterior:
     """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search.
 
     `kept` (n, k) are the neighbors among the candidates, if points have different numbers of given ones.
     """
-    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, kept=kept)
+    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, max_flops=max_flops, kept=kept)
     if spec.variant == "constrained":
         distribution, facts = constrained_distribution(data, mean, mean.embedding, spec, on_progress)
     else:
@@ -391,16 +386,20 @@ def reference_embedding(
     on_progress: OnProgress = silent,
     *,
     factorizations: int = 1,
+    max_flops: float = math.inf,
     kept: NDArray[np.bool_] | None = None,
 ) -> Reference:
     """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
 
-    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph;
-    `kept` (n, k) are the neighbors among the candidates `nearest`, by default all.
+    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph, and
+    `max_flops` the most operations of each; `kept` (n, k) are the neighbors among the candidates `nearest`, by default
+    all.
 
     Raises
     ------
     DisconnectedGraphError, ConvergenceError
+    TooCostlyError
+        For more operations than allowed.
     InvalidParameterError
         For ``noise="auto"``, which only a fit resolves.
 
@@ -433,7 +432,7 @@ def reference_embedding(
         weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
     on_progress(0, 1, "embedding")
     classes = closed_classes(graph)
-    problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations)
+    problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations, max_flops)
     embedding = scale_embedding(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
     return Reference(neighbors, weights, frames, kept, classes, bridges, flatness, problem, pairs, embedding)

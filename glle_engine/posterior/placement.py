@@ -146,10 +146,10 @@ def extend(
     require_training_data(data, data_sha256)
     if spec.metric == "precomputed":
         return _among_distances(data, points, spec)
-    space = Space.of(data, spec)
+    space = Space.from_data(data, spec)
     data, points = space.points(data), space.points(points)
     require_near(data, points)
-    unit = Unit.of(data)
+    unit = Unit.from_data(data)
     known = data if landmarks is None else data[landmarks]
     extension = attach(unit.shift(known), unit.shift(points), spec, flatness).extension()
     neighbors = extension.neighbors if landmarks is None else landmarks[extension.neighbors]
@@ -168,7 +168,7 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
             remedy="Give the data that the posterior was fitted to, and new points with as many columns.",
         )
     require_training_data(data, data_sha256)
-    known, others = (SparsePoints.of(rows, spec.metric) for rows in (data, points))
+    known, others = (SparsePoints.from_rows(rows, spec.metric) for rows in (data, points))
     exponent = known.exponent
     largest = np.ldexp(abs(others.rows).max(axis=1).toarray(), -exponent)
     _require_near(np.asarray(largest).ravel())

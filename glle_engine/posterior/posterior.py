@@ -325,7 +325,7 @@ class Posterior(PointResult):
             )
         if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
             return reconstruct(data, self.neighbors, weights)
-        space = Space.of(data, self.spec)
+        space = Space.from_data(data, self.spec)
         placed = space.points(data)
         rebuilt = reconstruct(placed, self.neighbors, weights)
         return space.restore(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
@@ -335,7 +335,7 @@ class Posterior(PointResult):
         data = finite_matrix(X)
         if self.spec.metric == "precomputed":
             return Distances.among(data)
-        return Space.of(data, self.spec).points(data)
+        return Space.from_data(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""

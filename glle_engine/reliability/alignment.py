@@ -69,7 +69,7 @@ class Alignment:
     __repr__ = brief
 
     @classmethod
-    def of(
+    def from_maps(
         cls,
         kinds: Sequence[NDArray[np.float64]],
         original: NDArray[np.float64],

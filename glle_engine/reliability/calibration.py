@@ -159,7 +159,7 @@ def calibrate(
     """
     n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
     n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
-    embed = PosteriorEmbedder.of(posterior, X)
+    embed = PosteriorEmbedder.from_posterior(posterior, X)
     if halves is None:
         halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places
     wanted = _spread("half-samples", halves[:n_resamples], posterior.embedding)
@@ -202,7 +202,7 @@ def calibrate(
 
 def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each point's spread (n,) over embeddings (m, n, p); raise an error if most points do not move."""
-    spread = Alignment.of((embeddings,), reference).spread
+    spread = Alignment.from_maps((embeddings,), reference).spread
     if not np.median(spread):
         raise InvalidParameterError(
             f"The median spread of {kind} is 0, so that no scale compares with it.",

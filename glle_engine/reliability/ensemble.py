@@ -151,7 +151,7 @@ def combine(
 
     """
     kinds = (draws, *resamples)
-    aligned = Alignment.of(kinds, reference, (1.0,) * len(kinds), start=reference, on_progress=on_progress)
+    aligned = Alignment.from_maps(kinds, reference, (1.0,) * len(kinds), start=reference, on_progress=on_progress)
     spreads = [root_trace(part) for part in aligned.covariances]
     reliability = spread_reliability(aligned, saturated=saturated, on_progress=on_progress)
     means = [mean for mean, _ in aligned.moments]
@@ -210,7 +210,7 @@ def ensemble(
     """
     n_draws = check_integer("n_draws", n_draws, MIN_EMBEDDINGS)
     n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
-    embed = PosteriorEmbedder.of(posterior, X)
+    embed = PosteriorEmbedder.from_posterior(posterior, X)
     stacks = [
         resample(embed, n_resamples, stream=stream, seed=seed, strict=True, on_progress=on_progress).places
         for stream in STREAMS

@@ -218,7 +218,7 @@ def movement(
             f"{MIN_EMBEDDINGS}." + (f" The first problem: {problems[0]}" if problems else ""),
             remedy="Embed with other parameters, such as a larger n_neighbors, or take more half-samples.",
         )
-    aligned = Alignment.of((refitted,), whole, on_progress=on_progress)
+    aligned = Alignment.from_maps((refitted,), whole, on_progress=on_progress)
     (consensus, covariance), (places,) = aligned.moments[0], aligned.kinds
     over_samples = np.trace(covariance, axis1=1, axis2=2)
     by_seed, again = _variance_by_seeds(seeds, whole)

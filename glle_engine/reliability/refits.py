@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
 REFITS = 8  # of the whole data with other seeds
-_LEAST_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
+_MIN_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
 _SEEDS = 2**63
 
 
@@ -86,11 +86,11 @@ class MethodEmbedder(Embedder, Generic[S]):
     @cached_property
     def located(self) -> tuple[Data, int]:
         """The data in the space of the parameters, coordinates or distances, over 2^e, and e."""
-        if _is_precomputed(self.spec):
+        if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
-        points = Space.of(self.data, self.spec).points(self.data)
-        unit = Unit.of(points)
+        points = Space.from_data(self.data, self.spec).points(self.data)
+        unit = Unit.from_data(points)
         return unit.scale(points), unit.exponent
 
     def require_possible(self, stream: Stream) -> None:
@@ -103,7 +103,7 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
         """Return the embedder of some rows of the data."""
-        X = self.X[np.ix_(rows, rows)] if _is_precomputed(self.spec) else self.X[rows]
+        X = self.X[np.ix_(rows, rows)] if self.spec.precomputed else self.X[rows]
         return replace(self, X=X, labels=None if self.labels is None else self.labels[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
@@ -125,7 +125,7 @@ class MethodEmbedder(Embedder, Generic[S]):
     def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
         """Embed a sample."""
         chosen = sample.chosen
-        part = self.data[np.ix_(chosen, chosen)] if _is_precomputed(self.spec) else self.data[chosen]
+        part = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
         labels = None if self.labels is None else self.labels[chosen]
         share, number = sample.stream.share, sample.number
         return embed_again(self.method, self.spec, part, number, share, on_progress, labels=labels)
@@ -169,7 +169,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
         value = getattr(spec, name)
         if parameter.counts and isinstance(value, (int, float)) and value > 0:
             less = value * math.sqrt(share)
-            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _LEAST_COUNT))
+            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _MIN_COUNT))
     return changes
 
 
@@ -184,6 +184,11 @@ def require_resamplable(
 
 
 def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool, share: float) -> None:
+    if (name := spec.precomputed) in {"kernel", "weights"}:
+        raise InvalidParameterError(
+            f"The movement of an embedding compares distances of points, which {name}='precomputed' does not give.",
+            remedy="Embed the points, or their distances.",
+        )
     half, features = _size_of_sample(n, d, spec, share)
     method.require_possible(n, d, spec, labels=labels)
     require_enough_for_halves(n)
@@ -201,15 +206,10 @@ def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labe
         ) from refusal
 
 
-def _is_precomputed(spec: MethodSpec) -> bool:
-    """Return whether the data are distances."""
-    return spec.space[1] == "precomputed" or getattr(spec, "dissimilarity", "") == "precomputed"
-
-
 def _size_of_sample(n: int, d: int, spec: MethodSpec, share: float) -> tuple[int, int]:
     """Return the points and features of a sample."""
     half = replace(HALVES, share=share).size(n)
-    return half, half if _is_precomputed(spec) else d
+    return half, half if spec.precomputed else d
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:

@@ -52,7 +52,7 @@ _RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its numbe
 HALF = 0.5
 SHARES = (HALF, 0.632)  # of the points in a sample of a method
 SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
-LEAST_POINTS = 20
+MIN_POINTS = 20
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
 
@@ -312,7 +312,7 @@ class PosteriorEmbedder(Embedder):
     landmarks: NDArray[np.int32] | None = None
 
     @classmethod
-    def of(cls, posterior: Posterior, X: ArrayLike) -> Self:
+    def from_posterior(cls, posterior: Posterior, X: ArrayLike) -> Self:
         """Return the embedder of a posterior on its training data.
 
         Raises
@@ -478,11 +478,11 @@ def resampling_obstacle(
 
 def require_enough_for_halves(n: int) -> None:
     """Raise `InvalidParameterError` for fewer than 20 points."""
-    if n < LEAST_POINTS:
+    if n < MIN_POINTS:
         raise InvalidParameterError(
             f"{n} points are too few for half-samples.",
-            remedy=f"Give at least {LEAST_POINTS} points.",
-            details={"n_points": n, "least": LEAST_POINTS},
+            remedy=f"Give at least {MIN_POINTS} points.",
+            details={"n_points": n, "least": MIN_POINTS},
         )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Level = Literal["high", "moderate", "low"]
 STANDARD = 20  # resamples, so that the reproducibility does not depend on their number
-ENOUGH = 0.9  # reliability: below it, more embeddings help
+SUFFICIENT_RELIABILITY = 0.9  # below it, more embeddings help
 MOSTLY = 0.5  # share of the variance by the seed, above which it hides the data
 _SPREAD = {
     "high": "Points can be ranked by their spread: {}",
@@ -144,7 +144,7 @@ def state_spread(
         f"draws and resamples have the rank correlation {agreement:.2f}, and different resamples of the data "
         f"{reproducible:.2f}."
     )
-    if reliable < ENOUGH:
+    if reliable < SUFFICIENT_RELIABILITY:
         reason += (
             f" More draws and resamples would help (reliability {reliable:.2f}), unless all points are equally "
             "uncertain."
@@ -175,7 +175,7 @@ def state_movement(reliable: float, reproducible: float, seed_share: float = 0.0
     )
     if seed_share >= MOSTLY:
         reason += f" {seed_share:.0%} of the variance comes from the seed."
-    if reliable < ENOUGH:
+    if reliable < SUFFICIENT_RELIABILITY:
         reason += f" More half-samples would help (reliability {reliable:.2f}), unless all points move alike."
     return Reliability(level=level, reason=reason, reliability=reliable, reproducibility=reproducible)
 

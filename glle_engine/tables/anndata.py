@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Points of an AnnData: `values` (n, d), dense or sparse, `names`, `ids` (n,), `labels` and `color` or None."""
+    """Points of an AnnData: `values` (n, d), dense or sparse, `names`, `ids` (n,), `labels` and `colors` or None."""
 
     values: Any
     names: list[str] | None
     ids: NDArray[Any]
     labels: NDArray[Any] | None = None
-    color: NDArray[np.float64] | None = None
+    colors: NDArray[np.float64] | None = None
 
 
 def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
@@ -42,7 +42,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
         kind = type(data).__name__
         raise InvalidParameterError(f"obsm={obsm!r} is a key of an AnnData, not of {kind}.", remedy="Leave obsm out.")
     reason = "the columns of an AnnData are its variables."
-    roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("label", "color"))
+    roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("labels", "colors"))
     keys = ", ".join(data.obsm) or "(none)"
     if obsm is not None and obsm not in data.obsm:
         raise InvalidParameterError(f"There is no obsm={obsm!r}.", remedy=f"Name one of {keys}.")
@@ -54,16 +54,16 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     if names is not None and len(set(names)) < len(names):
         detail = "The AnnData has several variables of one name."
         raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique().")
-    label, color = (None if name is None else obs_column(data, name) for name in (roles.label, roles.color))
-    if color is not None and color.kind not in {"number", "date"}:
-        detail = f"The column {roles.color!r} of type {color.type} cannot be the color, which has numbers or dates."
+    labels, colors = (None if name is None else obs_column(data, name) for name in (roles.labels, roles.colors))
+    if colors is not None and colors.kind not in {"number", "date"}:
+        detail = f"The column {roles.colors!r} of type {colors.type} cannot be the colors, which are numbers or dates."
         raise TableError("unsupported-column", detail, remedy="Name another column, or cast this one.")
     return Cells(
         values if hasattr(values, "tocsr") else np.asarray(values),
         None if names is None else list(map(str, names)),
         np.asarray(data.obs_names, dtype=str),
-        None if label is None else label_array(label.objects(), 0),
-        None if color is None else np.asarray(color.numbers, np.float64),
+        None if labels is None else label_array(labels.objects(), 0),
+        None if colors is None else np.asarray(colors.numbers, np.float64),
     )
 
 

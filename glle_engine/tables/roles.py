@@ -1,6 +1,6 @@
-"""Roles of the columns of a table: features, label, color, ids, ignored; chosen by name or pattern, or guessed.
+"""Roles of the columns of a table: features, labels, colors, ids, ignored; chosen by name or pattern, or guessed.
 
-Texts of the remedies name an option as in a query, such as ``?label=species``: each interface writes it in its words.
+Texts of the remedies name an option as in a query, such as ``?labels=species``: each interface writes it in its words.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from glle_engine.tables.columns import Column, Kind
 
-SINGLE = frozenset({"label", "color"})
+SINGLE = frozenset({"labels", "colors"})
 """Roles of one column."""
 MAX_PATTERNS = 100  # of a request: each is compared with every name
 MAX_IDS = 10  # columns of ids whose values are stored
 MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
-LEAST_TEXTS = 10  # rows from which the distinct texts of a column are informative
+MIN_TEXTS = 10  # rows from which the distinct texts of a column are informative
 _DISTINCT = 0.95  # share of distinct texts of guessed ids
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
@@ -51,7 +51,7 @@ class ColumnRoles:
 
     Parameters
     ----------
-    label, color
+    labels, colors
         One column each.
     features
         Columns of the points; empty: all columns without another role.
@@ -66,8 +66,8 @@ class ColumnRoles:
 
     """
 
-    label: str | None = None
-    color: str | None = None
+    labels: str | None = None
+    colors: str | None = None
     features: tuple[str, ...] = ()
     id: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class ColumnRoles:
     missing: Missing | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return the roles of options; others are ignored.
 
         Raises
@@ -111,7 +111,7 @@ class Layout:
     features
         Positions of the features, with the positions of categories.
     roles
-        Positions of the columns with other roles: label, color, id, ignore, one_hot.
+        Positions of the columns with other roles: labels, colors, id, ignore, one_hot.
     guesses
         Guessed roles, in sentences.
     written
@@ -130,7 +130,7 @@ class Layout:
     index: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
+    def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
         """Return the layout of a table by the given roles; the columns of its `index` are ids or ignored.
 
         Raises
@@ -143,7 +143,7 @@ class Layout:
         given = {
             **{
                 role: [] if name is None else [_position(name, positions, names, width)]
-                for role, name in (("label", roles.label), ("color", roles.color))
+                for role, name in (("labels", roles.labels), ("colors", roles.colors))
             },
             **{
                 role: _matching(getattr(roles, role), positions, names, width)
@@ -156,7 +156,7 @@ class Layout:
         apart = {at for role, columns in given.items() if role != "one_hot" for at in columns}
         wanted = {*chosen, *one_hot} if chosen else {*range(width)} - {*index}
         features = [at for at in range(width) if at not in apart and at in wanted]
-        used = {*features, *given["label"], *given["color"], *given["id"]}
+        used = {*features, *given["labels"], *given["colors"], *given["id"]}
         index = [at for at in index if at not in used and at not in given["ignore"]]
         given["ignore"] = [at for at in range(width) if at not in used]
         return cls(names, width, features, given, index=tuple(index))
@@ -177,7 +177,7 @@ class Layout:
         """Return the layout with guessed roles for the open columns, by the profiles of their values.
 
         Monotone numbers under the name of an id, and nearly distinct texts, are ids. The first column of few distinct
-        words is the label, the first one of dates the color. Further ones are set apart. Numbers that are texts have
+        words has the labels, the first one of dates the colors. Further ones are set apart. Numbers that are texts have
         no role, unless they are ids by their name.
         """
         texts = [at for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers]
@@ -190,10 +190,10 @@ class Layout:
         roles = {role: [*columns] for role, columns in self.roles.items()}
         sentences = []
         for at, role in found.items():
-            taken = roles[role][:1] if role in {"label", "color"} else []
+            taken = roles[role][:1] if role in {"labels", "colors"} else []
             if role:
-                is_constant = role == "label" and profiles[at].distinct < 2
-                is_apart = bool(taken) or is_constant or (role == "color" and profiles[at].missing > 0)
+                is_constant = role == "labels" and profiles[at].distinct < 2
+                is_apart = bool(taken) or is_constant or (role == "colors" and profiles[at].missing > 0)
                 roles["ignore" if is_apart else role].append(at)
                 sentences.append(self._sentence(at, role, profiles[at], taken, is_apart=is_apart))
             elif kinds[at] == "number":
@@ -214,17 +214,19 @@ class Layout:
             if is_unnamed:  # its number may be the name of another column
                 return f"{said}."
             return f"{said}; to leave it out, use {option('ignore', [name])}."
-        noun = f"{count:,} distinct words" if role == "label" else "dates"
+        noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
-            reason = f", because {self.name(taken[0])!r} is the {role}" if taken else ""
+            reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
             way = f"as {role} use {option(role, [name])}"
-            way += f", as features {option('one_hot', [name])}" if role == "label" else ""
+            way += f", as features {option('one_hot', [name])}" if role == "labels" else ""
             return f"The column {name!r} has {noun} and is set apart{reason}; {way}."
-        if role == "color":
+        if role == "colors":
             leave = option("ignore", [name])
-            return f"The column {name!r} has dates. They are the color, in seconds since 1970; without it, use {leave}."
+            return (
+                f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use {leave}."
+            )
         return (
-            f"The column {name!r} has {noun}. It is the label and no feature; as features, use"
+            f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use"
             f" {option('one_hot', [name])}, without it {option('ignore', [name])}."
         )
 
@@ -236,14 +238,14 @@ class Layout:
         return replace(self, roles={**self.roles, "id": list(self.index), "ignore": ignored})
 
     @property
-    def label(self) -> int | None:
-        """Position of the label, or None."""
-        return next(iter(self.roles["label"]), None)
+    def labels(self) -> int | None:
+        """Position of the column of labels, or None."""
+        return next(iter(self.roles["labels"]), None)
 
     @property
-    def color(self) -> int | None:
-        """Position of the color, or None."""
-        return next(iter(self.roles["color"]), None)
+    def colors(self) -> int | None:
+        """Position of the column of colors, or None."""
+        return next(iter(self.roles["colors"]), None)
 
     def name(self, column: int) -> str:
         """Return the name of a column, or its number from 0, as a request would write it."""
@@ -349,12 +351,12 @@ class ColumnProfile:
     @property
     def is_nearly_distinct(self) -> bool:
         """Whether nearly all values are distinct texts."""
-        return self._count_of_texts >= LEAST_TEXTS and self.distinct >= _DISTINCT * self.count
+        return self._count_of_texts >= MIN_TEXTS and self.distinct >= _DISTINCT * self.count
 
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words."""
-        return self._count_of_texts >= LEAST_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a fact, no switch
@@ -366,8 +368,8 @@ def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  #
     if kind == "text" and profile.is_nearly_distinct:
         return "id"
     if kind == "date":
-        return "color"
-    return "label" if kind == "text" and profile.is_of_classes else ""
+        return "colors"
+    return "labels" if kind == "text" and profile.is_of_classes else ""
 
 
 def column_option(name: str, value: Any) -> Any:
@@ -378,7 +380,7 @@ def column_option(name: str, value: Any) -> Any:
     Raises
     ------
     InvalidParameterError
-        For what names no columns, as a slice, and for several columns of `label` or `color`.
+        For what names no columns, as a slice, and for several columns of `labels` or `colors`.
 
     """
     if name == "missing" or value is None:
@@ -409,7 +411,7 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
         Names of the columns that were set apart, by role.
 
     """
-    for role, array in (("label", "labels"), ("color", "color"), ("id", "ids")):
+    for role, array in (("labels", "labels"), ("colors", "colors"), ("id", "ids")):
         names = list(columns.get(role, ()))[:MAX_IDS]
         if name in names:
             return array, names.index(name)
@@ -452,9 +454,9 @@ def no_features(
         offers.append(f"make a feature of each category with {option('one_hot', words)}{rest}")
     else:
         offers.append(f"cast {it} to float64")
-    if not others and layout.label is None:
-        options["label"] = words[:1]
-        offers.append(f"take {'it' if len(refused) == 1 else 'one'} as labels with {option('label', words[:1])}")
+    if not others and layout.labels is None:
+        options["labels"] = words[:1]
+        offers.append(f"take {'it' if len(refused) == 1 else 'one'} as labels with {option('labels', words[:1])}")
     remedy = f"{', '.join(offers[:-1])}, or {offers[-1]}."
     details |= {"options": options, "columns": column_list(layout, refused)}
     return TableError(code, detail, remedy=remedy, details=details)

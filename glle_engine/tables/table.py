@@ -1,4 +1,4 @@
-"""Tables from columns: features, labels, color and ids, with what was decided, or one refusal with all problems."""
+"""Tables from columns: features, labels, colors and ids, with what was decided, or one refusal with all problems."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TableArrays:
         (n, d) features.
     names
         Names of the features, or None.
-    labels, color, ids
+    labels, colors, ids
         (n,) texts or numbers, numbers, and texts or integers, or None; ids of several columns are (n, columns).
     notices
         What was decided, in sentences.
@@ -91,7 +91,7 @@ class TableArrays:
     values: Array
     names: list[str] | None = None
     labels: Array | None = None
-    color: Array | None = None
+    colors: Array | None = None
     coordinates: Array | None = None
     ids: Array | None = None
     notices: tuple[str, ...] = ()
@@ -114,10 +114,10 @@ def read_table(
     """
     bounds = bounds or _NoBounds()
     width = len(columns.head)
-    if not (roles.features or roles.ignore or roles.id):  # a label and a color are no features
+    if not (roles.features or roles.ignore or roles.id):  # labels and colors are no features
         bounds.check((1, max(1, width - 2)))  # before the columns are named
     kinds = [column.kind for column in columns.head]
-    layout = Layout.of(columns.names, width, roles, columns.index)
+    layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
         raise TableError("empty-data", "No column is a feature.", remedy="Give a table with columns of numbers.")
     bounds.check((1, len(layout.features)))
@@ -139,14 +139,14 @@ def build_table(
     names: list[str] | None = None,
     *,
     labels: Array | None = None,
-    color: Array | None = None,
+    colors: Array | None = None,
     coordinates: Array | None = None,
     ids: Ids | None = None,
     notices: Sequence[str] = (),
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> TableArrays:
-    """Return the table of arrays, without missing values in the features and the color if `missing` says so.
+    """Return the table of arrays, without missing values in the features and the colors if `missing` says so.
 
     Raises
     ------
@@ -155,15 +155,15 @@ def build_table(
 
     """
     found = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
-    extras = {"labels": labels, "color": color, "coordinates": coordinates, "ids": ids.array() if ids else None}
+    extras = {"labels": labels, "colors": colors, "coordinates": coordinates, "ids": ids.array() if ids else None}
     kept = None
     if missing is not None:
         if not values.flags.writeable and values.dtype.kind == "f":
             values = np.array(values)
         kept, change = resolve_missing(values, missing, names)
         found += [change] if change else []
-        if color is not None:
-            of_color, change = resolve_missing(color[:, None], missing, ["the color"])
+        if colors is not None:
+            of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
             found += [change] if change else []
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
@@ -188,7 +188,7 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
 
 
 def is_of_missing(notice: str) -> bool:
-    """Return whether a notice is on missing values of features or the color that were dropped or filled."""
+    """Return whether a notice is on missing values of features or the colors that were dropped or filled."""
     return "rows have missing values" in notice or "missing values in" in notice
 
 
@@ -265,12 +265,12 @@ class _Pass:
     def _require_roles(self) -> None:
         """Raise `TableError` if the type of a column does not suit its role."""
         for at, role, kinds, values in (
-            (self._layout.color, "color", {"number", "date"}, "numbers or dates"),
-            (self._layout.label, "label", {"number", "date", "text"}, "texts, numbers or dates"),
+            (self._layout.colors, "colors", {"number", "date"}, "numbers or dates"),
+            (self._layout.labels, "labels", {"number", "date", "text"}, "texts, numbers or dates"),
         ):
             if at is not None and (column := self._columns.head[at]).kind not in kinds:
                 name = self._layout.name(at)
-                detail = f"The column {name!r} of type {column.type} cannot be the {role}, which has {values}."
+                detail = f"The column {name!r} of type {column.type} cannot be the {role}, which are {values}."
                 remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
                 raise TableError("unsupported-column", detail, remedy=remedy, details=details)
 
@@ -292,7 +292,7 @@ class _Pass:
         count = 0
         parts: list[Array] = []
         labels: list[Any] = []
-        color: list[Array] = []
+        colors: list[Array] = []
         ids = Ids(base=self._columns.base)
         for block in self._columns.blocks():
             bounds.check((count + len(block), self._features))
@@ -306,9 +306,9 @@ class _Pass:
             else:
                 out.write(found.data)
             if of_color is not None:
-                color.append(of_color)
-            if layout.label is not None:
-                labels += block.column(layout.label).objects()
+                colors.append(of_color)
+            if layout.labels is not None:
+                labels += block.column(layout.labels).objects()
             ids.add(block.column(at).texts() for at in layout.roles["id"][:MAX_IDS])
         bounds.check((count, self._features or 1))
         if self._faults or self._refused:
@@ -317,8 +317,8 @@ class _Pass:
         return build_table(
             values,
             self._names,
-            labels=None if layout.label is None else label_array(labels, self._columns.base),
-            color=np.concatenate(color) if color else None,
+            labels=None if layout.labels is None else label_array(labels, self._columns.base),
+            colors=np.concatenate(colors) if colors else None,
             ids=ids,
             notices=[*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)],
             missing=self._missing,
@@ -326,11 +326,11 @@ class _Pass:
         )
 
     def _block(self, block: Block, start: int) -> tuple[Array, Array | None]:
-        """Return the features of a block of rows, and its color; note its bad values."""
+        """Return the features of a block of rows, and its colors; note its bad values."""
         parts: list[Array] = []
-        color = None
+        colors = None
         masks: dict[str, Array] = {}
-        for at in [*self._layout.features, *([] if self._layout.color is None else [self._layout.color])]:
+        for at in [*self._layout.features, *([] if self._layout.colors is None else [self._layout.colors])]:
             if at in self._refused:
                 continue
             column = block.column(at)
@@ -340,8 +340,8 @@ class _Pass:
             else:
                 self._require_kind(column, at)
                 found = column.problems()
-                if at == self._layout.color:
-                    color = np.asarray(column.numbers, np.float64)
+                if at == self._layout.colors:
+                    colors = np.asarray(column.numbers, np.float64)
                 else:
                     parts.append(column.numbers)
             for code, mask in found.items():
@@ -357,7 +357,7 @@ class _Pass:
             self._faults[code].rows.add(start + np.flatnonzero(mask))
         if self._faults or not parts:
             return np.zeros((0, 0)), None
-        return np.ascontiguousarray(np.column_stack(parts), self._dtype), color
+        return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
 
     def _require_kind(self, column: Column, at: int) -> None:
         """Raise `TableError` if rows have another type, or longer vectors, than the first ones."""
@@ -415,7 +415,7 @@ class _Pass:
                 "rows": [row + base for row in fault.rows.first],
                 "options": options,
             }
-            if fault.column == layout.color:
+            if fault.column == layout.colors:
                 details.pop("options")
                 remedy = remedy.partition(", or leave")[0] + "."
             details |= {"bad_columns": names} if len(names) > 1 else {}
@@ -429,7 +429,7 @@ class _Pass:
         names = [self._layout.name(at) for at in self._read if self._columns.head[at].is_category]
         return [
             f"The column {name!r} is categorical, and its numbers are fitted as a feature; as labels use"
-            f" {option('label', [name])}, as features of zeros and ones {option('one_hot', [name])}."
+            f" {option('labels', [name])}, as features of zeros and ones {option('one_hot', [name])}."
             for name in names
         ]
 

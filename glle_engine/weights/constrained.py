@@ -92,7 +92,7 @@ class NoiseModel:
     unit_ratio: float
 
     @classmethod
-    def of(
+    def from_fit(
         cls,
         X: Data,
         neighbors: NDArray[np.int32],
@@ -141,7 +141,7 @@ def constrained_distribution(
 
     """
     directions = residual_dimension(X, mean.neighbors, mean.weights)
-    noise = NoiseModel.of(X, mean.neighbors, embedding, spec, directions, mean.kept)
+    noise = NoiseModel.from_fit(X, mean.neighbors, embedding, spec, directions, mean.kept)
     distribution, noise_ratio = distribution_at(X, mean, embedding, spec, noise, on_progress=on_progress)
     assert distribution.prior_factor is not None
     facts = {

@@ -13,7 +13,7 @@ from tests.system.arrays import to_npy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LEAST, MOST = 60, 300  # points
+MIN_POINTS, MAX_POINTS = 60, 300  # points
 LARGE = 20_000  # points of a data set whose fit is no short task
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ class Content:
     @property
     def n(self) -> int:
         """Number of points."""
-        return LARGE if self.is_large else LEAST + self.number * 37 % (MOST - LEAST + 1)
+        return LARGE if self.is_large else MIN_POINTS + self.number * 37 % (MAX_POINTS - MIN_POINTS + 1)
 
     @property
     def synthetic(self) -> dict[str, Any]:

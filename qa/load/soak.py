@@ -73,7 +73,7 @@ class Usage:
     threads: int
 
     @classmethod
-    def of(cls, pid: int) -> Self | None:
+    def from_pid(cls, pid: int) -> Self | None:
         """Return the sample of a process, or None if it has ended."""
         folder = Path(f"/proc/{pid}")
         try:
@@ -107,7 +107,7 @@ def take_samples(up: Up, seconds: float = 5.0) -> Iterator[list[Sample]]:
     clients = {"queue": up.redis("GLLE_REDIS_URL"), "cache": up.redis("GLLE_CACHE_URL")}
 
     def sample() -> None:
-        usages = {name: usage for name, pid in names.items() if (usage := Usage.of(pid)) is not None}
+        usages = {name: usage for name, pid in names.items() if (usage := Usage.from_pid(pid)) is not None}
         samples.append(Sample(time.monotonic() - started, usages, _servers(clients)))
 
     with clients["queue"], clients["cache"], repeat(sample, seconds=seconds):

@@ -166,7 +166,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     finally:
         app.state.readers.close()
     metrics = app.state.metrics
-    metrics.flush(metrics.take())
+    metrics.flush(metrics.drain())
     return 0
 
 

@@ -83,7 +83,7 @@ class Stack:
         return (*self.lead, *self.trail)
 
     @classmethod
-    def of(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
+    def from_array(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
         """Return a stack as it is, or the stack of an array in memory; `dtype` converts floating-point arrays."""
         if isinstance(array, Stack):
             return array
@@ -249,8 +249,8 @@ def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
                 file.write(npy_header(stack.dtype, stack.shape))
                 for piece in stack.pieces():
                     file.write(piece)
-                    yield buffer.take()
-    yield buffer.take()
+                    yield buffer.drain()
+    yield buffer.drain()
 
 
 class PieceBuffer(io.RawIOBase):
@@ -268,7 +268,7 @@ class PieceBuffer(io.RawIOBase):
         self._parts.append(bytes(data))
         return len(self._parts[-1])
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return and remove the bytes written so far."""
         taken = b"".join(self._parts)
         self._parts.clear()
@@ -283,7 +283,7 @@ class ResultTable:
     parts: Iterable[Sequence[Array]]
 
     @classmethod
-    def of(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
+    def from_columns(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
         """Return the table of columns in memory; `dtype` converts floating-point columns."""
         kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
@@ -345,5 +345,5 @@ def arrow_pieces(table: ResultTable) -> Iterator[bytes]:
         for block in table.blocks(_ARROW_VALUES):
             vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]
             writer.write_batch(pa.record_batch(vectors, schema=schema))
-            yield buffer.take()
-    yield buffer.take()
+            yield buffer.drain()
+    yield buffer.drain()

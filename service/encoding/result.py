@@ -51,7 +51,7 @@ class Selection:
     tag: str
 
     @classmethod
-    def of(cls, text: str | None, size: int, name: str) -> Self:
+    def from_query(cls, text: str | None, size: int, name: str) -> Self:
         """Return the positions of a query parameter, or raise ``invalid-slice`` or ``slice-out-of-range``."""
         if text is None:
             return cls(range(size), "")
@@ -70,7 +70,7 @@ class Selection:
         positions = [_position(number, size, name, last=size - 1) for number in numbers]
         return cls(positions, f"{name}={','.join(map(str, positions))}")
 
-    def take(self, array: Array, axis: int = 0) -> Array:
+    def select(self, array: Array, axis: int = 0) -> Array:
         """Return these positions of an array's axis; a slice is a view."""
         lead = (slice(None),) * axis
         if isinstance(self.positions, range):
@@ -139,7 +139,7 @@ class ArraysResult:
             self._require_float32()
         if media == NPY:
             assert self.main is not None
-            return encode.NpyResponse(Stack.of(self.arrays[self.main], dtype), headers)
+            return encode.NpyResponse(Stack.from_array(self.arrays[self.main], dtype), headers)
         return AbortableResponse(self._pieces(media, dtype), media_type=_content_type(media), headers=headers)
 
     async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
@@ -172,9 +172,9 @@ class ArraysResult:
         if media in {CSV, ARROW}:
             assert self.table is not None
             return encode.csv_pieces(self.table()) if media == CSV else encode.arrow_pieces(self.table())
-        stacks = {name: Stack.of(array, dtype) for name, array in self.arrays.items()}
+        stacks = {name: Stack.from_array(array, dtype) for name, array in self.arrays.items()}
         if media == NPZ:
-            stacks |= {name: Stack.of(array) for name, array in self.stored.items()}
+            stacks |= {name: Stack.from_array(array) for name, array in self.stored.items()}
             return encode.npz_pieces(stacks)
         return encode.join_pieces(
             self._json_with_arrays(stacks) if self.has_names else self._flat(stacks[self.main or ""])
@@ -186,7 +186,7 @@ class ArraysResult:
         for name, value in self.members:
             yield f",{json.dumps(name)}:".encode()
             if isinstance(value, np.ndarray):
-                yield from Stack.of(value).json()
+                yield from Stack.from_array(value).json()
             else:
                 yield json.dumps(value, allow_nan=False).encode()
         yield b"}"

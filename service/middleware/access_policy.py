@@ -30,7 +30,7 @@ _ORIGIN = re.compile(r"https?://[^/\s,*?#]+")
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
 REQUEST_HEADERS = (
     "Accept", "Authorization", "Content-Type", "If-Match", "If-None-Match", "If-Range",
-    "Last-Event-ID", "Range", "X-Request-Id",
+    "Range", "X-Request-Id",
 )  # fmt: skip
 RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md
     "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Notes", "Glle-Scale", "Link", "Location",

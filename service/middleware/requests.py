@@ -1,7 +1,7 @@
 """The middleware of every request: id, errors, metrics, HEAD, authentication, limits and the answer cache.
 
 It is one, because each further one costs two calls for each message of each request. Routes never read a key; they get
-the tenant's view of the stores (`worker.stores.Stores.of`).
+the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
 """
 
 from __future__ import annotations

@@ -137,15 +137,15 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
     """Return the requested slice of the arrays."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
-        draws = Selection.of(query.draws, data.shape[0], "draws")
-        points = Selection.of(query.points, data.shape[1], "points")
-        return _Part({"data": points.take(draws.take(data), axis=1)}, points, draws)
+        draws = Selection.from_query(query.draws, data.shape[0], "draws")
+        points = Selection.from_query(query.points, data.shape[1], "points")
+        return _Part({"data": points.select(draws.select(data), axis=1)}, points, draws)
     reject_slice("draws", query.draws)
     if not arrays:
         reject_slice("points", query.points)
-        return _Part({}, Selection.of(None, 0, "points"))
-    points = Selection.of(query.points, len(next(iter(arrays.values()))), "points")
-    return _Part({name: points.take(array) for name, array in arrays.items()}, points)
+        return _Part({}, Selection.from_query(None, 0, "points"))
+    points = Selection.from_query(query.points, len(next(iter(arrays.values()))), "points")
+    return _Part({name: points.select(array) for name, array in arrays.items()}, points)
 
 
 def _triples(part: _Part) -> dict[str, Array]:
@@ -161,7 +161,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     Weights have a row for each pair of a point and its neighbor.
     """
     if spec.kind == "weights":
-        return ResultTable.of({name[:-1]: array for name, array in part.arrays.items()}, dtype)
+        return ResultTable.from_columns({name[:-1]: array for name, array in part.arrays.items()}, dtype)
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
         return _generated_table(spec.to_dict()["first"], part, numbers, dtype)
@@ -169,7 +169,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
     for name, array in part.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
             columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
-    return ResultTable.of(with_ids(columns, None if ids is None else part.points.take(ids)), dtype)
+    return ResultTable.from_columns(with_ids(columns, None if ids is None else part.points.select(ids)), dtype)
 
 
 def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> ResultTable:

@@ -1,4 +1,4 @@
-"""Result of a draws job, complete or partial, read from its shards while it is sent: never in memory as a whole."""
+"""Result of a draws job, read from its shards while it is sent: never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import (
     CSV,
     JSON,
-    NPY,
     Array,
     ResponseAbortedError,
     ResultTable,
     Stack,
     id_columns,
     matrix_columns,
-    npy_header,
 )
 from service.encoding.arrow import ARROW
 from service.encoding.result import (
@@ -32,20 +29,15 @@ from service.encoding.result import (
     scale_headers,
     unless_current,
 )
-from service.responses.streaming import LimitedStreamingResponse, job_states
 from worker.base.problems import ProblemError
 from worker.records.cache_entry import Entry
-from worker.records.ids import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from fastapi.responses import Response
 
-    from service.encoding.arrays import Dtype
     from service.responses.analyses import ResultQuery
-    from service.responses.streaming import StreamLimiter
-    from worker.jobs.store import Job
     from worker.records.draws import DrawAddress, DrawsSpec
     from worker.storage.results import ResultStore
     from worker.stores import Stores
@@ -80,8 +72,8 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, MEDIA)
-    points = Selection.of(query.points, spec.n, "points")
-    draws = Selection.of(query.draws, spec.n_draws, "draws")
+    points = Selection.from_query(query.points, spec.n, "points")
+    draws = Selection.from_query(query.draws, spec.n_draws, "draws")
     positions = [scale * spec.n_draws + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     result = _DrawReader(results, posterior, spec, positions, points)
     sha256 = result.sha256()
@@ -159,7 +151,7 @@ class _DrawReader:
                 raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
             self.heads.append(entry.meta)
             self.eigenvalues.append(entry.arrays["eigenvalues"])
-            yield self.points.take(entry.arrays["embedding"])
+            yield self.points.select(entry.arrays["embedding"])
 
     def _read(self, position: int) -> Entry:
         """Return the draw at a position of the job; raises as `ResultStore.fetch_entry`."""
@@ -174,7 +166,7 @@ def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
 ) -> ResultTable:
     """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
-    names = id_columns(None if ids is None else result.points.take(ids))
+    names = id_columns(None if ids is None else result.points.select(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     id_kinds = [(name, values.dtype) for name, values in names.items()]
     columns = [
@@ -196,51 +188,3 @@ def _table(
             yield [*rows, draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
 
     return ResultTable(columns, parts())
-
-
-def partial_npy_response(
-    here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
-) -> LimitedStreamingResponse:
-    """Return the embeddings as npy in a response that ends with the job, or raise ``too-many-streams``."""
-    stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
-    header = npy_header(stack.dtype, stack.shape)
-
-    async def body() -> AsyncIterator[bytes]:
-        yield header
-        async for entry in _completed_draws(here, limiter, job, spec):
-            yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
-
-    fields = {"Content-Length": str(len(header) + stack.nbytes), "X-Accel-Buffering": "no", **headers}  # not held back
-    return LimitedStreamingResponse(limiter, here.tenant or DEFAULT, body, media_type=NPY, headers=fields)
-
-
-async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
-    """Yield all draws of a job with numeric scales in order, each as soon as it and those before it are complete.
-
-    No thread waits meanwhile. Raise `ResponseAbortedError` if the job fails or is cancelled, its result is deleted, or
-    the process shuts down.
-    """
-    sent = 0
-    async for now in job_states(here, limiter, job):
-        if now.is_open and now.status != "cancelling":
-            complete = await run_in_threadpool(_complete_shards, here, now, spec)
-        elif now.status != "succeeded":
-            raise ResponseAbortedError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
-        else:
-            complete = spec.shards
-        while sent < spec.total and (shard := sent // spec.per_shard) < complete:
-            try:
-                entry = await run_in_threadpool(here.results.fetch_entry, spec.result_key(job.subject, shard))
-            except ProblemError as error:
-                raise ResponseAbortedError(f"Shard {shard} of job {job.id}: {error}") from error
-            for number in range(spec.shard_size(shard)):
-                yield draw_of_shard(entry, number)
-                sent += 1
-    if sent < spec.total:
-        raise ResponseAbortedError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
-
-
-def _complete_shards(here: Stores, job: Job, spec: DrawsSpec) -> int:
-    """Return the number of complete shards before the first one that is not."""
-    counts = enumerate(here.jobs.shard_counts(job))
-    return next((shard for shard, count in counts if count < spec.shard_size(shard)), spec.shards)

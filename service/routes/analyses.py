@@ -265,7 +265,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
     elif body.embedding is not None:
         recipe = stores.embeddings.fetch(body.embedding).recipe
         _refuse_space("embedding", space)
-        source, plan = recipe.dataset, Plan.of(recipe.method, recipe.parameters)
+        source, plan = recipe.dataset, Plan.from_method(recipe.method, recipe.parameters)
         map_ = {"embedding": recipe.id, "recipe": asdict(recipe)}
         priority = _resampled_priority(stores, source, plan)
     assert source is not None
@@ -313,7 +313,7 @@ def _plan_of_method(body: AuditIn, space: dict[str, Any]) -> tuple[Plan, dict[st
     assert body.method is not None
     of_method = space if space.keys() <= method(body.method).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if body.method == "glle" else {}
-    plan = Plan.of(body.method, mean | body.parameters | of_method)
+    plan = Plan.from_method(body.method, mean | body.parameters | of_method)
     return plan, {} if of_method else space
 
 

@@ -66,7 +66,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
 def _plan(number: int, row: Any) -> Plan:
     """Return the plan of a row; a refusal names the number of the row."""
     try:
-        return Plan.of(row.method, row.parameters)
+        return Plan.from_method(row.method, row.parameters)
     except InvalidParameterError as error:
         raise InvalidParameterError(
             f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}

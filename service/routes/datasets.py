@@ -63,7 +63,7 @@ _BODIES = {
     },
     "application/json": {
         "schema": {"$ref": "#/components/schemas/TableIn"},
-        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
+        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "colors": [0.5, 2.0]},
     },
 }
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -79,10 +79,12 @@ _NO_COLUMNS: Any = ()  # a dataclass refuses a list
 class UploadQuery:
     """Roles of the columns, and the dialect of a text."""
 
-    label: Annotated[
+    labels: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
     ] = None
-    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None
+    colors: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `labels`.")] = (
+        None
+    )
     features: Annotated[
         list[str], Query(description="Columns to fit, by names or patterns such as `x*`; all others are left out.")
     ] = _NO_COLUMNS
@@ -96,7 +98,7 @@ class UploadQuery:
     missing: Annotated[
         Missing | None,
         Query(
-            description="Rows with a missing value in a feature or the color: drop them, or take the median of the "
+            description="Rows with a missing value in a feature or the colors: drop them, or take the median of the "
             "column; without it they are refused. A notice says what was done."
         ),
     ] = None
@@ -126,7 +128,9 @@ async def _receive_upload(
     """Yield a function that reads the table of a request's body; the request holds a reader's slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
-    body = Upload.of(headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings)
+    body = Upload.from_headers(
+        headers.get("content-type", ""), headers.get("content-encoding", ""), asdict(options), settings
+    )
     tenant, folder = request.scope[TENANT], Path(body.folder)
     incoming = IncomingBytes(stores.shares.incoming, stores.datasets, tenant, folder, settings.api_processes)
     async with (
@@ -158,10 +162,10 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
-    `color`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
+    `colors`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
     values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
     first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
-    the first one of few distinct words is the label, and the first one of dates the color, with a notice each;
+    the first one of few distinct words has the labels, and the first one of dates the colors, with a notice each;
     other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip or
     zstd), or a form with one file and the query parameters as fields.
     """
@@ -191,7 +195,7 @@ async def preview(
         def read() -> DatasetPreviewOut:
             try:
                 table = read_table()
-                return DatasetPreviewOut.of(table, stores.datasets.id_of(table), rows)
+                return DatasetPreviewOut.from_table(table, stores.datasets.id_of(table), rows)
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise
@@ -218,7 +222,7 @@ async def preview(
 )
 def synthetic(body: SyntheticIn, stores: TenantStores) -> Response:
     """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
-    Limits.of(stores.settings).check((body.n, 3))
+    Limits.from_settings(stores.settings).check((body.n, 3))
     sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
     source = {"kind": "synthetic", **body.model_dump()}
     return _created_response(*_add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source)))
@@ -230,7 +234,7 @@ add_list(router, "datasets", "List data sets", "data sets", DatasetPage)
 @router.get("/{id}", summary="Describe a data set", responses=failures(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(stores.datasets.fetch(id_))
+    return DatasetOut.from_record(stores.datasets.fetch(id_))
 
 
 @router.get(
@@ -259,14 +263,14 @@ def get_data(
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, MEDIA)
-    selection = Selection.of(points, dataset.n, "points")
+    selection = Selection.from_query(points, dataset.n, "points")
     kind = dtype or dataset.dtype
     headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
 
     def respond() -> Response:
-        values = selection.take(stores.datasets.values(id_))
+        values = selection.select(stores.datasets.values(id_))
         stored = {} if media == NPY else stores.datasets.load_extras(dataset)
-        extras = {name: selection.take(array) for name, array in stored.items()}
+        extras = {name: selection.select(array) for name, array in stored.items()}
         named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
         return ArraysResult(
             arrays={"data": values},
@@ -298,7 +302,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, (JSON, NPY))
-    selection = Selection.of(points, dataset.n, "points")
+    selection = Selection.from_query(points, dataset.n, "points")
     if not dataset.has_ids:
         remedy = "Upload the table with ?id= and the name of the column."
         raise refuse("no-ids", 404, f"Data set {id_} has no ids.", remedy, dataset=id_)
@@ -307,7 +311,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     def respond() -> Response:
         ids = stores.datasets.ids_of(id_)
         assert ids is not None
-        return ArraysResult(arrays={"ids": selection.take(ids)}, main="ids").response(media, "", headers)
+        return ArraysResult(arrays={"ids": selection.select(ids)}, main="ids").response(media, "", headers)
 
     return unless_current(request, headers, respond)
 
@@ -363,7 +367,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
     """Return columns: the ids, the values, named x1 to xd by default, then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
-    for name, array in (("label", extras.get("labels")), ("color", extras.get("color"))):
+    for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
         if array is not None:
             while name in columns:  # a feature has the same name
                 name += "_"  # noqa: PLW2901 # until no feature has it
@@ -382,6 +386,6 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
 
 
 def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
-    body = DatasetOut.of(dataset).model_dump_json()
+    body = DatasetOut.from_record(dataset).model_dump_json()
     headers = {"Location": f"/v1/datasets/{dataset.id}"}
     return Response(body, 201 if new else 200, headers, "application/json")

@@ -253,9 +253,9 @@ def _result(
     embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]
     tag = ""
     if points is not None:
-        selection = Selection.of(points, len(embedding), "points")
-        embedding, tag = selection.take(embedding), selection.tag
-        ids = None if ids is None else selection.take(ids)
+        selection = Selection.from_query(points, len(embedding), "points")
+        embedding, tag = selection.select(embedding), selection.tag
+        ids = None if ids is None else selection.select(ids)
     if notes and media == JSON:
         tag = f"{tag} notes".strip()
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
@@ -267,7 +267,7 @@ def _result(
         stored={"eigenvalues": eigenvalues},
         main="embedding",
         members=[("eigenvalues", eigenvalues.tolist()), *members, *([("notes", list(notes))] if notes else [])],
-        table=lambda: ResultTable.of(with_ids(matrix_columns(embedding, "y"), ids), dtype),
+        table=lambda: ResultTable.from_columns(with_ids(matrix_columns(embedding, "y"), ids), dtype),
     )
     return result, headers
 

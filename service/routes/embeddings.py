@@ -84,7 +84,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     It stays until it or its data set is deleted.
     """
     _, entry = await _record_and_entry(stores, id_, wait)
-    return mutable_response(request, EmbeddingOut.of(entry).model_dump_json())
+    return mutable_response(request, EmbeddingOut.from_entry(entry).model_dump_json())
 
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=failures(_404="No such embedding."))
@@ -264,7 +264,7 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
 
 def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
-    plan = Plan.of(body.method, body.parameters)
+    plan = Plan.from_method(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.method.labels else ())
     judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)

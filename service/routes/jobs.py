@@ -1,24 +1,21 @@
 """`/v1/jobs`: list, follow, fetch results, cancel."""
 
 from dataclasses import replace
-from functools import partial as partial_of
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import WithJsonSchema
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import JSON, NPY, Dtype
-from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice, scale_headers
+from service.encoding.arrays import JSON, Dtype
+from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice
 from service.responses.analyses import ResultQuery, ids_of, result_response
-from service.responses.draws import calibrated_spec, draws_response, missing_shards, partial_npy_response
-from service.responses.streaming import EVENTS, LimitedStreamingResponse, events
+from service.responses.draws import calibrated_spec, draws_response, missing_shards
 from service.routes import params
 from service.routes.params import Id, TenantStores
 from service.schemas.problems import failures
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.schemas.results import JobResultOut
-from service.submission.jobs import accepted_response, refresh_job, result_gone, wait_until_ended
+from service.submission.jobs import accepted_response, result_gone, wait_until_ended
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
 from worker.analyses.registry import analysis_of
@@ -26,16 +23,6 @@ from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec
 from worker.records.ids import DEFAULT
 from worker.stores import Stores
-
-_EVENT = {
-    "type": "object",
-    "description": "Each event of the stream.",
-    "properties": {
-        "id": {"type": "string", "description": "Grows; for Last-Event-ID."},
-        "event": {"type": "string", "enum": ["progress", "end"]},
-        "data": {"type": "string", "description": "JSON: the progress, or the job."},
-    },
-}
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -54,7 +41,7 @@ async def list_jobs(
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
-    return await page_response(records, limit, JobOut.of)
+    return await page_response(records, limit, JobOut.from_job)
 
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
@@ -63,45 +50,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
-    return JobOut.of(job)
-
-
-@router.get(
-    "/{id}/events",
-    summary="Follow a job by its events",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
-            "content": {EVENTS: {"schema": _EVENT}},
-        },
-        204: {"description": "Last-Event-ID names the last event: no more events follow."},
-        **failures(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
-    },
-)
-async def follow(
-    id_: Id,
-    request: Request,
-    stores: TenantStores,
-    last_event_id: Annotated[
-        int | None,
-        Header(ge=0, description="Id of the last received event; only new events follow."),
-        WithJsonSchema({"type": "integer", "minimum": 0}),  # a header can be absent, but not null
-    ] = None,
-) -> Response:
-    """Stream the changes of a job as server-sent events until its end; then close the connection.
-
-    At most ten `progress` events a second are sent. The id of an event numbers the changes of the job. With
-    Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
-    """
-    negotiate(request, (EVENTS,))
-    job = await run_in_threadpool(refresh_job, stores, id_)
-    if not job.is_open and last_event_id == job.sequence:  # 204 stops the reconnection of a client that has the end
-        return Response(status_code=204)
-    streams = request.app.state.stream_limiter
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy may buffer it
-    content = partial_of(events, stores, streams, job, last_event_id)
-    return LimitedStreamingResponse(streams, stores.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
+    return JobOut.from_job(job)
 
 
 @router.get(
@@ -131,8 +80,8 @@ async def get_result(
     partial: Annotated[
         bool,
         Query(
-            description="Before the job's end: draws as npy, each once it is computed; the latest statements of an "
-            "audit; or the methods of a comparison that are done."
+            description="Before the job's end: the latest statements of an audit, or the methods of a comparison that "
+            "are done."
         ),
     ] = False,
 ) -> Response:
@@ -147,16 +96,14 @@ async def get_result(
     CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
     each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
     the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
-    With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
-    and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length. Of an audit
-    it is the latest result, not to be stored, or 202 before the first one; more pairs of halves refine it. Of a
-    comparison it has the rows of the methods that are done.
+    With `partial` it is the latest result of an audit, not to be stored, or 202 before the first one; more pairs of
+    halves refine it. Of a comparison it has the rows of the methods that are done.
     """
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
         require_partial(job)
         if job.is_open and job.status != "cancelling":
-            return await _partial(stores, job, request, dtype)
+            return await run_in_threadpool(_partial, stores, job, request, dtype)
     if job.is_open and job.status != "cancelling":
         return accepted_response(job)
     require_success(job)
@@ -190,7 +137,7 @@ async def cancel(
         job = await run_in_threadpool(_cancel, stores, id_)
     if job.is_open:
         return accepted_response(job)
-    return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
+    return Response(JobOut.from_job(job).model_dump_json(), 200, media_type="application/json")
 
 
 def _cancel(stores: Stores, id_: str) -> Job:
@@ -211,7 +158,7 @@ def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     negotiate(wanted.request, (JSON,))
     reject_slice("points", wanted.points)
     reject_slice("draws", wanted.draws)
-    body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
+    body = PosteriorOut.from_record(stores.posteriors.fetch(job.subject)).model_dump_json()
     return mutable_response(wanted.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
 
 
@@ -225,18 +172,11 @@ def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     return result_response(spec, entry, replace(wanted, ids=ids_of(stores, job.subject, spec)))
 
 
-async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
-    if job.kind != "draws":
-        analysis = analysis_of(job)
-        entry = await run_in_threadpool(stores.cache.find_partial, analysis.key(job.subject))
-        query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
-        return await run_in_threadpool(result_response, analysis, entry, query) if entry else accepted_response(job)
-    negotiate(request, (NPY,))
-    spec, notes = await run_in_threadpool(calibrated_spec, stores, job.subject, DrawsSpec.from_dict(job.spec))
-    if spec is None:
-        return accepted_response(job)
-    headers = scale_headers([float(scale) for scale in spec.scales], notes)
-    return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
+def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+    analysis = analysis_of(job)
+    entry = stores.cache.find_partial(analysis.key(job.subject))
+    query = ResultQuery(request, dtype, ids=ids_of(stores, job.subject, analysis), is_partial=True)
+    return result_response(analysis, entry, query) if entry else accepted_response(job)
 
 
 def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:

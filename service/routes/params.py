@@ -258,7 +258,7 @@ def add_list(
         stores: TenantStores, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
     ) -> Response:
         records = getattr(stores, kind).newest(position(cursor), name=name, tags=tag)
-        return await page_response(records, limit, item.of)
+        return await page_response(records, limit, item.from_record)
 
     description = (
         f"List the {which}, the newest first; all, or those with a name and tags.\n\n"
@@ -274,7 +274,7 @@ def add_rename(
     """Add the route that sets name and tags of a record of a store."""
 
     def rename(id_: Id, body: NamingIn, stores: TenantStores) -> Any:
-        return out.of(getattr(stores, kind).rename(id_, body.changes()))
+        return out.from_record(getattr(stores, kind).rename(id_, body.changes()))
 
     description = (
         "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole. "

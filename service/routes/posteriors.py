@@ -281,5 +281,5 @@ def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Te
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:
-    body = PosteriorOut.of(record).model_dump_json()
+    body = PosteriorOut.from_record(record).model_dump_json()
     return Response(body, status, {"Location": f"/v1/posteriors/{record.id}"}, "application/json")

@@ -84,14 +84,14 @@ async def usage(stores: TenantStores) -> UsageOut:
 
 def _usage(stores: Stores) -> UsageOut:
     tenant = stores.tenant or DEFAULT
-    quota = stores.quotas.of(tenant)
+    quota = stores.quotas.for_tenant(tenant)
     usage = stores.posteriors.usage()
     is_open, record_bytes = stores.jobs.counts()
     quotas = QuotasOut(
-        bytes=QuotaOut.of(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
-        jobs=QuotaOut.of(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
-        records=QuotaOut.of(record_bytes, quota.records),
-        posteriors=QuotaOut.of(usage["posteriors"], quota.posteriors),
+        bytes=QuotaOut.from_use(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
+        jobs=QuotaOut.from_use(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
+        records=QuotaOut.from_use(record_bytes, quota.records),
+        posteriors=QuotaOut.from_use(usage["posteriors"], quota.posteriors),
     )
     return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
 
@@ -158,7 +158,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
 async def metrics(request: Request) -> Response:
     """Return requests by route template, jobs by kind and status, the queue and the workers."""
     registry = request.app.state.metrics
-    text = await run_in_threadpool(registry.exposition, registry.take())
+    text = await run_in_threadpool(registry.exposition, registry.drain())
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -64,8 +64,8 @@ class ScoredIn(DatasetCommandIn):
 
     labels: str | None = Field(
         default=None,
-        description="Id of a data set with the class of each point: its labels, else its only column. For supervised "
-        "methods, and for scores that need labels.",
+        description="Id of a data set with the class of each point: its labels, else its only column. For scores that "
+        "need labels, and for supervised methods; other methods do not use them.",
     )
     truth: str | None = Field(
         default=None,
@@ -199,7 +199,7 @@ class EmbeddingOut(RecipeOut):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
+    def from_entry(cls, entry: Entry) -> Self:
         """Return the JSON of a cache entry."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
         links = embedding_links(members["id"], members["dataset"])
@@ -217,7 +217,7 @@ class ListedEmbeddingOut(RecipeOut):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, record: EmbeddingRecord) -> Self:
+    def from_record(cls, record: EmbeddingRecord) -> Self:
         """Return the JSON of a record."""
         own = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
         return cls(**asdict(record.recipe), **own, links=embedding_links(record.id, record.recipe.dataset))
@@ -351,7 +351,7 @@ class AuditIn(CommandIn):
     blocks: str | None = Field(
         default=None,
         description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
-        "data have beside their features (label, color, id), or the id of a data set, as of labels.",
+        "data have beside their features (labels, colors, id), or the id of a data set, as of labels.",
     )
     n_neighbors: int = Field(default=NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0

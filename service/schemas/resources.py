@@ -138,12 +138,12 @@ class DatasetOut(BaseModel):
     nbytes: int = Field(description="Bytes of the values.")
     names: list[str] | None = Field(description="Names of the features.")
     has_labels: bool = Field(description="Whether each point has a label.")
-    has_color: bool = Field(description="Whether each point has a number for its color.")
+    has_colors: bool = Field(description="Whether each point has a number for its color.")
     has_coordinates: bool = Field(description="Whether each point has its true coordinates.")
     has_ids: bool = Field(description="Whether the ids of the rows are stored.")
     source: dict[str, Any] = Field(description="Origin of the data.")
     columns: dict[str, list[str]] = Field(
-        description="Columns of the upload with another role than feature: label, color, id, ignore, one_hot."
+        description="Columns of the upload with another role than feature: labels, colors, id, ignore, one_hot."
     )
     notices: list[str] = Field(description="What the reader of the upload decided, and how to decide otherwise.")
     created: str = Field(description="ISO 8601, UTC.")
@@ -152,7 +152,7 @@ class DatasetOut(BaseModel):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Self:
+    def from_record(cls, dataset: Dataset) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/datasets/{dataset.id}"
         source = dataset.source
@@ -171,7 +171,7 @@ class TableIn(CommandIn):
     data: list[list[float]] = Field(description="Points, a row each.")
     names: list[str] | None = Field(default=None, description="Names of the features.")
     labels: list[str | float | None] | None = Field(default=None, description="Label of each point; null if missing.")
-    color: list[float] | None = Field(default=None, description="Number of each point for its color.")
+    colors: list[float] | None = Field(default=None, description="Number of each point for its color.")
     ids: list[str | int | None] | list[list[str | int | None]] | None = Field(
         default=None, description="Id of each point, or a row of several; null if missing."
     )
@@ -181,7 +181,7 @@ class ColumnOut(BaseModel):
     """A column of an upload."""
 
     name: str = Field(description="Its name, or its number from 0.")
-    role: str = Field(description="feature, label, color, id, ignore or one_hot; empty if it needs one.")
+    role: str = Field(description="feature, labels, colors, id, ignore or one_hot; empty if it needs one.")
 
 
 class DatasetPreviewOut(BaseModel):
@@ -199,15 +199,15 @@ class DatasetPreviewOut(BaseModel):
     notices: list[str] = Field(description="What the reader decided, and how to decide otherwise.")
     rows: list[list[float]] = Field(description="Features of the first points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
-    color: list[float] | None = Field(description="Colors of these points.")
+    colors: list[float] | None = Field(description="Colors of these points.")
     ids: list[str | int] | list[list[str | int]] | None = Field(description="Ids of these points, as in the file.")
     problem: ProblemOut | None = Field(description="Why an upload would be refused; null if it would not.")
 
     @classmethod
-    def of(cls, table: Table, id_: str, count: int) -> Self:
+    def from_table(cls, table: Table, id_: str, count: int) -> Self:
         """Return the preview of a table, with its first points."""
         rows = np.asarray(table.values[:count], np.float64).tolist()
-        extras = {"labels": table.labels, "color": table.color, "ids": table.ids}
+        extras = {"labels": table.labels, "colors": table.colors, "ids": table.ids}
         return cls(
             id=id_,
             n=table.values.shape[0],
@@ -254,7 +254,7 @@ class PosteriorOut(BaseModel):
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
-    def of(cls, record: PosteriorRecord) -> Self:
+    def from_record(cls, record: PosteriorRecord) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/posteriors/{record.id}"
         parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
@@ -276,7 +276,7 @@ class ProgressOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
@@ -303,10 +303,10 @@ class JobOut(BaseModel):
     links: dict[str, str] = Field(description="URLs of related resources; `result` once there is one.")
 
     @classmethod
-    def of(cls, job: Job) -> Self:
+    def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
         url = f"/v1/jobs/{job.id}"
-        links = {"self": url, "events": f"{url}/events"}
+        links = {"self": url}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset not in {None, job.inline}:
@@ -321,7 +321,7 @@ class JobOut(BaseModel):
         same = ("id", "kind", "status", "created", "started", "finished", "priority", "posterior", "dataset")
         return cls(
             **{name: getattr(job, name) for name in same},
-            progress=ProgressOut.of(job),
+            progress=ProgressOut.from_job(job),
             deadline=None if job.deadline is None else iso(job.deadline),
             request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
@@ -366,7 +366,7 @@ class QuotaOut(BaseModel):
     )
 
     @classmethod
-    def of(cls, used: int, allowed: int, reset: float | None = None) -> Self:
+    def from_use(cls, used: int, allowed: int, reset: float | None = None) -> Self:
         """Return the use of a quota, of which 0 is no limit."""
         return cls(used=used, allowed=allowed or None, reset=reset)
 

@@ -38,7 +38,7 @@ class DatasetValuesOut(MatrixOut):
 
     names: list[str] | None = Field(description="Names of the features.")
     labels: list[str | float | bool] | None = absent("Label of each point.")
-    color: list[float] | None = absent("Number of each point for its color.")
+    colors: list[float] | None = absent("Number of each point for its color.")
     coordinates: Matrix | None = absent("True coordinates of each point.")
     ids: list[str | int] | list[list[str | int]] | None = absent("Id of each point, or a row of several.")
 

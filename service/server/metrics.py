@@ -96,9 +96,9 @@ class Metrics:
 
     def _flush_later(self) -> None:
         self._timer = None
-        asyncio.get_running_loop().run_in_executor(None, self.flush, self.take())
+        asyncio.get_running_loop().run_in_executor(None, self.flush, self.drain())
 
-    def take(self) -> tuple[Responses, int]:
+    def drain(self) -> tuple[Responses, int]:
         """Return and reset the counted responses and the hits of the answer cache."""
         responses, self._responses = self._responses, {}
         hits, self._answer_cache.hits = self._answer_cache.hits, 0

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from service.responses.streaming import StreamLimiter
     from worker.base.settings import Settings
     from worker.stores import Stores
 
@@ -50,16 +49,14 @@ class Shutdown:
     While `draining` is set, /readyz is 503 and every response closes its connection, so clients reconnect elsewhere.
     """
 
-    def __init__(self, stores: Stores, stream_limiter: StreamLimiter) -> None:
+    def __init__(self, stores: Stores) -> None:
         self._stores = stores
-        self._stream_limiter = stream_limiter
         self.draining = Event()
 
     def end_waits(self) -> None:
-        """Answer all requests that wait for a job with the job's current state, and end every stream."""
+        """Answer all requests that wait for a job with the job's current state."""
         self._stores.endings.end()
         self._stores.drawn.end()
-        self._stream_limiter.stop(self._stores.changes)
 
     def require_not_draining(self) -> None:
         """Raise ``draining`` if the process is shutting down."""

@@ -36,7 +36,7 @@ from worker.stores import Stores
 
 SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
-LEAST_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
+MIN_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
 RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
 
@@ -49,7 +49,7 @@ class Allowance:
     bytes: int
 
     @classmethod
-    def of(cls, settings: Settings, deadline: float | None = None) -> Self:
+    def from_settings(cls, settings: Settings, deadline: float | None = None) -> Self:
         """Return the limits of the settings, within a deadline in seconds."""
         seconds = min(settings.job_timeout, deadline or settings.job_timeout)
         return cls(seconds / COST_MARGIN, settings.method_bytes)
@@ -130,7 +130,7 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
 def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
     """Return a stored estimate with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
-    allowed = Allowance.of(stores.settings, deadline)
+    allowed = Allowance.from_settings(stores.settings, deadline)
     problem: Problem | None = None
     try:
         require_storable(stores, expected.n, expected.spec)
@@ -174,7 +174,7 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
         return
     expected = Estimate.from_dict(entry.meta)
     if expected.fit.seconds > stores.settings.job_timeout * COST_MARGIN:
-        raise _too_costly(stores, expected, Allowance.of(stores.settings))
+        raise _too_costly(stores, expected, Allowance.from_settings(stores.settings))
 
 
 def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
@@ -239,7 +239,7 @@ def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: Su
         made = sum(first < resamples for first in missing)
         return drawing + part_seconds * math.ceil(made / workers)
 
-    seconds, allowed = seconds_of(spec.n_resamples), Allowance.of(stores.settings)
+    seconds, allowed = seconds_of(spec.n_resamples), Allowance.from_settings(stores.settings)
     if seconds > allowed.seconds:
         workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.n_resamples)
@@ -281,9 +281,9 @@ def _too_costly(stores: Stores, expected: Estimate, allowed: Allowance) -> Probl
     remedies = [f"Fit at most {most:,} points"] if most else []
     if landmarks:
         remedies.append(f"use landmarks={landmarks} or fewer")
-    if spec.n_neighbors > LEAST_NEIGHBORS:
+    if spec.n_neighbors > MIN_NEIGHBORS:
         remedies.append(f"use fewer neighbors than n_neighbors={spec.n_neighbors}")
-    if expected.n_features > max(spec.n_components, LEAST_NEIGHBORS):
+    if expected.n_features > max(spec.n_components, MIN_NEIGHBORS):
         remedies.append(f"reduce the {expected.n_features:,} features by PCA first (POST /v1/embeddings)")
     exact, walks = expected.stages["neighbors"], approximate_seconds(expected.n, expected.n_features)
     is_faster = exact > max(fit.seconds / 2, walks)

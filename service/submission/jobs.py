@@ -32,7 +32,7 @@ OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # the same, while the r
 
 def accepted_response(job: Job) -> Response:
     """Return 202 with the job, its location and Retry-After."""
-    body = JobOut.of(job).model_dump_json()
+    body = JobOut.from_job(job).model_dump_json()
     headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
     return Response(body, 202, headers, "application/json")
 
@@ -66,7 +66,7 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
     """Submit a job, and return 200 once it has succeeded; raises as `finish`."""
     job = await finish(stores, await run_in_threadpool(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
-    return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
+    return Response(JobOut.from_job(job).model_dump_json(), 200, headers, "application/json")
 
 
 async def load_or_compute(
@@ -166,7 +166,7 @@ def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> P
     """Return the shards of an analysis whose parts take so many seconds, if known; None if one task makes them all."""
     sizes = [part.size for part in spec.parts()]
     each = sharding.SHARD_SECONDS if seconds is None else seconds / max(1, len(sizes))
-    return PartsSharding.of(stage, sizes, each, sharding.SHARD_SECONDS)
+    return PartsSharding.from_sizes(stage, sizes, each, sharding.SHARD_SECONDS)
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:

@@ -45,7 +45,7 @@ class Plan:
     spec: MethodSpec
 
     @classmethod
-    def of(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
+    def from_method(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Return the plan of a method by its name.
 
         Raises
@@ -125,15 +125,15 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         names = set(body.scores)
         for name in body.scores:
             _require_score(name, inputs, dataset.n)
-    for unused in sorted(inputs - uses - {SCORES[name].needs for name in names}):
+    used = uses | {SCORES[name].needs for name in names}
+    if "truth" in inputs - used:
         raise InvalidParameterError(
-            f"Neither the method nor a score uses {unused}.",
-            remedy=f"Leave {unused} out, or choose a score that needs it: GET /v1/scores.",
+            "No score uses truth.", remedy="Leave truth out, or choose a score that needs it: GET /v1/scores."
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
         score_neighbors=_neighbors(body.score_neighbors, dataset.n) if names else NEIGHBORS,
-        labels=body.labels,
+        labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )
 
@@ -228,7 +228,9 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
         _require_classes(stores, stores.datasets.fetch(blocks), dataset.n, "blocks")
         return blocks
     name, is_feature = blocks[:100], blocks in (dataset.names or ())
-    detail = "is a feature of the data" if is_feature else "is no label, color or id of the data, and no data set"
+    detail = (
+        "is a feature of the data" if is_feature else "is neither a column of labels, colors or ids, nor a data set"
+    )
     raise InvalidParameterError(
         f"blocks={name!r} {detail}.",
         remedy=f"Upload the data with {option('id', [name])}, which sets that column apart from the features, or give "
@@ -244,6 +246,6 @@ def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labe
     if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
         raise InvalidShapeError(
             f"{name}={dataset.id} has no labels, and is not one column of integers.",
-            remedy="Use a data set of one column of integers, or one that was uploaded with ?label=.",
+            remedy="Use a data set of one column of integers, or one that was uploaded with ?labels=.",
             details={"shape": [dataset.n, dataset.d]},
         )

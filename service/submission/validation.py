@@ -41,13 +41,13 @@ def require_success(job: Job) -> None:
 
 
 def require_partial(job: Job) -> None:
-    """Raise a problem unless the job makes draws, an audit or a comparison: others have no partial result."""
-    if job.kind not in {"draws", "audit", "comparison"}:
+    """Raise a problem unless the job makes an audit or a comparison: others have no partial result."""
+    if job.kind not in {"audit", "comparison"}:
         raise refuse(
             "no-partial-result",
             422,
             f"Job {job.id} is of kind {job.kind}: its result is complete at its end.",
-            "Leave `partial` out, and wait with ?wait=; only draws, audits and comparisons have a partial result.",
+            "Leave `partial` out, and wait with ?wait=; only audits and comparisons have a partial result.",
             kind=job.kind,
         )
 
@@ -91,7 +91,7 @@ def _given_points(
     if isinstance(given, str):
         dataset = stores.datasets.fetch(given)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
-    table = table_of({"data": given}, Limits.of(stores.settings))
+    table = table_of({"data": given}, Limits.from_settings(stores.settings))
     return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values, None
 
 

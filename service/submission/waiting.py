@@ -47,7 +47,7 @@ async def wait_for_outcome(
 
     """
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
-    with notifications.of(name) as notification:
+    with notifications.listen(name) as notification:
         await notifications.wait_until_subscribed()
         while True:
             notification.clear()

@@ -26,7 +26,7 @@ class Limits:
     body: int = 2**30
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings) -> Self:
         """Return the limits of the settings."""
         return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body, settings.max_body)
 

@@ -48,7 +48,7 @@ MAX_LAYERS = 3
 CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
-FIELDS = ("label", "color", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
+FIELDS = ("labels", "colors", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
 _CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
 _CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
 # Types that browsers give to files they do not know, or to every table.
@@ -181,10 +181,10 @@ class Upload:
     folder: str
 
     @classmethod
-    def of(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
+    def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
-        upload = cls(content_type, encoding, options, Limits.of(settings), folder)
+        upload = cls(content_type, encoding, options, Limits.from_settings(settings), folder)
         upload._check()
         return upload
 
@@ -225,7 +225,7 @@ class Upload:
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
-                return found.read(file, out, self.limits, ColumnRoles.of(self.options))
+                return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
             except GlleError as error:
                 raise ProblemError(Problem.from_engine(error)) from None
         if not layers:

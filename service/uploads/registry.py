@@ -127,5 +127,7 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
     if not found.is_text:
         return found
     pairs = (parameter.partition("=") for parameter in parameters)
-    declared = Declared.of({**{name.strip(): value.strip().strip('"') for name, _, value in pairs}, **dialect})
+    declared = Declared.from_parameters(
+        {**{name.strip(): value.strip().strip('"') for name, _, value in pairs}, **dialect}
+    )
     return replace(found, read=partial(read_csv, declared=declared))

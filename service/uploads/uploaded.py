@@ -20,7 +20,7 @@ def uploaded(table: TableArrays, format_: str, **source: Any) -> Table:
         values=table.values,
         names=table.names,
         labels=table.labels,
-        color=table.color,
+        colors=table.colors,
         coordinates=table.coordinates,
         ids=table.ids,
         source={"kind": "upload", "format": format_, **source},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,16 +15,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, get_type_hints
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from glle import cli
+from glle import Client, cli
 from glle.cli.connection import UNREAD, add_options, select_options
+from glle.cli.posteriors import duration, size
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
-from glle_engine import load
+from glle_engine import load, manifolds
 from glle_engine.methods import METHODS
 from glle_engine.posterior.cost import rates
 from service.cli import main
-from tests.service.routes.posteriors.conftest import fit_posterior
+from tests.service.routes.posteriors.conftest import finish, fit_posterior
 from tests.system.conftest import ROOT
 from worker.execution import tasks
 
@@ -72,7 +75,7 @@ def test_datasets_from_upload_to_delete(glle: Glle, client: httpx.Client, tmp_pa
     assert json.loads(glle("datasets", "delete", listed["id"], "--json")[1]) == {"deleted": listed["id"]}
     assert glle("datasets", "list")[1] == "None.\n"
     (tmp_path / "x.csv").write_text("a,b,kind\n1,2,u\n3,4,v\n")
-    uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--label", "kind", "--json")[1])
+    uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--labels", "kind", "--json")[1])
     assert uploaded == client.get(f"/v1/datasets/{uploaded['id']}").json()
     assert uploaded["has_labels"]
 
@@ -113,6 +116,14 @@ def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.M
     assert lines[1].startswith("  fit     10,000 s")
     assert "n_neighbors=7" in lines[3]
     assert "GLLE_JOB_TIMEOUT" in lines[4]
+
+
+def test_estimates_have_two_digits() -> None:
+    """In milliseconds below a second, at least one; tenths of a second below ten."""
+    seconds = (0.0, 0.0456, 0.0994, 0.1, 0.456, 0.96, 1.0, 9.94, 10.0, 1234.0)
+    spoken = ["1 ms", "46 ms", "99 ms", "100 ms", "460 ms", "960 ms", "1.0 s", "9.9 s", "10 s", "1,200 s"]
+    assert [duration(each) for each in seconds] == spoken
+    assert [size(nbytes) for nbytes in (1.26e6, 12.6e6, 1.264e9)] == ["1 MB", "13 MB", "1,300 MB"]
 
 
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
@@ -173,11 +184,11 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
-        (["embed", "ds_x", "--method", "pca", "--label", "kind", "--labels", "ds_y"], "give one of them"),
-        (["embed", "ds_x", "--method", "pca", "--set", "label=kind"], "label is no parameter of a method"),
+        (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "roles of its columns: leave out --labels"),
+        (["embed", "ds_x", "--method", "pca", "--set", "labels=kind"], "labels is no parameter of a method"),
         (
-            ["fit", "ds_x", "--label", "kind", "--one-hot", "a"],
-            "stored with the roles of its columns: leave out --label",
+            ["fit", "ds_x", "--labels", "kind", "--one-hot", "a"],
+            "stored with the roles of its columns: leave out --labels",
         ),
         (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
@@ -273,3 +284,169 @@ def test_commands_without_packages_name_the_extra(glle: Glle, monkeypatch: pytes
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err
+
+
+N = 310
+
+
+@pytest.fixture
+def run(glle: Glle, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that runs a command whose jobs are done at once, and returns its output."""
+    monkeypatch.setattr(stores.queue, "enqueue", lambda job: finish(stores, job.id))
+
+    def run(*words: str) -> str:
+        code, out, err = glle(*words)
+        assert code == 0, err
+        return out
+
+    return run
+
+
+X = manifolds.make("s_curve", N, seed=22).X
+
+
+@pytest.fixture
+def sheet(tmp_path: Path) -> Path:
+    """Return a file of points with a column of two classes."""
+    file = tmp_path / "sheet.csv"
+    pd.DataFrame(X, columns=["a", "b", "c"]).assign(side=np.where(X[:, 0] > 0, "r", "l")).to_csv(file, index=False)
+    return file
+
+
+def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
+    """Draws, summary, new points and embeddings have the numbers of the API in files of each kind."""
+    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").strip()
+    with Client(str(client.base_url)) as service:
+        posterior = service.posterior(id_)
+        draws, summary, placed = (
+            posterior.draws(2, scales=[0.5, 1]),
+            posterior.summary(6, n_resamples=4),
+            posterior.transform(X[:4]),
+        )
+        weights, near = posterior.weights(3, seed=1), posterior.arrays()["neighbors"]
+    run("draw", id_, "--n-draws", "2", "--scales", "0.5", "1", "-o", str(tmp_path / "d.csv"))
+    table = pd.read_csv(tmp_path / "d.csv").set_index(["scale", "draw", "point"])
+    np.testing.assert_array_equal(table.loc[1.0, 1].to_numpy(), draws[1, 1])
+    for file in (tmp_path / "w.npy", tmp_path / "w.csv"):
+        assert "weights" in run("weights", id_, "--index", "3", "--seed", "1", "-o", str(file))
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), weights)
+    triples = pd.read_csv(tmp_path / "w.csv")
+    found = np.zeros((N, N))
+    found[triples["row"], triples["column"]] = triples["value"]
+    np.testing.assert_array_equal(np.take_along_axis(found, near, axis=1), weights)
+    out = run("summary", id_, "--n-draws", "6", "--n-resamples", "4", "-o", str(tmp_path / "s.parquet"))
+    table = pd.read_parquet(tmp_path / "s.parquet")
+    np.testing.assert_array_equal(table["spread"], summary.spread)
+    np.testing.assert_array_equal(table["random_k_spread"], summary.random_k_spread)
+    np.testing.assert_array_equal(table["covariance12"], summary.covariance[:, 0, 1])
+    word, reason = summary.reliability["level"], summary.reliability["reason"]
+    assert out.index(f"Reliability of the spread: {word}. {reason}") < out.index("The median point keeps")
+    assert f"The median point keeps {100 * np.median(summary.stability):.0f} % of its neighbors" in out
+    np.save(tmp_path / "new.npy", X[:4])
+    run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
+    np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
+    embed = ("embed", str(sheet), "--method", "pca", "--label", "side", "--scores", "-o", str(tmp_path / "t.csv"))
+    scored = json.loads(run(*embed, "--json"))
+    assert scored["scores"].keys() >= {"trustworthiness", "neighborhood_hit"}
+    places = pd.read_csv(tmp_path / "t.csv")
+    assert len(places) == N
+    run("transform", scored["id"], str(tmp_path / "new.npy"), "-o", str(tmp_path / "n.csv"))
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "n.csv"), places[:4], atol=1e-8)
+
+
+def test_ids_are_the_first_column_of_every_table(
+    client: httpx.Client, glle: Glle, run: Callable[..., str], tmp_path: Path
+) -> None:
+    """Tables of the commands and of the API begin with the ids of the file, in its order."""
+    names = [f"C-{number:03d}" for number in np.random.default_rng(0).permutation(N)]
+    X = manifolds.make("s_curve", N, seed=23).X
+    sheet, new, out = tmp_path / "sheet.csv", tmp_path / "new.csv", tmp_path / "t.csv"
+    pd.DataFrame(X, index=pd.Index(names, name="customer_id"), columns=["a", "b", "c"]).to_csv(sheet)
+    pd.read_csv(sheet).iloc[[5, 2]].assign(customer_id=[7, 12]).to_csv(new, index=False)
+
+    def table(*words: str) -> pd.DataFrame:
+        run(*words, "-o", str(out))
+        frame = pd.read_csv(out, dtype={"id": str})
+        assert frame.columns[0] == "id"
+        return frame
+
+    id_ = run("fit", str(sheet), "-k", "9").strip()
+    drawn = table("draw", id_, "--n-draws", "2", "--scales", "0.5", "1")
+    assert drawn["id"].tolist() == names * 4
+    assert drawn["point"].tolist() == [*range(N)] * 4
+    assert table("summary", id_, "--n-draws", "4", "--n-resamples", "4")["id"].tolist() == names
+    assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
+    assert table("embed", str(sheet), "--method", "pca", "--scores", "none")["id"].tolist() == names
+    code, out_, err = glle("embed", str(sheet), "--method", "pca", "--scores", "none")
+    embedding = out_.strip()
+    assert (code, "trustworthiness" in err) == (0, False)
+    assert table("transform", embedding, str(new))["id"].tolist() == ["7", "12"]
+    with Client(str(client.base_url)) as service:
+        posterior = service.posterior(id_)
+        dataset = service.dataset(posterior.metadata["dataset"])
+        ids = dataset.ids()
+        assert ids is not None
+        assert ids.tolist() == names
+        assert posterior.frame(posterior.draws(1)[0], index=ids).index.tolist() == names
+        assert service.synthetic("s_curve", 50).ids() is None
+        job = posterior.start_draws(2).wait().id
+    for path, head, expected in (
+        (f"/v1/jobs/{job}/result?points=0:4", "id,draw,point,y1,y2", names[:4] * 2),
+        (f"/v1/posteriors/{id_}/summary?n_draws=3&scale=1&points=0:4&wait=30", "id,point,", names[:4]),
+        (f"/v1/embeddings/{embedding}/coordinates?points=3,1", "id,point,embedding_1,embedding_2", names[3:0:-2]),
+    ):
+        first, *rows = client.get(path, headers={"accept": "text/csv"}).text.splitlines()
+        assert first.startswith(head)
+        assert [row.split(",")[0] for row in rows] == expected
+        assert client.get(path).json() is not None
+
+
+def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
+    """A comparison has the problem of an impossible row; a spread and an audit say how far to rely on a map."""
+    data, moved, audited = (str(sheet), "--label", "side"), tmp_path / "m.csv", tmp_path / "a.csv"
+    methods = ("--methods", "pca", "mds:n_components=300", "--scores", "continuity", "--n-resamples", "4")
+    head, pca, mds = run("compare", *data, *methods).splitlines()
+    assert head.split() == ["method", "continuity", "pairs_kept", "separated", "seconds", "notes"]
+    name, *numbers = pca.split()
+    assert (name, all(0 < float(number) < 1 for number in numbers), len(numbers)) == ("pca", True, 4)
+    assert mds.split(maxsplit=1)[1].startswith("n_components=300 is more than the 3 dimensions")
+    assert mds.endswith("of at most 3.")
+    isomap = ("--method", "isomap", "--set", "n_neighbors=9", "--scores", "trustworthiness")
+    _, out, err = glle("embed", *data, *isomap)
+    assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
+    id_ = out.strip()
+    lines = run("spread", id_, "--n-resamples", "4", "--share", "0.632", "-o", str(moved)).splitlines()
+    assert lines[0] == f"{id_}  {N} points by isomap, 4 samples of 63% of the points"
+    assert re.match("  How far to rely on it: (high|moderate|low)[.] ", lines[1])
+    assert lines[2].endswith("% of the neighbor pairs stay neighbors (3% by chance).")
+    assert "no interval" in lines[3]
+    assert lines[4].startswith("  The 2 labels keep an adjusted Rand index of 0.9")
+    assert lines[5].endswith("% of the points stay nearer to their place than to the next class.")
+    assert not any("of the variance comes from the seed" in line for line in lines)
+    assert "10 half-samples" in run("spread", id_, "--n-resamples", "10")
+    with moved.open(encoding="utf-8") as table:
+        assert {"movement", "radius", "classes", "y1", "covariance12"} <= set(next(table).strip().split(","))
+        assert len(list(table)) == N
+    first, groups = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
+    assert re.match("(trust|partly|no): ", first)
+    assert re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", groups)
+    assert audited.read_text("utf-8").startswith(
+        "y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,"
+    )
+    assert "Groups apart" in run("audit", id_)
+
+
+def test_a_summary_and_draws_say_their_scale(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
+    """With resamples the reliability, too; the calibrated scale only if it was asked for."""
+    id_ = glle("fit", str(sheet), "--label", "side", "-k", "9")[1].strip()
+    head, stated, kept, spread = run("summary", id_, "--n-draws", "5", "--n-resamples", "4").splitlines()[:4]
+    assert re.fullmatch(rf"{id_}  {N} points, 5 draws at scale [\d.]+, 3 x 4 resamples", head)
+    assert stated.startswith("  Reliability of the spread: ")
+    assert re.fullmatch(r"  The median point keeps \d+ % of its neighbors in a draw\.", kept)
+    assert re.fullmatch(r"  Its spread is [\d.]+; each axis has standard deviation 1\.", spread)
+    assert run("summary", id_, "--n-draws", "5", "--scale", "1").splitlines()[0].endswith("5 draws at scale 1")
+    file = str(tmp_path / "d.npy")
+    lines = run("draw", id_, "--n-draws", "2", "--scale", "auto", "-o", file).splitlines()
+    assert lines[0] == f"{file}  2 x {N} x 2, float64"
+    assert lines[1].startswith("  The calibrated scale is ")
+    assert len(run("draw", id_, "--n-draws", "2", "-o", file).splitlines()) == 1

@@ -74,15 +74,19 @@ def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
 
 def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> None:
     """The query names them; options may be names, numbers and arrays of them."""
-    labelled = pd.DataFrame({"a": [1.5, 2.5], "label": [3, 4], 0: [1, 2]})
-    roles: Any = {"ignore": [0]}
-    upload = upload_of(labelled, roles, labels=pd.Series(["u", None], index=[7, 8]), colors=[0.5, 0.25])
-    assert upload.query == {"label": "label_", "color": "color", "ignore": ["0"]}
+    labelled = pd.DataFrame({"a": [1.5, 2.5], "labels": [3, 4], 0: [1, 2]})
+    given: Any = {"ignore": [0], "labels": pd.Series([None, "u"], index=[1, 0]), "colors": [0.5, 0.25]}
+    upload = upload_of(labelled, given)
+    assert upload.query == {"labels": "labels_", "colors": "colors", "ignore": ["0"]}
+    sent = members(b"".join(upload.body.pieces()))
+    assert (bytes(sent["4_text"]), sent["4_lengths"]) == (b"u", [1, -1])  # in the order of the frame's index
+    with pytest.raises(InvalidParameterError, match="another index"):
+        upload_of(labelled, {"labels": pd.Series(["u", "v"], index=[7, 8])})
     for ignore in (0, np.array(["0"]), pd.Index([0]), ("0",)):
-        given: Any = {"ignore": ignore}
+        given = {"ignore": ignore}
         assert upload_of(labelled, given).query == {"ignore": ["0"]}
-    for wrong in ({"ignore": slice(1)}, {"label": ["a", "label"]}, {"ignore": [1.5]}, {"color": True}):
-        with pytest.raises(InvalidParameterError, match=r"names no columns\. Give names|Name one label"):
+    for wrong in ({"ignore": slice(1)}, {"labels": 1.5}, {"ignore": [1.5]}, {"colors": True}):
+        with pytest.raises(InvalidParameterError, match=r"names no columns\. Give names"):
             upload_of(labelled, wrong)  # type: ignore[arg-type] # what is tested
 
 
@@ -93,7 +97,7 @@ def test_remedies_name_the_option_of_the_surface() -> None:
         ("?ignore=a&ignore=b, or", "ignore=['a', 'b'], or", "--ignore a b, or"),
         ("with ?one_hot=R.x, or", "with one_hot=['R.x'], or", "with --one-hot R.x, or"),
         ("?delimiter=tab&decimal=comma.", "delimiter='tab' decimal='comma'.", "--delimiter tab --decimal comma."),
-        ("?force=true or ?label=.", "force=True or ?label=.", "--force or ?label=."),
+        ("?force=true or ?labels=.", "force=True or ?labels=.", "--force or ?labels=."),
         ("Fit it with POST /v1/posteriors.", "Fit it with `client.fit`.", "Fit it with `glle fit`."),
     ):
         assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
@@ -102,7 +106,7 @@ def test_remedies_name_the_option_of_the_surface() -> None:
 def test_sparse_data_go_as_scipy_saves_them() -> None:
     """With labels beside them; nothing becomes dense before it is sent."""
     matrix = csr_array(np.array([[0, 1.5], [2.5, 0], [0, 0]]))
-    body = upload_body(matrix.tocsc(), labels=["u", "v", "w"])
+    body = upload_body(matrix.tocsc(), {"labels": ["u", "v", "w"]})
     np.testing.assert_array_equal(load_npz(io.BytesIO(body)).toarray(), matrix.toarray())
     assert members(body)["labels"] == ["u", "v", "w"]
 
@@ -129,7 +133,7 @@ def test_objects_that_only_look_like_sequences_are_refused() -> None:
     [
         upload_of,
         lambda masked: upload_of(list(masked)),
-        lambda masked: upload_of(masked.data, labels=masked[:, 0]),
+        lambda masked: upload_of(masked.data, {"labels": masked[:, 0]}),
     ],
 )
 def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any]) -> None:
@@ -142,45 +146,39 @@ def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any])
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "vectors", "message"),
+    ("data", "options", "message"),
     [
-        (np.ones((2, 2)), {"label": "a"}, {}, "give a frame of pandas or polars"),
-        (np.array([["a"]]), {}, {}, "astype"),
-        (np.array([[object()]]), {}, {}, "astype"),
-        ("data.doc", {}, {}, "is none of .npy"),
-        (Endless(), {}, {}, "Endless: give an array"),
-        (np.ones((2, 2)), {}, {"labels": ["u"]}, r"labels has shape \(1,\); the data have 2 rows"),
-        (np.ones((2, 2)), {}, {"colors": ["u", "v"]}, "colors is of dtype <U1"),
-        (
-            pd.DataFrame({"a": [1.0]}),
-            {"label": "a"},
-            {"labels": ["u"]},
-            "label= names a column, labels= has the values",
-        ),
-        ("data.csv", {}, {"labels": ["u"]}, "Name a file's columns: label="),
-        (TABLE, {}, {"labels": [1, 2]}, r"labels has shape \(2,\); the data have 1 rows"),
-        (type("LazyFrame", (), {"collect_schema": None, "lazy": None})(), {}, {}, r"Give data\.collect\(\)"),
-        (type("ndarray", (), {"__cuda_array_interface__": {}, "get": None})(), {}, {}, r"Give data\.get\(\)"),
-        (type("Tensor", (), {"is_cuda": True, "cpu": None})(), {}, {}, r"Give data\.cpu\(\)\.numpy\(\)"),
-        (type("Raw", (), {"to_adata": None, "var_names": []})(), {}, {}, r"Give adata\.raw\.to_adata\(\)"),
+        (np.ones((2, 2)), {"labels": "a"}, "give a frame of pandas or polars"),
+        (np.array([["a"]]), {}, "astype"),
+        (np.array([[object()]]), {}, "astype"),
+        ("data.doc", {}, "is none of .npy"),
+        (Endless(), {}, "Endless: give an array"),
+        (np.ones((2, 2)), {"labels": ["u"]}, r"labels has shape \(1,\); the data have 2 rows"),
+        (np.ones((2, 2)), {"colors": ["u", "v"]}, "colors is of dtype <U1"),
+        ("data.csv", {"labels": ["u"]}, "labels: name a column of the file"),
+        (TABLE, {"labels": [1, 2]}, r"labels has shape \(2,\); the data have 1 rows"),
+        (type("LazyFrame", (), {"collect_schema": None, "lazy": None})(), {}, r"Give data\.collect\(\)"),
+        (type("ndarray", (), {"__cuda_array_interface__": {}, "get": None})(), {}, r"Give data\.get\(\)"),
+        (type("Tensor", (), {"is_cuda": True, "cpu": None})(), {}, r"Give data\.cpu\(\)\.numpy\(\)"),
+        (type("Raw", (), {"to_adata": None, "var_names": []})(), {}, r"Give adata\.raw\.to_adata\(\)"),
     ],
 )
-def test_lossy_uploads_are_refused(data: Any, options: Any, vectors: Any, message: str) -> None:
+def test_lossy_uploads_are_refused(data: Any, options: Any, message: str) -> None:
     """No request is sent; the message has the value and the remedy."""
     with pytest.raises(ValueError, match=message):
-        upload_of(data, options, **vectors)
+        upload_of(data, options)
 
 
 @pytest.mark.parametrize("kind", [np.array, list, pd.Series])
 def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
     """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
     X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
-    found = members(upload_body(X, labels=words, colors=kind([1, 2, 3])))
-    assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "color": [1, 2, 3]}
+    found = members(upload_body(X, {"labels": words, "colors": kind([1, 2, 3])}))
+    assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "colors": [1, 2, 3]}
     for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
-        assert members(upload_body(X, labels=labels)) == {"data": X.tolist(), "labels": expected}
+        assert members(upload_body(X, {"labels": labels})) == {"data": X.tolist(), "labels": expected}
     large = np.arange(150_000.0).reshape(-1, 4)
-    pieces = list(upload_of(large, labels=np.zeros(len(large), int)).body.pieces())
+    pieces = list(upload_of(large, {"labels": np.zeros(len(large), int)}).body.pieces())
     assert len(pieces) > 1
     assert max(map(len, pieces)) <= 2**20
     assert members(b"".join(pieces))["data"] == large.tolist()
@@ -286,7 +284,7 @@ def test_numpy_values_are_json() -> None:
 
 def test_misspelt_options_are_refused_before_an_upload() -> None:
     """No parameter of a method is as similar to an option of the data."""
-    with pytest.raises(ValueError, match=r"no option lable=\. Did you mean label="):
+    with pytest.raises(ValueError, match=r"no option lable=\. Did you mean labels="):
         glle.Client("http://127.0.0.1:9").embed(TABLE, "pca", lable="cluster")
     with pytest.raises(ValueError, match=r"no option n_neighbours=\. Did you mean n_neighbors="):
         glle.Client("http://127.0.0.1:9").fit(TABLE, n_neighbours=5)  # type: ignore[call-arg] # what is tested

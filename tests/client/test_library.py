@@ -356,13 +356,13 @@ def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> N
     """Ellipses have the audit's radius along the half-axes; those of a summary, the radius of a normal distribution."""
     from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
 
-    points = PointTable.of(audit)
+    points = PointTable.from_result(audit)
     assert points.covariance is not None
     np.testing.assert_allclose(
         np.trace(points.covariance, axis1=1, axis2=2), (audit.regions["mean"].half_axes ** 2).sum((1, 2))
     )
     assert points.radii == dict(zip((0.5, 0.9), audit.regions["mean"].radii, strict=True))
-    summary = PointTable.of(posterior.summary(8, scale=1))
+    summary = PointTable.from_result(posterior.summary(8, scale=1))
     drawn = np.random.default_rng(0).standard_normal((100_000, 2))
     for level, radius in summary.radii.items():
         assert np.mean(np.linalg.norm(drawn, axis=1) < radius) == pytest.approx(level, abs=0.01)

@@ -51,7 +51,7 @@ class Table:
     options: dict[str, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=lambda: ["x", "y"])
     labels: list[Any] | None = None
-    color: list[Any] | None = None
+    colors: list[Any] | None = None
     ids: list[Any] | None = None
     notes: tuple[str, ...] = ()
     refusal: str = ""
@@ -67,11 +67,11 @@ MANY = [f"w{at % 17}" for at in range(N)]  # neither few nor distinct
 GAPS = {**XY, "x": [None if at == 5 else value for at, value in enumerate(XY["x"])]}
 EACH = {
     "numbers": Table(XY),
-    "words": Table({**XY, "kind": WORDS}, labels=WORDS, notes=("'kind' has 3 distinct words. It is the label",)),
+    "words": Table({**XY, "kind": WORDS}, labels=WORDS, notes=("'kind' has 3 distinct words. It has the labels",)),
     "sex and region": Table(
         {"sex": ["F", "M"] * (N // 2), "Region": ["north", "south", "east"] * (N // 3), **XY},
         labels=["F", "M"] * (N // 2),
-        notes=("'sex' has 2 distinct words. It is the label", "'Region' has 3 distinct words and is set apart"),
+        notes=("'sex' has 2 distinct words. It has the labels", "'Region' has 3 distinct words and is set apart"),
     ),
     "names of rows": Table(
         {"s": [f"s-{i}" for i in range(N)], **XY}, ids=[f"s-{i}" for i in range(N)], notes=("'s' n",)
@@ -87,18 +87,18 @@ EACH = {
     "words for no number": Table(
         {**XY, "w": ["inf", "nan"] * (N // 2)}, labels=["inf", "nan"] * (N // 2), notes=("'w' has 2",)
     ),
-    "dates": Table({**XY, "day": DAYS}, color=SECONDS, notes=("'day' has dates. They are the color",)),
-    "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, color=SECONDS, notes=("'day' has dates",)),
+    "dates": Table({**XY, "day": DAYS}, colors=SECONDS, notes=("'day' has dates. They are the colors",)),
+    "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, colors=SECONDS, notes=("'day' has dates",)),
     "German dates": Table(
-        {**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, color=SECONDS, notes=("'day' has dates",)
+        {**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, colors=SECONDS, notes=("'day' has dates",)
     ),
     "dates with gaps": Table(
         {**XY, "day": [None if at % 5 == 3 else day for at, day in enumerate(DAYS)]},
         notes=("'day' has dates and is set apart",),
     ),
-    "dates as labels": Table({**XY, "day": DAYS}, {"label": "day"}, labels=[str(day) for day in DAYS]),
+    "dates as labels": Table({**XY, "day": DAYS}, {"labels": "day"}, labels=[str(day) for day in DAYS]),
     "truth values": Table({**XY, "ok": [True, False] * (N // 2)}, names=["x", "y", "ok"]),
-    "long labels": Table({**XY, "g": LARGE}, {"label": "g"}, labels=[str(at) for at in LARGE], without=("xlsx",)),
+    "long labels": Table({**XY, "g": LARGE}, {"labels": "g"}, labels=[str(at) for at in LARGE], without=("xlsx",)),
     "long ids": Table(
         {**XY, "user_id": [2**60 + at for at in range(N)]},
         ids=[str(2**60 + at) for at in range(N)],
@@ -114,7 +114,7 @@ EACH = {
     "long features": Table({**XY, "g": LARGE}, refusal="inexact-integer", words="2^53", without=("xlsx",)),
     "labels with a gap": Table(
         {**XY, "k": [None if at == 3 else word for at, word in enumerate(WORDS)]},
-        {"label": "k"},
+        {"labels": "k"},
         labels=["" if at == 3 else word for at, word in enumerate(WORDS)],
         notes=("missing in 1 of 24",),
     ),
@@ -161,7 +161,7 @@ EACH = {
     ),
     "rows dropped": Table(
         {**GAPS, "k": WORDS},
-        {"missing": "drop", "label": "k"},
+        {"missing": "drop", "labels": "k"},
         labels=WORDS[:5] + WORDS[6:],
         notes=("1 of 24 rows have missing values and were dropped",),
         points=np.delete(X, 5, axis=0),
@@ -174,12 +174,12 @@ EACH = {
     ),
     "roles": Table(
         {"a": WORDS, **XY, "b": MANY, "c": [at % 5 for at in range(N)]},
-        {"label": "a", "ignore": ["b"], "color": "c"},
+        {"labels": "a", "ignore": ["b"], "colors": "c"},
         labels=WORDS,
-        color=[float(at % 5) for at in range(N)],
+        colors=[float(at % 5) for at in range(N)],
     ),
-    "several problems of roles": Table(XY, {"label": "x", "ignore": ["x"]}, refusal="same-column", words="'x'"),
-    "no such column": Table(XY, {"label": "z"}, refusal="no-such-column", words="x, y"),
+    "several problems of roles": Table(XY, {"labels": "x", "ignore": ["x"]}, refusal="same-column", words="'x'"),
+    "no such column": Table(XY, {"labels": "z"}, refusal="no-such-column", words="x, y"),
     "features": Table({**XY, "z": XY["x"]}, {"features": ["x", "y"]}),
     "integers and floats": Table({**XY, "i": list(range(5, 5 + N))[::-1]}, names=["x", "y", "i"]),
     "no id": Table(
@@ -295,7 +295,7 @@ def _of_service(notices: list[str], arrays: Any, names: list[str] | None) -> dic
     return {
         "names": names,
         "values": arrays["data"],
-        **{name: arrays[name].tolist() if name in arrays else None for name in ("labels", "color", "ids")},
+        **{name: arrays[name].tolist() if name in arrays else None for name in ("labels", "colors", "ids")},
         "notes": [in_words(notice, keyword) for notice in notices],
     }
 
@@ -337,7 +337,7 @@ def by_library(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
         points = read_points(FRAMES[way](table), table.options)
     except GlleError as error:
         return {"refusal": error.code, "words": str(error)}
-    parts = {name: getattr(points, name) for name in ("labels", "color", "ids")}
+    parts = {name: getattr(points, name) for name in ("labels", "colors", "ids")}
     return {
         "names": points.names,
         "values": points.X,
@@ -374,7 +374,7 @@ def from_zero(text: str) -> str:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", EACH)
 def test_a_table_is_the_same_in_every_way(name: str, way: str, client: httpx.Client) -> None:
-    """Features, labels, color, ids, names and notes, or the same refusal in the same words."""
+    """Features, labels, colors, ids, names and notes, or the same refusal in the same words."""
     table, (by, of) = EACH[name], WAYS[way]
     if of in table.without:
         pytest.skip("no such values in this format")
@@ -389,7 +389,12 @@ def test_a_table_is_the_same_in_every_way(name: str, way: str, client: httpx.Cli
     points = np.array([table.columns[at] for at in features], np.float64).T if table.points is None else table.points
     np.testing.assert_array_equal(np.asarray(found["values"])[:, : points.shape[1]], points)
     ids = found["ids"] if table.options.get("missing") != "drop" else table.ids  # frames have the rows that stay
-    assert (found["names"], found["labels"], found["color"], ids) == (table.names, table.labels, table.color, table.ids)
+    assert (found["names"], found["labels"], found["colors"], ids) == (
+        table.names,
+        table.labels,
+        table.colors,
+        table.ids,
+    )
     assert len(found["notes"]) == len(table.notes), found["notes"]
     assert all(part in note for part, note in zip(table.notes, found["notes"], strict=True)), found["notes"]
 
@@ -441,7 +446,7 @@ def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], 
         with np.load(io.BytesIO(content)) as arrays:
             found = _of_service([], dict(arrays), answer.json()["names"])
     elif way == "AnnData":
-        points = read_points(Cells(csr_array(X), labels), {"label": "k"})
+        points = read_points(Cells(csr_array(X), labels), {"labels": "k"})
         assert points.labels is not None
         assert points.ids is not None
         parts = {"labels": points.labels.tolist(), "ids": points.ids.tolist()}
@@ -449,7 +454,7 @@ def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], 
     else:
         with glle.Client(str(client.base_url), progress=False) as service:
             if way == "AnnData by the client":
-                dataset = service.dataset(Cells(csr_array(X), labels), label="k")
+                dataset = service.dataset(Cells(csr_array(X), labels), labels="k")
             else:
                 dataset, names, ids = service.dataset(X, labels=labels), None, None
             found = _of_service([], dataset.arrays(), dataset.names)

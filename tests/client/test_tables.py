@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WHEN = pd.date_range("2024-01-01", periods=4, freq="h")
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 4.0, 8.0], "y": [1, 2, 4, 3], "kind": ["u", "v", "u", "v"], "when": WHEN})
-ROLES: Any = {"label": "kind", "ignore": "when"}
+ROLES: Any = {"labels": "kind", "ignore": "when"}
 
 
 class Stream:
@@ -64,7 +64,7 @@ def test_every_method_takes_the_options_of_the_data(call: str, table: str) -> No
     with pytest.raises(Exception, match="418"):
         METHODS_WITH_DATA[call](service.client(), TABLES[table], **ROLES)
     query = service.requests[0].url.params
-    assert (query["label"], query.get_list("ignore")) == ("kind", ["when"])
+    assert (query["labels"], query.get_list("ignore")) == ("kind", ["when"])
 
 
 def test_a_vector_of_labels_is_an_option_of_a_fit() -> None:
@@ -72,13 +72,13 @@ def test_a_vector_of_labels_is_an_option_of_a_fit() -> None:
     service = Service(httpx.Response(418, json={}))
     with pytest.raises(Exception, match="418"):
         service.client().fit(FRAME[["x", "y"]], labels=[0, 1, 0, 1])
-    assert service.requests[0].url.params["label"] == "label"
+    assert service.requests[0].url.params["labels"] == "labels"
 
 
 @pytest.mark.parametrize("call", [name for name in METHODS_WITH_DATA if name != "preview"])
 def test_roles_of_a_stored_data_set_are_refused(call: str) -> None:
     """They have no effect, and nothing is sent."""
-    with pytest.raises(ValueError, match=r"stored .* leave out label=, ignore=, or give the data"):
+    with pytest.raises(ValueError, match=r"stored .* leave out (labels=, )?ignore=, or give the data"):
         METHODS_WITH_DATA[call](Service().client(), "ds_1", **ROLES)
 
 
@@ -89,37 +89,29 @@ def test_a_data_set_is_one() -> None:
     assert client.dataset(dataset) is dataset
 
 
-SCORES = {"items": [{"name": "trustworthiness", "needs": "nothing"}, {"name": "neighborhood_hit", "needs": "labels"}]}
-NEEDS = {"items": [{"name": "pca", "needs_labels": False}, {"name": "supervised-lle", "needs_labels": True}]}
-
-
-@pytest.mark.parametrize(
-    ("method", "scores", "labels"),
-    [
-        ("pca", None, "ds_1"),
-        ("pca", [], None),
-        ("pca", ["trustworthiness"], None),
-        ("pca", ["neighborhood_hit"], "ds_1"),
-        ("supervised-lle", [], "ds_1"),
-    ],
-)
-def test_labels_of_the_data_go_with_what_uses_them(method: str, scores: Any, labels: str | None) -> None:
-    """The service refuses labels that neither a method nor a score uses."""
-    answers = {"/v1/datasets": {**DATASET, "has_labels": True}, "/v1/scores": SCORES, "/v1/methods": NEEDS}
+@pytest.mark.parametrize("labels", ["kind", np.arange(4), "ds_2"])
+def test_labels_are_a_column_of_the_data_or_another_data_set(labels: Any) -> None:
+    """One keyword takes the name of a column, an array, and the id of a data set."""
     bodies = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.path in answers:
-            return httpx.Response(200, json=answers[request.url.path])
+        if request.url.path == "/v1/datasets":
+            of_column = request.url.params.get("labels") == "kind"
+            id_ = "ds_1" if "ignore" in request.url.params else "ds_2"
+            return httpx.Response(200, json={**DATASET, "id": id_, "has_labels": of_column})
         if request.method == "POST":
             bodies.append(json.loads(request.read()))
             return job("succeeded", kind="embedding")
         return httpx.Response(200, json={"rows": []})
 
     client = Client("http://glle.test", progress=False, transport=httpx.MockTransport(answer))
-    client.embed(FRAME, method, scores=scores, **ROLES)
-    client.compare(FRAME, [method, {"method": "pca"}], scores=scores, **ROLES)
-    assert [body["labels"] for body in bodies] == [labels, labels]
+    client.embed(FRAME, "pca", labels=labels, ignore=["when"])
+    client.compare(FRAME, ["pca", {"method": "lle"}], labels=labels, ignore=["when"])
+    client.audit(FRAME, method="pca", labels=labels, ignore=["when"])
+    expected = ["ds_1", "ds_1", None] if isinstance(labels, str) and labels == "kind" else ["ds_2"] * 3
+    assert [body["labels"] for body in bodies] == expected
+    with pytest.raises(ValueError, match=r"labels='kind' names a column, and the data are stored"):
+        client.embed("ds_1", "pca", labels="kind")
 
 
 def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +190,7 @@ def test_a_table_is_embedded_in_one_call() -> None:
 def test_a_fit_has_the_columns_of_its_table() -> None:
     """The rows without gaps, the classes as labels, and notes; analyses take the same table."""
     table = GAPS.set_index(pd.Index(NAMES))
-    posterior = glle.fit(table, label="cluster", missing="drop", n_neighbors=6)
+    posterior = glle.fit(table, labels="cluster", missing="drop", n_neighbors=6)
     kept = [at for at in range(N) if at not in {3, 5}]
     assert [note.code for note in posterior.notes][:2] == ["column-role", "missing-values"]
     assert posterior.calibrate(table, n_resamples=4, n_draws=4).scale > 0
@@ -208,14 +200,14 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     assert legend is not None
     assert legend.get_title().get_text() == "cluster"
     assert [text.get_text() for text in legend.get_texts()] == ["left", "right"]
-    assert "missing-values" in {note.code for note in glle.advise(table, label="cluster", missing="drop").notes}
+    assert "missing-values" in {note.code for note in glle.advise(table, labels="cluster", missing="drop").notes}
 
 
 def test_guessed_roles_and_large_features_are_said_by_name() -> None:
     """In the notes, in print, and in the legend."""
     table = TABLE.assign(c=TABLE["c"] * 1e4)
     for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6), glle.advise(table)):
-        assert any("'cluster' has 2 distinct words. It is the label" in note.message for note in found.notes)
+        assert any("'cluster' has 2 distinct words. It has the labels" in note.message for note in found.notes)
     posterior = glle.fit(table, n_neighbors=6)
     assert "1 of 3 features hold 99 % of the variance, most of it c, and" in " ".join(
         n.message for n in posterior.notes
@@ -229,10 +221,10 @@ def test_guessed_roles_and_large_features_are_said_by_name() -> None:
 
 def test_labels_by_name_reach_what_uses_them() -> None:
     """Scores and supervised methods."""
-    compared = glle.compare(TABLE, ["pca"], label="cluster")
+    compared = glle.compare(TABLE, ["pca"], labels="cluster")
     assert "neighborhood_hit" in compared.scores["pca"]
     assert "2 distinct words" in repr(glle.compare(TABLE, ["pca"], scores=[]))
-    named = glle.embed(TABLE, "supervised-lle", label="cluster", n_neighbors=6)
+    named = glle.embed(TABLE, "supervised-lle", labels="cluster", n_neighbors=6)
     np.testing.assert_array_equal(named.Y, glle.embed(X, "supervised-lle", labels=CLUSTERS, n_neighbors=6).Y)
 
 
@@ -260,12 +252,12 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        (TABLE, {"label": "clutser"}, "Did you mean cluster"),
-        (TABLE, {"lable": "cluster"}, "Did you mean label"),
-        (X, {"label": "cluster"}, "no named columns"),
+        (TABLE, {"labels": "clutser"}, "Did you mean cluster"),
+        (TABLE, {"lable": "cluster"}, "Did you mean labels"),
+        (X, {"labels": "cluster"}, "no named columns"),
         (X, {"obsm": "X_pca"}, "key of an AnnData"),
         (Cells(), {"obsm": "X_umap"}, "Name one of X_pca"),
-        (Cells(), {"label": "kind"}, "Name one of cell_type"),
+        (Cells(), {"labels": "kind"}, "Name one of cell_type"),
         (Cells(), {"ignore": ["a"]}, r"Choose variables before"),
         ("table.csv", {}, r"table.csv is a path\. Read the file, as by pandas.read_csv"),
         (POINTS[[]], {}, "No column is a feature"),
@@ -291,7 +283,7 @@ def test_categories_of_numbers_are_noted() -> None:
     numbers, digits = (
         TABLE[["a", "b"]].assign(k=pd.Categorical([1, 2] * 20).astype(kind)) for kind in ("category", str)
     )
-    assert "label='k'" in read_points(numbers, {}).notes[0].message
+    assert "labels='k'" in read_points(numbers, {}).notes[0].message
     assert read_points(digits.astype({"k": "category"}), {}).labels is not None
 
 
@@ -309,7 +301,7 @@ MIXED = TABLE.assign(kind=["u", "v", "w", "u"] * 10)
 @pytest.mark.parametrize("kind", ["pandas", "arrow"])
 def test_new_points_are_placed_by_the_names_of_their_columns(table: Any, kind: str) -> None:
     """In any order, of few rows, with and without the columns that are no features; others are refused by name."""
-    options: Any = {"label": "cluster", "one_hot": ["kind"]} if "kind" in table else {}
+    options: Any = {"labels": "cluster", "one_hot": ["kind"]} if "kind" in table else {}
     posterior = glle.fit(table, n_neighbors=6, **options)
     embedding = glle.embed(table, "pca", **options)
     features = table.drop(columns=["cluster", "when"], errors="ignore")
@@ -360,7 +352,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
         posterior,
         glle.load(tmp_path / "post.npz"),
         glle.embed(gaps, "pca", missing="drop"),
-        glle.audit(gaps, X[:, :2], label="cluster", missing="drop"),
+        glle.audit(gaps, X[:, :2], labels="cluster", missing="drop"),
     ]
     assert "2 of 40 rows" in " ".join(note.message for note in results[3].notes)
     for result in results:

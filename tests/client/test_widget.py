@@ -19,7 +19,7 @@ CLASSES = np.where(SHEET.coordinates[:, 0] > 0, "high", "low")
 def posterior() -> Any:
     """Return a posterior of a table with labels, whose index are no rows."""
     table = pd.DataFrame(SHEET.X, range(80, 0, -1), ["x", "y", "z"]).assign(side=CLASSES)
-    return glle.fit(table, label="side", n_neighbors=8)
+    return glle.fit(table, labels="side", n_neighbors=8)
 
 
 def test_the_player_moves_the_points(posterior: Any) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -119,9 +120,11 @@ def test_random_state_is_the_stream_of_draws(sheet: NDArray[np.float64]) -> None
 
 
 @pytest.mark.filterwarnings("ignore:The graph of n_neighbors:UserWarning")  # their data are blobs
-@parametrize_with_checks([Embedding("isomap"), Embedding("supervised-lle")])  # type: ignore[untyped-decorator]
+@parametrize_with_checks(
+    [Embedding("isomap"), Embedding("isomap", radius=1e6), Embedding("kernel-pca"), Embedding("supervised-lle")]
+)  # type: ignore[untyped-decorator]
 def test_check_estimator_of_methods(estimator: Embedding, check: Callable[[Embedding], None]) -> None:
-    """scikit-learn's checks of estimators: with a map on a graph, and with classes."""
+    """scikit-learn's checks of estimators: with maps by neighbors, by a radius and by a kernel, and with classes."""
     check(estimator)
 
 
@@ -169,6 +172,7 @@ def test_check_estimator_of_every_method_and_setting(
         Embedding("lle", metric="precomputed"),
         Embedding("laplacian-eigenmaps", standardize="zscore"),
         Embedding("mds", dissimilarity="precomputed"),
+        Embedding("kernel-pca", kernel="precomputed"),
     ],
     ids=repr,
 )
@@ -205,16 +209,61 @@ def test_any_method_is_an_estimator(sheet: NDArray[np.float64]) -> None:
         Embedding(method="umap").fit(sheet)
     with pytest.raises(AttributeError) as caught:
         Embedding("mds").fit(sheet).transform(sheet)
-    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne, umap" in str(caught.value.__cause__)
+    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne or umap" in str(caught.value.__cause__)
+
+
+def test_given_weights_are_pairs(sheet: NDArray[np.float64]) -> None:
+    """Dense and sparse weights are fitted, negative ones refused; a kernel may have negative values."""
+    K = np.exp(-cdist(sheet[:8], sheet[:8]))
+    model = Embedding("laplacian-eigenmaps", weights="precomputed")
+    tags = model.__sklearn_tags__().input_tags
+    assert tags.pairwise
+    assert tags.positive_only
+    assert tags.sparse
+    np.testing.assert_allclose(model.fit_transform(csr_array(K)), model.fit_transform(K), atol=1e-10)
+    with pytest.raises(ValueError, match="Negative values"):
+        model.fit(-K)
+    tags = Embedding("kernel-pca", kernel="precomputed").__sklearn_tags__().input_tags
+    assert tags.pairwise
+    assert not tags.positive_only
+    assert Embedding("kernel-pca", kernel="precomputed").fit_transform(K - 0.5).shape == (8, 2)
+
+
+def test_places_are_taken_back_to_the_data(sheet: NDArray[np.float64]) -> None:
+    """In the type of the places; methods without an inverse have no such method."""
+    model = Embedding("pca", n_components=3).fit(sheet.astype(np.float32))
+    back = model.inverse_transform(model.transform(sheet.astype(np.float32)))
+    assert back.dtype == np.float32
+    np.testing.assert_allclose(back, sheet, atol=1e-4)
+    assert make_pipeline(StandardScaler(), Embedding("kernel-pca")).fit(sheet).inverse_transform(np.zeros((2, 2))).shape
+    with pytest.raises(NotFittedError):
+        Embedding("pca").inverse_transform(sheet)
+    for name in ("mds", "isomap"):
+        with pytest.raises(AttributeError) as caught:
+            Embedding(name).fit(sheet).inverse_transform(sheet)
+        assert "has no inverse" in str(caught.value.__cause__)
+
+
+def test_notes_that_scikit_learn_warns_of_are_warnings(sheet: NDArray[np.float64]) -> None:
+    """Bridges and an iteration that has not ended."""
+    with pytest.warns(ConvergenceWarning, match="After 1 steps the likelihood still grows"):
+        Embedding("factor-analysis", n_components=1, max_iter=1).fit(sheet)
+    X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    with pytest.warns(UserWarning, match="falls into 2 parts"):
+        Embedding("isomap", n_neighbors=10, disconnected="bridge").fit(X)
 
 
 def test_a_graph_in_parts_gets_more_neighbors_with_a_warning(sheet: NDArray[np.float64]) -> None:
-    """Unless their number is given."""
+    """Unless their number is given, or the graph is not made by it."""
     X = np.concatenate([sheet[:40], sheet[:40] + 100])
     with pytest.warns(UserWarning, match="n_neighbors=10 falls into components: n_neighbors=40 connects"):
         Embedding("isomap").fit(X)
     with pytest.raises(GlleError, match="2 components"):
         Embedding("isomap", n_neighbors=10).fit(X)
+    with pytest.raises(GlleError, match="smallest radius that connects"):
+        Embedding("isomap", radius=20.0).fit(X)
+    with pytest.raises(GlleError, match="The graph of the weights falls into 2 components"):
+        Embedding("laplacian-eigenmaps", weights="precomputed").fit(np.exp(-cdist(X, X)))
 
 
 def test_more_neighbors_are_no_remedy_for_a_bandwidth(sheet: NDArray[np.float64]) -> None:

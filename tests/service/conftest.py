@@ -165,7 +165,7 @@ def stores(_service: tuple[Stores, FastAPI, httpx.Client], monkeypatch: pytest.M
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     app.state.answer_cache.clear()
     app.state.recent_posteriors.clear()
-    app.state.metrics.take()
+    app.state.metrics.drain()
     stores.counts.clear()
     stores.client.flushall()
     stores.cache.client.flushall()

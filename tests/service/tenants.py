@@ -72,7 +72,7 @@ class TenantResources:
 
 def resources_of(tenant: str, stores: Stores) -> TenantResources:
     """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
-    resources, (X, posterior) = stores.of(tenant), data_and_posterior()
+    resources, (X, posterior) = stores.for_tenant(tenant), data_and_posterior()
     dataset, _ = resources.datasets.add(Table(values=X, ids=np.arange(len(X)), source={"kind": "test"}))
     spec = FitSpec(n_neighbors=10, landmarks="all").to_dict()
     id_ = posterior_id(dataset.id, spec)

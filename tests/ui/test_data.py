@@ -43,18 +43,18 @@ def test_a_guess_is_shown_and_changed_by_a_click(explorer: Explorer) -> None:
     columns = {"kind": ["inner", "outer"] * 60, "place": ["p", "q", "r"] * 40, "height": range(120)}
     explorer.choose_file("roll.csv", csv(sheet(120), **columns))
     explorer.expect_roles(x="feature", kind="label, guessed", place="ignore, guessed", height="feature")
-    expect(explorer.at("upload-notices")).to_contain_text("The column 'kind' has 2 distinct words. It is the label")
+    expect(explorer.at("upload-notices")).to_contain_text("The column 'kind' has 2 distinct words. It has the labels")
     expect(explorer.at("preview").locator("tbody tr").nth(1)).to_contain_text(re.compile("outer.*q.*1$"))
-    explorer.give_role("place", "label")
+    explorer.give_role("place", "labels")
     explorer.expect_roles(x="feature", kind="ignore", place="label", height="feature")
-    explorer.give_role("height", "color")
+    explorer.give_role("height", "colors")
     explorer.expect_roles(x="feature", kind="ignore", place="label", height="color")
     explorer.give_role("kind", "one_hot")
     expect(explorer.at("pending")).to_contain_text("120 rows, 5 features")
     assert {*sent} == {("POST", "/v1/datasets/preview")}, "nothing is stored"
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("roll.csv 120 rows, 5 columns")
-    assert explorer.state("dataset")["columns"] == {"label": ["place"], "color": ["height"], "one_hot": ["kind"]}
+    assert explorer.state("dataset")["columns"] == {"labels": ["place"], "colors": ["height"], "one_hot": ["kind"]}
     assert ("POST", "/v1/posteriors") not in sent, "nothing is fitted"
 
 
@@ -72,7 +72,7 @@ def test_the_legend_has_the_name_of_the_column(explorer: Explorer) -> None:
     expect(explorer.at("legend").locator(".legend-title")).to_have_text("kind")
     expect(explorer.at("legend").locator(".class")).to_have_text(["inner60", "outer60"])
     assert "kind" in dict(explorer.download_picture()[1])
-    explorer.at("color").select_option("color")
+    explorer.at("color").select_option("colors")
     expect(explorer.at("legend").locator(".legend-title")).to_have_text("day")
 
 
@@ -90,22 +90,22 @@ def test_a_refused_table_is_resolved_by_its_heads(explorer: Explorer) -> None:
     expect(explorer.at("use-file")).to_be_disabled()
     explorer.give_role("place", "ignore")
     explorer.expect_roles(kind="choose a role", place="ignore")
-    explorer.give_role("kind", "label")
+    explorer.give_role("kind", "labels")
     expect(explorer.at("problem")).to_have_count(0)
     explorer.expect_roles(x="feature", kind="label", place="ignore", **{"0": "id, guessed"})
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("sheet.csv 9 rows, 3 columns")
-    assert explorer.state("dataset")["columns"] == {"id": ["0"], "label": ["kind"], "ignore": ["place"]}
+    assert explorer.state("dataset")["columns"] == {"id": ["0"], "labels": ["kind"], "ignore": ["place"]}
 
 
 def test_a_role_that_cannot_be_is_refused_and_taken_back(explorer: Explorer) -> None:
     """A color of words marks its head, and the heads stay; another click resolves it."""
     explorer.open()
     explorer.choose_file("roll.csv", csv(sheet(40), kind=["inner", "outer"] * 20))
-    explorer.give_role("kind", "color")
+    explorer.give_role("kind", "colors")
     expect(explorer.at("problem")).to_contain_text("kind")
     explorer.expect_roles(x="feature", kind="color, refused")
-    explorer.give_role("kind", "label")
+    explorer.give_role("kind", "labels")
     expect(explorer.at("problem")).to_have_count(0)
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("40 rows, 3 columns")
@@ -166,7 +166,7 @@ def test_a_wide_table_is_searched_and_grouped(tab: Tab, up: Up) -> None:
         explorer.at("head-gene_140").click()
         explorer.at("open-run").click()
         expect(heads).to_have_count(15)
-        explorer.give_role("gene_149", "color")
+        explorer.give_role("gene_149", "colors")
         explorer.expect_roles(gene_148="ignore", gene_149="color", tissue="label, guessed")
         explorer.at("group-columns").click()
         expect(heads).to_have_count(7)
@@ -174,7 +174,7 @@ def test_a_wide_table_is_searched_and_grouped(tab: Tab, up: Up) -> None:
         explorer.at("use-file").click()
         expect(explorer.at("chosen")).to_contain_text("30 rows, 143 columns")
         columns = explorer.state("dataset")["columns"]
-        assert (columns["label"], columns["color"], len(columns["ignore"])) == (["tissue"], ["gene_149"], 9)
+        assert (columns["labels"], columns["colors"], len(columns["ignore"])) == (["tissue"], ["gene_149"], 9)
 
 
 def test_a_percentage_shows_how_much_of_a_large_file_was_sent(explorer: Explorer) -> None:
@@ -207,11 +207,11 @@ def test_a_dropped_table_is_colored_by_a_chosen_column(explorer: Explorer) -> No
     """The page marks the drop area; a numeric column can be the color instead of a coordinate."""
     explorer.open()
     explorer.drop_file("dropped.csv", csv(sheet(60), height=list(range(60))).decode())
-    explorer.give_role("height", "color")
+    explorer.give_role("height", "colors")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("dropped.csv 60 rows, 3 columns")
     dataset = explorer.state("dataset")
-    assert (dataset["n_features"], dataset["has_color"]) == (3, True)
+    assert (dataset["n_features"], dataset["has_colors"]) == (3, True)
 
 
 def npy(X: np.ndarray) -> bytes:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
+BESIDE = ["spread", "stability", "audit_stability", "audit_p_value"]  # columns of a CSV that the page knows of each row
+
 
 @pytest.fixture
 def tab_at_third_draw(explorer: Explorer, link: str) -> Explorer:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NEIGHBORS = "neighbors_"  # of the names of the arrays of a sparse matrix: they have no row for each point
 
 
-LEAST_HALVES = 8  # of an audit by a method; its statement may need more
+MIN_HALVES = 8  # of an audit by a method; its statement may need more
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
 """Parameters that the result repeats."""
 
@@ -64,7 +64,7 @@ class AuditSpec(AnalysisSpec):
     def parts(self) -> list[Part]:
         """Return the parts of the halves that every audit by a method needs."""
         is_of_method = self.coordinates is None or self.method is not None
-        return resample_parts(self._halves, LEAST_HALVES) if is_of_method else []
+        return resample_parts(self._halves, MIN_HALVES) if is_of_method else []
 
     def _halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
         """Return the maps of halves, which are stored, so that a task that starts again makes the missing ones."""

@@ -63,7 +63,7 @@ class AnalysisContext(Protocol):
         """Return the record of a data set, with the names of its columns."""
 
     def extras(self, dataset: str) -> dict[str, Array]:
-        """Return a data set's extra arrays: labels, color, coordinates, if any."""
+        """Return a data set's extra arrays: labels, colors, coordinates, if any."""
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
         """Return the stored result of an analysis of the same subject, or None."""

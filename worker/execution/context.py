@@ -118,7 +118,7 @@ class TaskContext:
 
     @cached_property
     def _embedder(self) -> PosteriorEmbedder:
-        return PosteriorEmbedder.of(self.posterior(), self.training())
+        return PosteriorEmbedder.from_posterior(self.posterior(), self.training())
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
         """Return the stored result of an analysis of the same subject, or None."""

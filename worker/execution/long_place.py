@@ -20,14 +20,14 @@ class LongPlace:
         Path(path).unlink()
         weakref.finalize(self, os.close, self._file)
 
-    def take(self) -> bool:
-        """Take the place unless the other RQ worker has it; return whether this one has it."""
+    def try_acquire(self) -> bool:
+        """Acquire the place unless the other RQ worker has it; return whether this one has it now."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return False
         return True
 
-    def leave(self) -> None:
-        """Leave the place, if this RQ worker has it."""
+    def release(self) -> None:
+        """Release the place, if this RQ worker has it."""
         fcntl.lockf(self._file, fcntl.LOCK_UN)

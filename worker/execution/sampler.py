@@ -233,7 +233,7 @@ class SamplerLoop:
         keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]
         if not self._has_drawn(batch, posterior, keys):
             for key in batch.keys:
-                self._has_drawn(batch.of([key]), posterior, [key])
+                self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
         """Draw a lane group, the requests' first; return False if it fails.

@@ -141,7 +141,7 @@ class TaskWorker(RqWorker):
     ) -> tuple[RqJob, Queue] | None:
         """Return the next task; a batch task that has no place goes back to the front of its queue."""
         found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        while found is not None and found[1].name == BATCH and not self._place.take():
+        while found is not None and found[1].name == BATCH and not self._place.try_acquire():
             found[1].push_job_id(found[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
@@ -156,7 +156,7 @@ class TaskWorker(RqWorker):
         try:
             super().execute_job(job, queue)
         finally:
-            self._place.leave()
+            self._place.release()
 
     def monitor_work_horse(self, job: RqJob, queue: Queue, execution: Execution) -> None:
         """Wait for a work-horse; after the time of an interactive task, prolong or stop it."""
@@ -179,7 +179,7 @@ class TaskWorker(RqWorker):
         if self._stopped_job_id == job.id:
             return
         try:
-            if self._place.take() and stores.queue.prolong(job):
+            if self._place.try_acquire() and stores.queue.prolong(job):
                 self._prolonged = job.id
                 raise_limit(pid, stores.settings.method_bytes - INTERACTIVE_BYTES)
                 return
@@ -314,7 +314,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
     if job.kind in {"fit", "draws"}:
         return None
     sizes = [part.size for part in analysis_of(job).parts()]
-    return PartsSharding.of("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
+    return PartsSharding.from_sizes("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:

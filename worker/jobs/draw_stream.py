@@ -44,7 +44,7 @@ TURNS = "glle:draws"
 STREAM = "glle:draws:"  # beginning of the streams
 BELL = "glle:bell"
 MAX_RINGS = 64  # elements of the bell's list; more samplers than that look by themselves, after their wait
-FEW = 100  # requests of a tenant that are accepted whatever others hold, so that the streams need not be counted
+ALWAYS_ACCEPTED = 100  # requests of a tenant; whatever other tenants hold need not be counted below it
 MAX_ABANDONED = 8  # requests of a stream that are looked at together
 MAX_SENT_BYTES = 2**18  # of a draw in an answer; a larger one is read from the cache
 MAX_DELIVERIES = 3
@@ -60,7 +60,7 @@ _SEND = f"""
 {MAY_HOLD}
 local stream, turns, tenant, limit = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[3])
 local held, used = redis.call('XLEN', stream), 0
-if held >= {FEW} or (limit > 0 and held >= limit) then
+if held >= {ALWAYS_ACCEPTED} or (limit > 0 and held >= limit) then
   for _, other in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
     used = used + redis.call('XLEN', '{STREAM}' .. other)
   end
@@ -172,7 +172,7 @@ class DrawBatch:
         """Return the seconds since the oldest request was sent, whose entry has that time of the server."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
-    def of(self, keys: Iterable[DrawAddress]) -> DrawBatch:
+    def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
         """Return the requests for some of the draws."""
         wanted = set(keys)
         return DrawBatch([request for request in self.requests if request.key in wanted])
@@ -226,7 +226,7 @@ class DrawRequests:
         self.tenant = DEFAULT
         self.limit: Callable[[], int] = lambda: UNLIMITED
 
-    def of(self, tenant: str, limit: Callable[[], int]) -> Self:
+    def for_tenant(self, tenant: str, limit: Callable[[], int]) -> Self:
         """Return the requests of a tenant."""
         requests = copy(self)
         requests.tenant, requests.limit = tenant, limit

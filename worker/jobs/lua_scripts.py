@@ -1,6 +1,6 @@
 """Lua scripts of the job records. Each change of status is one script, so readers always see a consistent record.
 
-Each change is numbered in the record and published; progress is published at most ten times a second.
+The end of a job is published.
 """
 
 from worker.base.versions import MEMBER, SCHEMA
@@ -10,14 +10,12 @@ from worker.records.job import FIELDS, PARTS
 from worker.records.shares import MAY_HOLD
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
-CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
 INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
 ENDED_INDEX = "glle:jobs:ended"  # the same of its ended jobs, by the milliseconds since 1970 at which they expire
 ENDED_BYTES = "glle:jobs:bytes"  # bytes of the records of a tenant's ended jobs
 TENANTS = "glle:tenants"  # the set of tenants with jobs
 OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.tenant_key` names the others'
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
-PROGRESS_MS = 100  # between two publications of a job's progress
 REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
 STRING_BYTES = 24  # that a string of a record takes beside its characters
 SWEEP_SECONDS = 3600  # that Redis keeps an expired record, so that a sweep can subtract its bytes
@@ -135,8 +133,8 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 #   progress  set fields while the job runs
 #   count     add the finished steps of a shard; the one that completes a draws job ends it
 #
-# The last two return `LATE` after the deadline, and publish at most every `PROGRESS_MS`. A count never decreases, so a
-# repeated shard loses nothing. The parts of an analysis are combined by another task.
+# The last two return `LATE` after the deadline. A count never decreases, so a repeated shard loses nothing. The parts
+# of an analysis are combined by another task.
 LATE = "late"
 CHANGE = f"""
 {_LISTS}
@@ -160,7 +158,6 @@ local function move(from, to, fields)
   local open, ttl = list(is[1], 'open'), tonumber(ARGV[4])
   redis.call('HSET', record, 'status', to, 'touched', now, unpack(fields))
   redis.call('HSET', record, 'since', now, 'base', redis.call('HGET', record, 'done'))
-  redis.call('HINCRBY', record, 'sequence', 1)
   count_entered(is[2], to)
   if has_ended(to) then
     redis.call('HSET', record, 'finished', ARGV[3])
@@ -175,16 +172,7 @@ local function move(from, to, fields)
     redis.call('PUBLISH', '{ENDED}', id)
     if from ~= 'queued' then observe_end(is[2], to, is[3]) end
   end
-  redis.call('PUBLISH', '{CHANGED}', id)
   return to
-end
-
-local function publish_progress()
-  redis.call('HINCRBY', record, 'sequence', 1)
-  if now - tonumber(redis.call('HGET', record, 'progress_at') or '0') >= {PROGRESS_MS} then
-    redis.call('HSET', record, 'progress_at', now)
-    redis.call('PUBLISH', '{CHANGED}', id)
-  end
 end
 
 local is = redis.call('HMGET', record, 'status', 'deadline', 'stage', 'done', 'total', '{PARTS}')
@@ -199,7 +187,6 @@ if action == 'progress' then
     local progress = redis.call('HMGET', record, 'stage', 'done')
     local is_new = progress[1] ~= is[3] or tonumber(progress[2]) < tonumber(is[4])
     if is_new then redis.call('HSET', record, 'since', now, 'base', progress[2]) end
-    if is_new or progress[2] ~= is[4] then publish_progress() end
   end
 elseif action == 'count' then
   if was ~= 'running' and was ~= 'cancelling' then return {{}} end
@@ -210,7 +197,6 @@ elseif action == 'count' then
     local count = math.max(change.count, before)
     local done = tonumber(is[4]) + count - before
     redis.call('HSET', record, change.shard, count, 'touched', now, 'done', done)
-    publish_progress()
     if not is[6] and done == tonumber(is[5]) then after = move(was, 'succeeded', fields) end
   end
 else

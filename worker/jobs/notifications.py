@@ -1,7 +1,6 @@
-"""Notifications of job changes and of draws, from Redis to the requests that wait for them.
+"""Notifications of ended jobs and of draws, from Redis to the requests that wait for them.
 
-Each script that changes a job publishes its id (`worker.jobs.lua_scripts`): changes on one channel, ends on
-another, so that a request that waits for an end is not woken by progress. A sampler publishes the draws that it has
+The script that ends a job publishes its id (`worker.jobs.lua_scripts`). A sampler publishes the draws that it has
 made (`worker.jobs.draw_stream`). An event loop subscribes each channel once, by redis.asyncio, when its first request
 waits. Notifications get lost while a connection is restored, so every waiting request is woken when the channel is
 subscribed again.
@@ -70,7 +69,7 @@ class Notifications:
         self._subscriptions: dict[asyncio.AbstractEventLoop, _Subscription] = {}
 
     @contextmanager
-    def of(self, name: str) -> Iterator[Waiter]:
+    def listen(self, name: str) -> Iterator[Waiter]:
         """Provide an event that each notification of a job or draw sets; the caller clears it."""
         waiters, waiter = self._subscription().waiters, Waiter()
         waiters[name].add(waiter)
@@ -90,12 +89,8 @@ class Notifications:
                     await is_subscribed.wait()
 
     def end(self) -> None:
-        """Wake all waiting requests for the last time."""
+        """Wake all waiting requests, of every event loop, for the last time."""
         self.is_over = True
-        self.wake_all()
-
-    def wake_all(self) -> None:
-        """Wake all waiting requests, of every event loop."""
         self._call(_Subscription.wake_all)
 
     def close(self) -> None:

@@ -226,7 +226,7 @@ class TaskQueue:
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
         for tenant in self._jobs.sample_tenants():
-            self._jobs.trim(tenant, self._quotas.of(tenant).records)
+            self._jobs.trim(tenant, self._quotas.for_tenant(tenant).records)
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:

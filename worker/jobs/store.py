@@ -104,7 +104,7 @@ class JobStore:
         self._remove = client.register_script(lua_scripts.REMOVE)
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
-    def of(self, tenant: str, quota: Quota, limit: Callable[[], int] | None = None) -> Self:
+    def for_tenant(self, tenant: str, quota: Quota, limit: Callable[[], int] | None = None) -> Self:
         """Return the store as a tenant sees it.
 
         Parameters

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 VALUES = "values"  # name of the file of a data set that has its values
-EXTRAS = ("labels", "color", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
+EXTRAS = ("labels", "colors", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Table:
         Names of the d features.
     labels
         (n,) classes of the points, float64 or str.
-    color
+    colors
         (n,) a number per point to color it by, float64.
     coordinates
         (n, 2) true coordinates of synthetic data.
@@ -50,7 +50,7 @@ class Table:
     source: dict[str, Any]
     names: list[str] | None = None
     labels: Array | None = None
-    color: Array | None = None
+    colors: Array | None = None
     coordinates: Array | None = None
     ids: Array | None = None
 
@@ -84,7 +84,7 @@ class Dataset:
     source: dict[str, Any]
     created: str
     tenant: str = DEFAULT
-    has_color: bool = False
+    has_colors: bool = False
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     has_ids: bool = False

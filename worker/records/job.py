@@ -97,8 +97,6 @@ class Job:
         Problem of a failed job.
     touched
         Time of the record's last change, milliseconds since 1970.
-    sequence
-        Number of changes of the record.
     since, base
         Start of the stage in milliseconds since 1970, and the value of `done` then.
     deadline, priority
@@ -125,7 +123,6 @@ class Job:
     spec: dict[str, Any]
     error: Problem | None = None
     touched: int
-    sequence: int = 0
     since: int
     base: int
     deadline: int | None = None

@@ -85,13 +85,13 @@ class Quotas:
         self.default = Quota(**limits.pop(ALL))
         self._exceptions = {tenant: replace(self.default, **own) for tenant, own in limits.items()}
 
-    def of(self, tenant: str) -> Quota:
+    def for_tenant(self, tenant: str) -> Quota:
         """Return a tenant's quota."""
         return self._exceptions.get(tenant, self.default)
 
     def limit(self, name: str, tenant: str) -> int:
         """Return what a tenant may hold, as for `worker.records.shares.may_hold`, by the name of a quota."""
-        limit: int | None = getattr(self.of(tenant), name)
+        limit: int | None = getattr(self.for_tenant(tenant), name)
         if limit is not None:
             return limit
         return SHARE if self._has_tenants and self._has_others() else UNLIMITED

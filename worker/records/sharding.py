@@ -48,7 +48,7 @@ class PartsSharding:
     per_shard: int
 
     @classmethod
-    def of(cls, stage: str, sizes: Sequence[int], seconds: float, most: float) -> Self | None:
+    def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, most: float) -> Self | None:
         """Return the shards of parts that take some seconds each; None if all together take at most `most`."""
         total = seconds * len(sizes)
         if total <= most or len(sizes) < 2:

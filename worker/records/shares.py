@@ -12,7 +12,6 @@ A number in GLLE_QUOTAS takes the place of the share. Without keys there is one 
     incoming   bytes of these bodies, of the free bytes of the disk
     readers    processes of an API process that read uploads
     waits      requests of an API process that wait for jobs
-    streams    streams of events that an API process has open
     jobs       open jobs of the deployment
     draws      requests for single draws that wait
 """
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 PART = 3  # a tenant may hold so many times what it leaves free
 SHARE, UNLIMITED = -1, 0  # instead of the number that a tenant may hold
 
-MAX_REQUESTS, MAX_BODIES, MAX_WAITS, MAX_STREAMS = 800, 400, 270, 100  # of an API process
+MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # of an API process
 MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # of the deployment
 HELD = "glle:shares"  # hash in the cache's Redis: what tenants hold in each API process, as JSON with its time
 HELD_MS = 5000  # until what a process has published counts no more
@@ -142,7 +141,6 @@ class Shares:
         self.requests = Share(MAX_REQUESTS, of_requests)
         self.bodies = Share(MAX_BODIES, of_requests)
         self.waits = Share(MAX_WAITS, of_requests)
-        self.streams = Share(MAX_STREAMS, of_requests)
         self.incoming = Share(0, partial(limit, "incoming"))  # the free bytes of the disk are its total
         self.readers = Share(0, partial(limit, "readers"))  # set by the readers
         self._process = secrets.token_hex(8)

@@ -133,7 +133,7 @@ class DatasetStore(RecordStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
+        """Return the existing ones of `labels` (n,), `colors` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:

@@ -204,7 +204,7 @@ class RecordStore(Generic[R]):
         self.quota = 0
         self._script = client.register_script(_REPLACE)
 
-    def of(self, tenant: str, quota: int = 0) -> Self:
+    def for_tenant(self, tenant: str, quota: int = 0) -> Self:
         """Return a tenant's view of the store."""
         store = copy(self)
         store.tenant, store.quota = tenant, quota

@@ -150,7 +150,7 @@ class ResultStore(RecordStore[ResultRecord]):
 
     def delete_of(self, owner: str, tenant: str) -> None:
         """Remove all results of an owner, or of a job."""
-        for id_ in self.of(tenant).ids_in(f"of:{owner}"):
+        for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 
     def delete_expired(self, tenant: str) -> int:
@@ -158,7 +158,7 @@ class ResultStore(RecordStore[ResultRecord]):
 
         The list of a tenant's results is in the order of their creation.
         """
-        store, oldest = self.of(tenant), iso(now_ms() - 1000 * self._ttl)
+        store, oldest = self.for_tenant(tenant), iso(now_ms() - 1000 * self._ttl)
         members: list[Any] = self._client.zrangebylex(store.set_of(""), "-", f"({oldest}")
         return sum(store.delete(member_name(text(member))) is not None for member in members)
 

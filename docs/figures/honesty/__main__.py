@@ -11,7 +11,7 @@ from pathlib import Path
 from docs.figures.honesty.picture import picture
 from docs.figures.honesty.rows import HEAD, Row, judge, read
 from docs.figures.honesty.settings import settings
-from docs.figures.honesty.table import by_candidate, render
+from docs.figures.honesty.table import by_candidate, by_setting, render
 from docs.figures.methods.tables import put
 
 ROWS = Path(__file__).with_name("rows.jsonl")
@@ -44,7 +44,7 @@ def main() -> None:
     rows = read_rows(options.rows)
     for name, table in render(rows).items():
         put(PAGE, name, table)
-    print(by_candidate(rows))
+    print(by_setting(rows), by_candidate(rows), sep="\n\n")
     picture(rows, Path("docs/images/honesty.png"))
 
 

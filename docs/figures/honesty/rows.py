@@ -160,7 +160,7 @@ def judge(setting: Setting, *, samples: int = 40, data: int = 3) -> Iterator[Row
 def _candidate(posterior: Posterior, X: NDArray[np.float64], kept: int) -> _Candidate:
     """Return the ensemble of all points, for the statement, and that in the frame of the probes, for the comparison."""
     reference = posterior.embedding
-    embed = PosteriorEmbedder.of(posterior, X)
+    embed = PosteriorEmbedder.from_posterior(posterior, X)
     stacks = [resample(embed, RESAMPLES, stream=stream, strict=True).places for stream in STREAMS]
     calibration = calibrate(posterior, X, halves=stacks[0])
     draws = np.stack([draw.embedding for draw in posterior.draws(DRAWS, scale=calibration.scale)])

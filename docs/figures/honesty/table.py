@@ -1,4 +1,4 @@
-"""Tables of docs/explanation/honesty.md: settings, goals and stated reliability; the candidates are printed."""
+"""Tables of docs/explanation/honesty.md: goals and stated reliability; settings and candidates are printed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ CANDIDATES = (DRAWN, HALVES, RANDOM_K, LARGER, MIXED, ENSEMBLE, BASELINE)
 def render(rows: list[Row]) -> dict[str, str]:
     """Return all tables as Markdown, by the name of their markers in the page."""
     return {
-        "settings": by_setting(rows),
         "goals": against_goals(rows),
         "words": by_word(rows),
     }

@@ -63,7 +63,7 @@ def make(name: str, n: int) -> DataSet:
     return DataSet(name, sheet.X, arc, truth, strips)
 
 
-FEWER = {"drill": 250, "mvu": 120}  # most points of the slow methods
+MAX_POINTS = {"drill": 250, "mvu": 120}  # most points of the slow methods
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def warm(method: Method[Any]) -> None:
 def judge(name: str, method: Method[Any]) -> Row:
     """Embed and score as many points as the method does."""
     refusal: GlleError | None = None
-    for n in (size for size in SIZES if size <= FEWER.get(method.name, size)):
+    for n in (size for size in SIZES if size <= MAX_POINTS.get(method.name, size)):
         points = make(name, n)
         size = len(points.X)
         try:

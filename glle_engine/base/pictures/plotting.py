@@ -37,7 +37,7 @@ SEQUENCE = "viridis"
 MAX_CLASSES = 20
 _OPACITIES = 0.12, 1.0  # of a point without and with certainty
 _SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
-_FEWEST, _REGIONS = 3, 8  # points whose regions are drawn: of regions as wide as the picture, and at most
+_MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
 _INCHES = 3.2  # of a panel whose points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
 _BETWEEN = 0.7  # inches between panels, which titles leave free
@@ -55,7 +55,7 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR = "#cf222e"
-_MOST_FOLDED = 0.5  # share of the points; more are no local fault
+_MAX_FOLDED = 0.5  # share of the points; more are no local fault
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
 )  # places of a name beside the middle of its group, in units of its box, the nearest first
@@ -76,7 +76,7 @@ class PointColors:
     names: tuple[str, ...] = ()  # of more classes than colors
 
     @classmethod
-    def of(cls, title: str, raw: NDArray[Any]) -> PointColors:
+    def from_values(cls, title: str, raw: NDArray[Any]) -> PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
         if raw.dtype.kind == "M":
             days = raw.astype("M8[us]").astype(np.float64) / 86_400e6
@@ -131,12 +131,12 @@ class Panel:
     @property
     def has_folds(self) -> bool:
         """Whether some points, and not most of them, are laid onto others."""
-        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MOST_FOLDED)
+        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
-    def of(cls, shown: Any, colors: PointColors | None = None) -> Panel:
+    def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
         """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
-        points = PointTable.of(shown)
+        points = PointTable.from_result(shown)
         if not len(points.places):
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
         require_finite_places(points.places)
@@ -228,11 +228,11 @@ def plot(
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
-    points = PointTable.of(shown)
+    points = PointTable.from_result(shown)
     points = points if labels is None else replace(points, label="")
     labels = points.labels if labels is None else align_rows(labels, points.index)
     colors = None if labels is None else _colors(labels, len(points.places), points.label)
-    panel = Panel.of(points, colors)
+    panel = Panel.from_result(points, colors)
     distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
@@ -276,7 +276,7 @@ def _own_width(ax: Axes | None) -> float:
 
 def picture(shown: Any) -> bytes:
     """Return the picture of a result as a PNG for a notebook."""
-    return render([Panel.of(shown)], columns=1, width=1040, inches=5.2)
+    return render([Panel.from_result(shown)], columns=1, width=1040, inches=5.2)
 
 
 def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) -> bytes:
@@ -421,8 +421,8 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
     # few large regions, whose heap would hide the points
-    count = int(_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
-    rows = _apart(panel.Y, sizes, int(np.clip(count, _FEWEST, _REGIONS)))
+    count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
+    rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
         values, vectors = np.linalg.eigh(panel.covariance[row])
         lengths = np.sqrt(np.maximum(values, 0))
@@ -483,7 +483,9 @@ def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
     require_rows("labels", values, rows)
     title = name or getattr(labels, "name", None)
     is_number = values.dtype.kind in "fiuM"
-    return PointColors.of(str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str))
+    return PointColors.from_values(
+        str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str)
+    )
 
 
 def _handles(colors: PointColors) -> list[Any]:

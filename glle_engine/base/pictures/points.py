@@ -18,7 +18,7 @@ from glle_engine.base.validation import array_of, float64_of, require_unmasked
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_DRAWS, _FEWEST, _DRAWN = 40, 4, 400_000  # draws of a posterior; of many points as many as have so many rows, or four
+_MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000  # draws of a posterior in a table: fewer when it has many points
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
 _COLUMNS = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
@@ -76,7 +76,7 @@ class PointTable:
     label: str = ""
 
     @classmethod
-    def of(cls, shown: Any) -> PointTable:
+    def from_result(cls, shown: Any) -> PointTable:
         """Return the points of a result; raise ValueError if it has no coordinates."""
         if isinstance(shown, PointTable):
             return shown
@@ -85,13 +85,13 @@ class PointTable:
         index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
         of_table["index"] = index if np.ndim(index) else None
         options = getattr(shown, "options", None)
-        of_table["label"] = str((options.get("label") or "") if isinstance(options, dict) else "")
+        of_table["label"] = str((options.get("labels") or "") if isinstance(options, dict) else "")
         count = getattr(shown, "n_points", None) or getattr(shown, "n", None)
         if hasattr(shown, "posterior_"):
-            return cls.of(shown.posterior_)
+            return cls.from_result(shown.posterior_)
         if count is not None and callable(getattr(shown, "summary", None)):
-            draws = int(np.clip(_DRAWN // count, _FEWEST, _DRAWS))
-            return replace(cls.of(shown.summary(draws, scale=1.0)), **of_table)
+            draws = int(np.clip(_MAX_ROWS // count, _MIN_DRAWS, _MAX_DRAWS))
+            return replace(cls.from_result(shown.summary(draws, scale=1.0)), **of_table)
         places = coordinates(shown)
         given: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMNS}
         groups: Any = getattr(shown, "groups", None)
@@ -167,7 +167,7 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
         import pandas as pd  # noqa: PLC0415 # optional
     except ImportError as error:
         raise ImportError("Frames need pandas: pip install pandas.") from error
-    points = PointTable.of(shown)
+    points = PointTable.from_result(shown)
     given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
     aligned = {name: align_rows(values, points.index) for name, values in given.items() if values is not None}
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}

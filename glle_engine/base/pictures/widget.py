@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _DRAWS = 24
-_FEW = 5000  # points that are drawn larger
+_LARGE_DOTS_UP_TO = 5000  # points that are drawn larger
 _OUTLYING = 0.005  # share of the places at each end that may lie outside of the first view
 _INTERVAL, _MOVE = 900, 600  # milliseconds from draw to draw, and of a point's way
 
@@ -42,10 +42,10 @@ class PointWidget:
         table = frame(points, labels)
         shown = [name for name in table if name not in {"y1", "y2"}]
         certain: dict[str, Any] = {}
-        if (opacities := Panel.of(points).opacities) is not None:
+        if (opacities := Panel.from_result(points).opacities) is not None:
             table["opacity"] = opacities
             certain = {"opacity_by": "opacity", "opacity_map": (0, 1, 256), "opacity_norm": (0, 1)}
-        size = 3 if len(table) > _FEW else 6
+        size = 3 if len(table) > _LARGE_DOTS_UP_TO else 6
         colors: dict[str, Any] = {"color_default": CLASSES[0]}
         if labels is not None:
             is_number = labels.dtype.kind in "fc" or len(set(labels.tolist())) > MAX_CLASSES
@@ -114,7 +114,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
         import jscatter  # noqa: F401, PLC0415 # optional
     except ImportError as error:
         raise ImportError("glle.widget needs jupyter-scatter: pip install 'glle[notebook]'.") from error
-    points = PointTable.of(shown)
+    points = PointTable.from_result(shown)
     if points.places.shape[1] < 2:
         raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
     given = points.labels if labels is None else np.asarray(align_rows(labels, points.index))

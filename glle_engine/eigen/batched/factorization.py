@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.batched.elimination import MOST, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.kernels import ROOM, factor_triangles, multiply, multiply_add, solve_panels, subtract
 from glle_engine.eigen.batched.structure import addresses
 from glle_engine.linalg.compiled import compiled
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Addresses
     from glle_engine.linalg.vectors import Address
 
-_CORNERS = MOST * WIDEST * WIDEST
+_CORNERS = MAX_SUPERNODES * WIDEST * WIDEST
 SCRATCH = _CORNERS + ROOM
 _CORNER = WIDEST * WIDEST
 
@@ -75,7 +75,7 @@ def factorise(
     values, low_values, up_values = address(weights), address(lower), address(upper)
     contributions = address(blocks)
     diagonal, room = address(scratch), advance(tag, address(scratch), _CORNERS)
-    panels = np.empty((4, MOST), np.int64)
+    panels = np.empty((4, MAX_SUPERNODES), np.int64)
     for front in range(tree.fronts):
         count = describe(tree, front, panels)
         width = panels[1, count - 1]

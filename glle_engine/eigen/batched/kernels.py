@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 
-from glle_engine.eigen.batched.elimination import MOST, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.linalg.compiled import compiled, instruction
 from glle_engine.linalg.vectors import advance, constant, emit_fma, fill, load, read, store, vector_at, write
 
@@ -36,7 +36,7 @@ WIDTHS = range(1, WIDEST + 1)
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
 _COLUMNS = 6  # of a tile
 _STRIP = 72  # columns of the target whose packed rows stay in the second cache
-_DEPTH = MOST * WIDEST  # columns of the panels
+_DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS
 ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _COLUMNS
 """Scratch of `subtract`, in vectors."""

@@ -103,7 +103,7 @@ class Workspace(NamedTuple):
     steps: NDArray[np.int64]
 
     @staticmethod
-    def of(structure: Structure, wanted: int) -> Workspace:
+    def for_structure(structure: Structure, wanted: int) -> Workspace:
         """Return the arrays for a structure and a number of eigenpairs."""
         n, k = structure.neighbors.shape
         shapes = {

@@ -90,7 +90,7 @@ class LaneSolver:
         try:
             room = self._idle.pop()
         except IndexError:
-            room = Workspace.of(self.structure, self.wanted + (self.pin < 0))
+            room = Workspace.for_structure(self.structure, self.wanted + (self.pin < 0))
         try:
             return self._solve(room, streams, mean, factor)
         finally:

@@ -1,163 +1,67 @@
-"""Landmarks: m of n points that cover the data, by k-means++.
+r"""Landmarks: m of n points that cover the data, by k-means++.
 
 The first landmark is uniform. Each further one is drawn with a probability in proportion to its squared distance to the
 nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantages of careful seeding*). Regions far
 from all landmarks get one first, as with farthest points (Gonzalez 1985), but outliers do not use up the landmarks, and
 dense regions get more of them. `docs/explanation/landmarks.md` compares the rules.
 
-A landmark's points are searched only if the triangle inequality lets a new landmark take some of them, so that the time
-grows like n log m, plus m^2, for data of few intrinsic dimensions. The uniforms are the words of Philox 4x64-10 keyed
-by (n, m): equal data have equal landmarks.
+The distribution is exact, although distances to all points are computed only when there are four times as many
+landmarks. Between, a point is proposed in proportion to its last known square :math:`q`, and accepted with probability
+:math:`d^2 / q`, :math:`d` its distance to the nearest landmark by now (rejection sampling: landmarks only bring a point
+nearer). The random numbers are the words of Philox 4x64-10 keyed by (n, m): equal data have equal landmarks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.nearest.distance_kernels import TIED, distance
+from glle_engine.linalg.nearest.distance_kernels import distance
+from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BETWEEN_REPORTS = 3e8  # products of landmarks, points and features
-
-
-class Centres(NamedTuple):
-    """Centres chosen so far, and the points nearest to each as a linked list.
-
-    Attributes
-    ----------
-    chosen : (m,) int64
-        Rows of the centres.
-    squares : (n,) float64
-        Squared distance of each point to the nearest centre.
-    heads : (m,) int64
-        First point of each centre's list.
-    following : (n,) int64
-        Next point of the same list, -1 for none.
-    sums, radii : (m,) float64
-        Sum and maximum of the squares in each list.
-
-    """
-
-    chosen: NDArray[np.int64]
-    squares: NDArray[np.float64]
-    heads: NDArray[np.int64]
-    following: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    radii: NDArray[np.float64]
+_GROWTH = 4  # of the number of landmarks between two computations of all distances
+_NEAR = 64  # points near each other, whose nearest landmarks are searched together
+_PROPOSALS = 4  # for each landmark that is to be added: if more are rejected, distances are computed earlier
 
 
 @compiled
-def choose_centres(
-    X: NDArray[np.float64], uniforms: NDArray[np.float64], first: int, last: int, centres: Centres
+def accept(
+    X: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    reached: NDArray[np.float64],
+    uniforms: NDArray[np.float64],
+    chosen: NDArray[np.int64],
+    known: int,
+    last: int,
 ) -> int:
-    r"""Choose centres first, ..., last - 1, each with a probability in proportion to its squared distance.
+    """Add landmarks to the `known` ones until there are `last`, or no proposals are left; return their number.
 
-    A new centre at distance D of an old one takes points from it only if D is less than twice the distance of the old
-    one's farthest point, because of the triangle inequality (Elkan 2003; Raff 2021). `X` is (n, d); `uniforms` (m,) are
-    in [0, 1), one for each centre. Returns the number of centres, fewer than `last` if no point
-    is away from all of them.
+    `squares` (n,) are the squared distances to the known landmarks, and `reached` (n,) their cumulative sums. Each
+    proposal has two `uniforms` (proposals, 2).
     """
-    chosen, squares, heads, following = centres.chosen, centres.squares, centres.heads, centres.following
-    if first == 0:
-        start = min(int(uniforms[0] * len(X)), len(X) - 1)
-        chosen[0] = start
-        heads[0] = -1
-        for point in range(len(X) - 1, -1, -1):
-            apart = distance(X, point, X, start)
-            squares[point] = apart * apart
-            following[point] = heads[0]
-            heads[0] = point
-        _measure(0, centres)
-        first = 1
-    for count in range(first, last):
-        point = _sample(uniforms[count], count, centres)
-        if point < 0:
-            return count
-        chosen[count] = point
-        heads[count] = -1
-        for centre in range(count):
-            apart = distance(X, point, X, chosen[centre])
-            if apart * apart < 4 * centres.radii[centre]:
-                _give(X, point, count, centre, apart * apart, centres)
-                _measure(centre, centres)
-        _measure(count, centres)
-    return last
-
-
-@compiled
-def _sample(uniform: float, count: int, centres: Centres) -> int:
-    """Return the point at a share of the total of the squares, list after list; -1 if all are 0."""
-    squares, heads, following, sums = centres.squares, centres.heads, centres.following, centres.sums
-    total = 0.0
-    for centre in range(count):
-        total += sums[centre]
-    rest = uniform * total
-    found = -1
-    for centre in range(count):
-        if rest >= sums[centre] and found < 0:
-            rest -= sums[centre]
-            continue
-        point = int(heads[centre])
-        while point >= 0:
-            if squares[point] > 0:
-                found = point
-                if rest < squares[point]:
-                    return found
-                rest -= squares[point]
-            point = int(following[point])
-        if found >= 0:
-            return found  # rounding left a rest: the last point of the list
-    for centre in range(count - 1, -1, -1):  # rounding left a rest after all lists
-        point = int(heads[centre])
-        while point >= 0:
-            if squares[point] > 0:
-                return point
-            point = int(following[point])
-    return -1
-
-
-@compiled
-def _give(X: NDArray[np.float64], point: int, new: int, old: int, between: float, centres: Centres) -> None:
-    """Move the points that are nearer to `point` from the list of an old centre, `between` away squared, to `new`."""
-    squares, heads, following = centres.squares, centres.heads, centres.following
-    before, at = -1, heads[old]
-    while at >= 0:
-        after = following[at]
-        moves = False
-        if between < 4 * squares[at]:
-            apart = distance(X, at, X, point)
-            moves = apart * apart < squares[at] * (1.0 - TIED)  # of centres equally near, the first keeps the point
-        if moves:
-            squares[at] = apart * apart
-            if before < 0:
-                heads[old] = after
-            else:
-                following[before] = after
-            following[at] = heads[new]
-            heads[new] = at
-        else:
-            before = at
-        at = after
-
-
-@compiled
-def _measure(centre: int, centres: Centres) -> None:
-    """Compute sum and maximum of the squares in a list."""
-    squares, following = centres.squares, centres.following
-    total, largest = 0.0, 0.0
-    point = centres.heads[centre]
-    while point >= 0:
-        total += squares[point]
-        largest = max(largest, squares[point])
-        point = following[point]
-    centres.sums[centre], centres.radii[centre] = total, largest
+    count = known
+    for at in range(len(uniforms)):
+        if count == last:
+            break
+        point = min(int(np.searchsorted(reached, uniforms[at, 0] * reached[-1], side="right")), len(X) - 1)
+        least = uniforms[at, 1] * squares[point]
+        square = squares[point]
+        for landmark in range(known, count):
+            if square <= least:
+                break
+            apart = distance(X, point, X, chosen[landmark])
+            square = min(square, apart * apart)
+        if square > least:
+            chosen[count] = point
+            count += 1
+    return count
 
 
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
@@ -166,12 +70,8 @@ def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress
     If fewer points differ, the first of the others complete them. `on_progress` is called with (chosen, count,
     "landmarks").
     """
-    key = np.array([len(X), count], np.uint64)
-    uniforms: NDArray[np.float64] = (np.random.Philox(key=key).random_raw(count) >> np.uint64(11)) * np.float64(
-        2.0**-53
-    )
     on_progress(0, count, "landmarks")
-    chosen = _seeds(X, uniforms, on_progress)
+    chosen = _seeds(X, count, on_progress)
     is_chosen = np.zeros(len(X), bool)
     is_chosen[chosen] = True
     is_chosen[np.flatnonzero(~is_chosen)[: count - len(chosen)]] = True
@@ -179,18 +79,25 @@ def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress
     return np.flatnonzero(is_chosen).astype(np.int32)
 
 
-def _seeds(X: NDArray[np.float64], uniforms: NDArray[np.float64], on_progress: OnProgress) -> NDArray[np.int64]:
-    """Return the rows that k-means++ chooses, at most one for each uniform."""
-    (n, d), m = X.shape, len(uniforms)
-    chosen, heads, following = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(n, np.int64)
-    centres = Centres(chosen, np.empty(n), heads, following, np.zeros(m), np.zeros(m))
-    done = 0
-    while done < m:
-        share = max(1, int(_BETWEEN_REPORTS / (n * d)))  # of the first landmarks, which compare all points
-        last = min(m, done + max(share, done // 8))
-        reached = choose_centres(dense.readable(X), uniforms, done, last, centres)
-        if reached < last:
-            return chosen[:reached]
-        done = last
-        on_progress(done, m, "landmarks")
-    return chosen
+def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArray[np.int64]:
+    """Return at most `count` rows that k-means++ chooses, fewer if fewer points differ."""
+    words = np.random.Philox(key=np.array([len(X), count], np.uint64))
+
+    def uniforms(size: int) -> NDArray[np.float64]:
+        return np.asarray((words.random_raw(size) >> np.uint64(11)) * np.float64(2.0**-53))
+
+    chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
+    chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
+    nobody, known, found = np.full(len(X), -1), 0, 1
+    order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _NEAR)
+    while found < count:
+        for rows, _, apart in Leaves(X[chosen[known:found]]).nearest(X, nobody, 1, order):
+            squares[rows] = np.minimum(squares[rows], apart[:, 0] ** 2)
+            on_progress(known, count, "landmarks")
+        reached = np.cumsum(squares)
+        if reached[-1] == 0:  # no other point differs
+            break
+        known, last = found, min(_GROWTH * found, count)
+        proposals = uniforms(2 * _PROPOSALS * (last - known)).reshape(-1, 2)
+        found = accept(dense.readable(X), squares, reached, proposals, chosen, known, last)
+    return chosen[:found]

@@ -36,7 +36,7 @@ class PrincipalAxes:
     axes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, data: NDArray[np.float64]) -> Self:
+    def from_data(cls, data: NDArray[np.float64]) -> Self:
         """Return the axes of data (n, d) by a few steps of subspace iteration on some of its rows."""
         n, d = data.shape
         mean = data.mean(axis=0)
@@ -126,7 +126,7 @@ class Leaves:
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
         self._data = data
-        self._axes = PrincipalAxes.of(data)
+        self._axes = PrincipalAxes.from_data(data)
         self._places, self._tolerance = self._axes.places(data)
         self._order = leaf_order(self._places, self.size)
         rows, starts = data[self._order], np.arange(0, n, self.size)
@@ -144,14 +144,14 @@ class Leaves:
         )
 
     def nearest(
-        self, points: NDArray[np.float64], own: NDArray[np.intp], k: int
+        self, points: NDArray[np.float64], own: NDArray[np.intp], k: int, order: NDArray[np.intp] | None = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
         Row own[i] is left out for point i. The k rows have the smallest (rank of the distance, index), in this
-        order.
+        order. Points near each other are neighbors in an `order` (m,), by default found here.
         """
-        order, queries = self._queries(points, own)
+        order, queries = self._queries(points, own, order)
         step = max(1, int(_CHUNK // (self.size * self._data.size)))
         groups = len(queries.starts) - 1
         for first in range(0, groups, step):
@@ -173,13 +173,15 @@ class Leaves:
             total, points = total + work, points + len(indices)
         return np.asarray(total * (len(self._data) / points))
 
-    def _queries(self, points: NDArray[np.float64], own: NDArray[np.intp]) -> tuple[NDArray[np.intp], Queries]:
+    def _queries(
+        self, points: NDArray[np.float64], own: NDArray[np.intp], order: NDArray[np.intp] | None = None
+    ) -> tuple[NDArray[np.intp], Queries]:
         """Return points in groups of neighbors, and their order."""
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data
         else:
             places, tolerance = self._axes.places(points)
-            order = leaf_order(places, self.size)
+            order = leaf_order(places, self.size) if order is None else order
             rows = points[order]
         starts = np.arange(0, len(points), self.size)
         widest = np.maximum.reduceat(tolerance[order], starts)

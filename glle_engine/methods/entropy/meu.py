@@ -34,7 +34,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.results import Note
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
     edge_distances,
     inverse_of,
@@ -286,8 +286,8 @@ class MeuSpec(RadiusSpec, NeighborSpec):
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the covariance of greatest likelihood."""
     n, d = X.shape
-    nearest, _, kept = spec.graph(X, on_progress)
-    i, j = undirected_edges(nearest, kept)
+    graph, bridges = spec.graph(X, on_progress)
+    i, j = undirected_edges(graph.nearest, graph.kept)
     unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
     gamma = spec.mean_precision * n / float(S.trace())
@@ -305,9 +305,8 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
         "edges": len(i),
         "edges_without_multiplier": int((field.multipliers == 0).sum()),
     }
-    return Embedding(
-        unit * Y, unit**2 * values, figures, () if field.converged else (_not_converged(spec, field.violation),)
-    )
+    notes = () if field.converged else (_not_converged(spec, field.violation),)
+    return note_bridges(Embedding(unit * Y, unit**2 * values, figures, notes), bridges)
 
 
 def _not_converged(spec: MeuSpec, violation: float) -> Note:

@@ -44,7 +44,7 @@ from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
 
@@ -52,7 +52,7 @@ ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four
 NO_NOISE = 1e-20  # of the variance: rounding, for data in p dimensions
 EQUAL = 1e-9  # relative excess over the noise variance that is rounding
 EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: nats a point at which to stop, and steps at most
-LEAST_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
+MIN_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +149,29 @@ class FactorMap(AffineMap):
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Mean, components, loadings and noise variances."""
         return {**super().arrays, "loadings": self.loadings, "noise_variances": self.noise_variances}
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance of x by the model, W W^T + Psi (d, d)."""
+        return self.loadings @ self.loadings.T + np.diag(self.noise_variances)
+
+    def log_likelihoods(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Return the log density (m,) of points (m, d) by the model, in nats; constant features have no part in it."""
+        centered = self._check(points) - self.mean
+        varying = self.noise_variances > 0
+        W, noise, centered = self.loadings[varying], self.noise_variances[varying], centered[:, varying]
+        weighted = W / noise[:, None]
+        precision = np.eye(W.shape[1]) + W.T @ weighted  # of z, given x
+        explained = centered @ weighted
+        squares = (centered**2 / noise).sum(axis=1) - (explained * np.linalg.solve(precision, explained.T).T).sum(
+            axis=1
+        )
+        log_det = np.log(noise).sum() + np.linalg.slogdet(precision)[1]
+        return np.asarray(-0.5 * (len(noise) * np.log(2 * np.pi) + log_det + squares))
+
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return the means E[x | z] = W z + m."""
+        return np.asarray(self.mean + places @ self.loadings.T)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +353,7 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) ->
     residual = variance - np.einsum("ij,ij->i", loadings, cross)
     if isotropic:
         residual = np.full(d, residual.mean())
-    return Model(loadings, np.maximum(residual, LEAST_NOISE * float(variance.mean()))), likelihood
+    return Model(loadings, np.maximum(residual, MIN_NOISE * float(variance.mean()))), likelihood
 
 
 def maximise(
@@ -427,9 +450,9 @@ def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Mod
     if (d - p) ** 2 < d + p:
         message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
         yield Note("not-identified", f"{message} Lower n_components, or take PPCA.")
-    if exact := int((model.noise <= 1.5 * LEAST_NOISE).sum()):
+    if exact := int((model.noise <= 1.5 * MIN_NOISE).sum()):
         message = (
             f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and their "
-            f"noise is held at {LEAST_NOISE:g} of a variance. Lower n_components, or take PPCA."
+            f"noise is held at {MIN_NOISE:g} of a variance. Lower n_components, or take PPCA."
         )
         yield Note("heywood", message)

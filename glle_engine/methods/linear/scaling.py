@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from scipy.linalg import solve
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
@@ -27,10 +28,10 @@ from glle_engine.base.results import Note
 from glle_engine.base.space import Space
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
-from glle_engine.graph.relations import ROUNDING, checked_distances, require_square
+from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.methods.maps import Map
+from glle_engine.methods.maps import Map, no_inverse
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number, of_pairs
 
 if TYPE_CHECKING:
@@ -55,12 +56,6 @@ class MdsSpec(MethodSpec):
         "euclidean",
         "precomputed",
     )
-
-    def require_possible(self, n: int, d: int) -> None:
-        """Refuse more components than dimensions, and dissimilarities that are not square."""
-        if self.dissimilarity == "precomputed":
-            require_square(n, d)
-        self.require_rank(n, d)
 
 
 def double_center(matrix: NDArray[np.float64]) -> None:
@@ -155,11 +150,12 @@ class KernelPcaSpec(MethodSpec):
     kernel: str = choice(
         "rbf",
         "rbf is exp(-gamma |x - y|^2), polynomial (gamma <x, y> + offset)^degree, cosine <x, y> / (|x| |y|), "
-        "linear <x, y>.",
+        "linear <x, y>; precomputed takes the symmetric n x n matrix of any other kernel as the data.",
         "rbf",
         "polynomial",
         "cosine",
         "linear",
+        "precomputed",
     )
     gamma: float | str = number(
         "auto",
@@ -232,6 +228,7 @@ def kernel_to(
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
         "cosine": lambda rows: rows @ X.T,
         "linear": lambda rows: rows @ X.T,
+        "precomputed": lambda rows: rows,
     }
     return kernels[spec.kernel]
 
@@ -295,6 +292,21 @@ class KernelMap(Map):
         images -= images.mean(axis=1)[:, None]
         return np.asarray(images @ self.coefficients)
 
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return the ridge regression of the points, prepared, on the places, with the same kernel (Bakir et al. 2004).
+
+        `ridge` is relative to the mean of the kernel's diagonal.
+        """
+        if self.spec.precomputed:
+            raise no_inverse("A precomputed kernel")
+        Y = self.coefficients / (self.coefficients**2).sum(axis=0)
+        center = self.X.mean(axis=0)
+        kernel = kernel_to(Y, self.spec, self.gamma)
+        K = kernel(Y)
+        K[np.diag_indices_from(K)] += ridge * float(np.trace(K)) / len(K)
+        found = kernel(places) @ solve(K, self.X - center, assume_a="pos") + center
+        return np.asarray(found + self.mean if self.spec.kernel == "linear" else found)
+
 
 @Method(
     spec=KernelPcaSpec,
@@ -311,7 +323,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     n, p = len(X), spec.n_components
     mean = X.mean(axis=0)
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
-    X = prepare(X, spec, mean)
+    X = symmetric(X, "kernel value") if spec.precomputed else prepare(X, spec, mean)
     K = kernel_matrix(X, spec, gamma, on_progress)
     means = K.mean(axis=0)
     double_center(K)
@@ -326,8 +338,13 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
             else "Raise gamma: the kernel sees all points equal.",
             details={"most": most},
         )
-    figures = {"explained_variance": min(float(values.sum()) / total, 1.0)}
+    notes: tuple[Note, ...] = ()
+    least = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
+    if least < -NEGATIVE * values[0]:
+        message = f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: this is no kernel."
+        notes = (Note("not-a-kernel", f"{message} The embedding keeps the positive part."),)
+    figures = {"explained_variance": float(values.sum()) / max(total, float(values.sum()))}
     if spec.kernel in {"rbf", "polynomial"}:
         figures["gamma"] = gamma
     Y = sign_convention(vectors * np.sqrt(values))
-    return Embedding(Y, values / n, figures, map=KernelMap(X, mean, spec, gamma, means, Y / values))
+    return Embedding(Y, values / n, figures, notes, map=KernelMap(X, mean, spec, gamma, means, Y / values))

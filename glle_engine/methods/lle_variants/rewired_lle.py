@@ -274,7 +274,7 @@ def geodesic_neighbors(
     reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
     along = np.empty((n, k), np.int32)
     pending = np.argsort(reach, kind="stable")
-    size = max(1, BLOCK_ENTRIES // n)
+    size, done = max(1, BLOCK_ENTRIES // n), 0
     while len(pending):
         late = []
         for start in range(0, len(pending), size):
@@ -284,10 +284,10 @@ def geodesic_neighbors(
             enough = np.isfinite(lengths).sum(axis=1) >= k
             along[points[enough]] = smallest_of_rows(lengths[enough], k)
             late.append(points[~enough])
-            on_progress(min(n - 1, n - len(pending) + start), n, "paths")
+            done += int(enough.sum())
+            on_progress(done, n, "paths")
         pending = np.concatenate(late)
         reach[pending] *= 2
-    on_progress(n, n, "paths")
     return along
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries fit in the cache
 _ENTROPY_TOLERANCE = 1e-10
 # Bounds of log beta, in units of the mean squared distance; beyond them no width separates the nearest points.
-_LEAST, _MOST = -50.0, 100.0
+_MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
 _START = 1e-2  # standard deviation, relative to the width of the Gaussians
 MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
@@ -132,7 +132,7 @@ def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[n
     distances = distances - distances.min(axis=1, keepdims=True)  # the affinities stay, and nothing underflows
     unit = distances.mean(axis=1, keepdims=True)
     distances /= np.where(unit > 0, unit, 1.0)
-    low, high = np.full(len(distances), _LEAST), np.full(len(distances), _MOST)
+    low, high = np.full(len(distances), _MIN_LOG_PRECISION), np.full(len(distances), _MAX_LOG_PRECISION)
     log_beta = np.zeros(len(distances))
     shares = np.empty_like(distances)
     is_met = np.zeros(len(distances), dtype=bool)

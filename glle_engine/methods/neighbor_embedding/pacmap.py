@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _PHASES = (100, 100)  # iterations before max_iter, of Wang et al.
-_FEWEST = 2  # near pairs
+_MIN_NEAR_PAIRS = 2  # near pairs
 _CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
 _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 
@@ -44,7 +44,7 @@ _SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
 class PacmapSpec(DistanceSpec):
     """Parameters of PaCMAP."""
 
-    n_neighbors: int = integer(10, "Near pairs of a point.", least=_FEWEST, counts=True)
+    n_neighbors: int = integer(10, "Near pairs of a point.", least=_MIN_NEAR_PAIRS, counts=True)
     mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", least=0)
     further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
     max_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", least=1)
@@ -81,8 +81,8 @@ class PacmapSpec(DistanceSpec):
 
     def most_neighbors(self, n: int) -> int:
         """Return the largest n_neighbors, up to the given one, with which n points have enough pairs."""
-        fewer = range(min(self.n_neighbors, n - 1), _FEWEST, -1)
-        return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _FEWEST)
+        fewer = range(min(self.n_neighbors, n - 1), _MIN_NEAR_PAIRS, -1)
+        return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse fewer points than a point has pairs, and more components than the start has."""

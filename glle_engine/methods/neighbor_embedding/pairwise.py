@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
-_LEAST_TOTAL = 1e-200
+_MIN_TOTAL = 1e-200
 _HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
 
 
@@ -108,7 +108,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
         pulled, gradient = attraction(P, degrees, Y)
         shift = 0.0
         sums = gaussian_sums(Y)
-        if sums.total < _LEAST_TOTAL:  # relative to the nearest pair nothing underflows
+        if sums.total < _MIN_TOTAL:  # relative to the nearest pair nothing underflows
             shift = sums.least
             sums = gaussian_sums(Y, shift=shift)
         value = constant + pulled + math.log(sums.total) - shift

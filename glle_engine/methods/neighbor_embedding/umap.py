@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
-_EPOCHS, _EPOCHS_OF_MANY, _MORE_OF_DENSITY = 500, 200, 200
+_EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
 _BISECTIONS = 64  # of the width of the memberships, as in umap-learn
-_LEAST_SIGMA = 1e-3  # mean distances, as in umap-learn
+_MIN_SIGMA = 1e-3  # mean distances, as in umap-learn
 _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
 
 
@@ -104,7 +104,7 @@ class DensmapSpec(UmapSpec):
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
-        return super().epochs(n) + (_MORE_OF_DENSITY if isinstance(self.max_iter, str) else 0)
+        return super().epochs(n) + (_DENSITY_EPOCHS if isinstance(self.max_iter, str) else 0)
 
     def density(self) -> dict[str, Any]:
         """Return the arguments of umap-learn for densities."""
@@ -189,7 +189,7 @@ def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
         is_wide = np.exp(-lengths[:, 1:] / sigma).sum(axis=1, keepdims=True) > np.log2(k)
         low, high = np.where(is_wide, low, sigma), np.where(is_wide, sigma, high)
         sigma = np.where(np.isinf(high), 2 * low, (low + high) / 2)
-    return np.asarray(np.exp(-lengths / np.maximum(sigma, _LEAST_SIGMA)))
+    return np.asarray(np.exp(-lengths / np.maximum(sigma, _MIN_SIGMA)))
 
 
 @Method(

@@ -23,9 +23,9 @@ from glle_engine.base.results import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.radius import neighbor_graph, symmetric_graph
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.graph.relations import Distances
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.parameters import RadiusSpec, integer, number, require_points
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel
 
@@ -148,12 +148,14 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
     epsilon = epsilon if spec.bandwidth is None else spec.bandwidth**2
     k = spec.neighbors_among(n)
+    bridges: list[tuple[int, int]] = []
     if k is None:
         distances = np.maximum(X.known if isinstance(X, Distances) else cdist(X, X), np.finfo(np.float64).tiny)
         np.fill_diagonal(distances, 0.0)
         graph = csr_array(distances)
     else:
-        graph = symmetric_graph(*neighbor_graph(X, k, spec.radius, on_progress))
+        neighbors, bridges = spec.graph(X, on_progress, k)
+        graph = symmetric_graph(*neighbors)
     on_progress(0, 1, "embedding")
     weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=(spec.epsilon, spec.bandwidth) != ("auto", None))
     S, d = diffusion(csr_array(weights + identity(n, format="csr")), spec.alpha)
@@ -174,7 +176,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     if spec.threshold is not None:
         figures["columns"] = p
     notes = (*notes, *_notes(dimension, count, n, spec))
-    return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
+    return note_bridges(Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes), bridges)
 
 
 def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int:

@@ -22,7 +22,7 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.radius import symmetric_graph
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, integer
 from glle_engine.metrics.ranks import unexplained_variance
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.radius import NeighborGraph
     from glle_engine.graph.relations import Data
 
 _BLOCK_ENTRIES = 1 << 20
@@ -94,12 +95,14 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
-def _paths(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _paths(
+    neighbors: NeighborGraph, landmarks: int | None, on_progress: OnProgress
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return the landmarks (m,), or all points, and the lengths of the shortest paths from them (m, n)."""
-    graph = symmetric_graph(*spec.graph(X, on_progress))
-    if spec.landmarks:
-        return farthest_points(graph, spec.landmarks, on_progress)
-    return np.arange(len(X)), all_distances(graph, on_progress)
+    graph = symmetric_graph(*neighbors)
+    if landmarks:
+        return farthest_points(graph, landmarks, on_progress)
+    return np.arange(graph.shape[0]), all_distances(graph, on_progress)
 
 
 class PathMap(NeighborMap):
@@ -107,7 +110,7 @@ class PathMap(NeighborMap):
 
     @cached_property
     def _lengths(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        return _paths(self.points, self.spec, silent)
+        return _paths(self.spec.graph(self.points, silent)[0], self.spec.landmarks, silent)
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         landmarks, lengths = self._lengths
@@ -135,7 +138,8 @@ class PathMap(NeighborMap):
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     """Embed by shortest paths between all points, or from landmarks."""
     p = spec.n_components
-    points, distances = _paths(X, spec, on_progress)
+    graph, bridges = spec.graph(X, on_progress)
+    points, distances = _paths(graph, spec.landmarks, on_progress)
     unit = power_of_two(float(distances.max()))  # fourth powers stay in range
     distances /= unit
     among = distances[:, points] ** 2
@@ -149,6 +153,7 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
             remedy="Give fewer components or fewer neighbors.",
             details={"eigenvalues": (unit**2 * values).tolist()},
         )
+    lost = float((B * B).sum() - (values**2).sum())
     root = np.sqrt(values)
     Y = ((distances**2).T - mean) @ vectors / (-2 * root) if spec.landmarks else vectors * root
     try:
@@ -157,7 +162,8 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
         unexplained = None
     figures = {
         "residual_variance": unexplained,
+        "reconstruction_error": unit**2 * float(np.sqrt(max(lost, 0.0))) / len(points),  # ||B - V Lambda V^T||_F / n
         "landmarks": len(points),
         "longest_path": unit * float(distances.max()),
     }
-    return Embedding(unit * sign_convention(Y), unit**2 * values, figures)
+    return note_bridges(Embedding(unit * sign_convention(Y), unit**2 * values, figures), bridges)

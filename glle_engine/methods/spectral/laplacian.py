@@ -20,14 +20,16 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
-from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.results import Note
 from glle_engine.eigen.eigenpairs import relative_gap, start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.radius import symmetric_graph
-from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, boolean, choice, number
+from glle_engine.graph.relations import coordinates, symmetric
+from glle_engine.graph.sparse import SparsePoints
+from glle_engine.methods.base import Embedding, Method, note_bridges
+from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, boolean, choice, number, require_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,11 +155,21 @@ def _shift_inverted(
     return values[ascending], vectors[:, ascending]
 
 
+_GRAPH = ("n_neighbors", "radius", "disconnected", "standardize", "metric")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     """Parameters of Laplacian eigenmaps."""
 
-    weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / epsilon), or 1.", "heat", "simple")
+    weights: str = choice(
+        "heat",
+        "Of an edge: exp(-|x - y|^2 / epsilon), or 1; precomputed takes the symmetric n x n matrix of all weights, "
+        "dense or sparse, as the data.",
+        "heat",
+        "simple",
+        "precomputed",
+    )
     epsilon: float | str = number(
         "auto",
         "Bandwidth of the heat kernel, in squared units of the data; auto: the median squared length of the edges.",
@@ -167,13 +179,51 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
 
     def check_together(self) -> None:
-        """Refuse a bandwidth without a kernel."""
+        """Refuse a bandwidth without a kernel, and a graph beside given weights."""
         super().check_together()
-        if self.weights == "simple" and self.epsilon != "auto":
-            raise InvalidParameterError(
-                f"epsilon={self.epsilon} has no meaning for simple weights.",
-                remedy='Leave epsilon away, or give weights="heat".',
-            )
+        unused = {"heat": (), "simple": ("epsilon",)}.get(self.weights, ("epsilon", *_GRAPH))
+        for name in unused:
+            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
+                raise InvalidParameterError(
+                    f"{name}={value} has no meaning for weights={self.weights!r}.",
+                    remedy=f'Leave {name} away, or give weights="heat".',
+                )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points."""
+        if self.weights == "precomputed":
+            require_points(n, self.n_components + 3, f"n_components={self.n_components}")
+        else:
+            super().require_possible(n, d)
+
+
+def given_weights(X: Data) -> csr_array:
+    """Return given weights (n, n) without their diagonal, which is in no difference.
+
+    Raises
+    ------
+    InvalidParameterError
+        With the first weight that is negative, or differs from its mirror image.
+    DisconnectedGraphError
+
+    """
+    W = csr_array(symmetric(X.rows if isinstance(X, SparsePoints) else coordinates(X), "weight"))
+    W.setdiag(0.0)
+    W.eliminate_zeros()
+    if W.nnz and W.data.min() < 0:
+        row, column = (int(index[W.data.argmin()]) for index in W.tocoo().coords)
+        raise InvalidParameterError(
+            f"The weight X[{row}, {column}] = {W[row, column]:g} is negative.",
+            remedy="Give weights of at least 0, such as exp(-d^2).",
+        )
+    count = int(connected_components(NEGLIGIBLE * float(W.max()) < W, directed=False)[0])
+    if count > 1:
+        raise DisconnectedGraphError(
+            f"The graph of the weights falls into {count} components.",
+            remedy="Give positive weights between them, or embed each as a separate data set.",
+            details={"components": count},
+        )
+    return W
 
 
 @Method(
@@ -187,11 +237,16 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
 )
 def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
-    graph = symmetric_graph(*spec.graph(X, on_progress))
-    on_progress(0, 1, "embedding")
     figures: dict[str, object] = {}
     notes: tuple[Note, ...] = ()
-    if spec.weights == "heat":
+    bridges: list[tuple[int, int]] = []
+    if spec.weights != "precomputed":
+        neighbors, bridges = spec.graph(X, on_progress)
+        graph = symmetric_graph(*neighbors)
+    on_progress(0, 1, "embedding")
+    if spec.weights == "precomputed":
+        W = given_weights(X)
+    elif spec.weights == "heat":
         squares = graph.data**2  # 0 between copies of a point
         epsilon = float(np.median(squares[squares > 0])) if isinstance(spec.epsilon, str) else spec.epsilon
         W, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
@@ -207,4 +262,5 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     values, vectors, solver = bottom_pairs(csr_array((A + A.T) / 2), 1 / scale, p + 1)
     size = float(np.sqrt(degree.sum() if spec.normalized else len(X)))
     figures |= {"solver": solver, "relative_gap": relative_gap(values, p)}
-    return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures, notes)
+    Y = sign_convention(size * scale[:, None] * vectors[:, :p])
+    return note_bridges(Embedding(Y, values[:p], figures, notes), bridges)

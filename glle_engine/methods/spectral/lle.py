@@ -16,7 +16,7 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, edges
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, number
 from glle_engine.posterior.placement import attach
@@ -112,5 +112,5 @@ class WeightMap(NeighborMap):
 )
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k nearest neighbors, or by those within the radius."""
-    nearest, _, kept = spec.graph(X, on_progress)
-    return lle_of(X, nearest, spec, on_progress, kept)
+    graph, bridges = spec.graph(X, on_progress)
+    return note_bridges(lle_of(X, graph.nearest, spec, on_progress, graph.kept), bridges)

@@ -75,7 +75,7 @@ class Search(NamedTuple):
     exponent: float
 
     @classmethod
-    def of(cls, X: Data, spec: FitSpec) -> Self:
+    def from_data(cls, X: Data, spec: FitSpec) -> Self:
         """Predict the search of data X (n, d); of an exact one from the pairs that subsamples compare."""
         assert not isinstance(X, SparsePoints)
         (n, d), k = X.shape, spec.n_neighbors
@@ -273,10 +273,10 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
         # Landmarks are, nearly, as far from each other as the points of a sample.
         solved = data if isinstance(choice.landmarks, str) else sample(data, choice.landmarks)
         require_pairs(len(solved), choice.n_components)
-        factorization = Factorization.of(solved, choice.n_neighbors)
+        factorization = Factorization.from_data(solved, choice.n_neighbors)
         if choice is choices[-1] or factorization.at(len(solved)).flops <= MAX_EXACT_FLOPS:
             break
-    return Estimate(len(data), data.shape[1], choice, Search.of(solved, choice), factorization)
+    return Estimate(len(data), data.shape[1], choice, Search.from_data(solved, choice), factorization)
 
 
 def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:

@@ -48,7 +48,7 @@ def requests_with_key(key: str) -> list[httpx.Request]:
         httpx.Request("GET", f"{url}/v1/datasets?key={key}&limit={key}"),
         httpx.Request("GET", f"{url}/v1/datasets/{key}"),
         httpx.Request("GET", f"{url}/{key}"),
-        httpx.Request("GET", f"{url}/v1/jobs/{key}/events"),
+        httpx.Request("GET", f"{url}/v1/jobs/{key}/result"),
         httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": key, "key": key}),
         httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": "x", "n_neighbors": key}),
         httpx.Request("POST", f"{url}/v1/posteriors", content=f'{{"dataset": {key}', headers=json_),

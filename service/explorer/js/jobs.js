@@ -1,4 +1,4 @@
-/** Jobs: follow by events or by polling, fetch results, cancel. */
+/** Jobs: follow, fetch results, cancel. */
 
 import { ask, askJson, Cancelled, NPY, Refused } from './api.js';
 import { asFloats, readNpy } from './lib/npy.js';
@@ -16,13 +16,8 @@ const AGAIN = 2000; // milliseconds until the next request to a service that is 
 export async function follow(job, label) {
   set({ work: workOf(job, label) });
   let now = job;
-  try {
-    now = await listen(job, label);
-  } catch (error) {
-    if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
-  }
   while (OPEN.has(now.status)) {
-    now = await patiently(() => askJson(`/v1/jobs/${job.id}?wait=5`));
+    now = await patiently(() => askJson(`/v1/jobs/${job.id}?wait=1`)); // a second between two states of the progress
     set({ work: workOf(now, label) });
   }
   if (now.status === 'cancelled') throw new Cancelled();
@@ -80,41 +75,4 @@ function workOf(job, label) {
   const { done, total, stage } = job.progress;
   const cancelling = Boolean(state.work?.cancelling) && state.work.job === job.id;
   return { label, job: job.id, status: job.status, done, total, stage, cancelling };
-}
-
-/** Follow a job by server-sent events, through fetch because an EventSource cannot send the key. */
-async function listen(job, label) {
-  const answer = await ask(`/v1/jobs/${job.id}/events`, { accept: 'text/event-stream' });
-  if (answer.status === 204) return askJson(`/v1/jobs/${job.id}`);
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return askJson(`/v1/jobs/${job.id}`);
-    text += value;
-    let cut;
-    while ((cut = text.indexOf('\n\n')) >= 0) {
-      const event = parseEvent(text.slice(0, cut));
-      text = text.slice(cut + 2);
-      if (event.name === 'end') {
-        reader.cancel();
-        return event.data;
-      }
-      if (event.name === 'progress') {
-        const { status, ...progress } = event.data;
-        set({ work: workOf({ id: job.id, status, progress }, label) });
-      }
-    }
-  }
-}
-
-/** Parse one event. */
-function parseEvent(block) {
-  let name = '';
-  let data = '';
-  for (const line of block.split('\n')) {
-    if (line.startsWith('event: ')) name = line.slice(7);
-    else if (line.startsWith('data: ')) data += line.slice(6);
-  }
-  return { name, data: data ? JSON.parse(data) : null };
 }

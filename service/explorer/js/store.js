@@ -16,7 +16,7 @@ export const state = {
   isSetUp: true, // whether the steps are shown; they fold away once there is a picture
   pending: null, // a chosen file, before its upload
   dataset: null,
-  columns: null, // values, names, labels, color, coordinates of the data set
+  columns: null, // values, names, labels, colors, coordinates of the data set
   preview: null,
   method: 'em',
   forms: {}, // values of each form that differ from the schema's defaults

@@ -56,7 +56,7 @@ def read_csv(
 
     """
     head = os.pread(file.fileno(), HEAD, 0)
-    labels = (roles.label is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
+    labels = (roles.labels is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
     dialect = sniff(head, declared, is_whole=len(head) == os.fstat(file.fileno()).st_size, labels=labels)
     columns = _TextColumns(file, dialect)
     try:

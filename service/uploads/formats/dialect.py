@@ -55,7 +55,7 @@ class Declared:
     charset: str | None = None
 
     @classmethod
-    def of(cls, parameters: dict[str, str]) -> Self:
+    def from_parameters(cls, parameters: dict[str, str]) -> Self:
         """Return the dialect of media type parameters.
 
         Raises
@@ -83,7 +83,7 @@ class Header:
     notice: str = ""
 
     @classmethod
-    def of(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
+    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
         """Return the header of the first rows: declared, or without a number, or with numbers of equal steps.
 
         A row of such numbers is one if the rows below have decimals: 0, 1, 2 of a frame without names, or years.
@@ -207,7 +207,7 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
             if score > best_score:  # the first is the usual one
                 best, best_score = dialect, score
     assert best is not None
-    return replace(best, header=Header.of(best.rows, best.decimal, declared.header))
+    return replace(best, header=Header.from_rows(best.rows, best.decimal, declared.header))
 
 
 def _reading(delimiter: str, quote: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""JSON bodies: ``[[...], ...]``, or ``{"data": [[...], ...]}`` with any of `names`, `labels`, `color` and `ids`."""
+"""JSON bodies: ``[[...], ...]``, or ``{"data": [[...], ...]}`` with any of `names`, `labels`, `colors` and `ids`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-_MEMBERS = {"data", "names", "labels", "color", "ids"}
+_MEMBERS = {"data", "names", "labels", "colors", "ids"}
 
 
 def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -34,7 +34,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
 
     """
     del out
-    roles.require_none("a JSON body has members.", 'Send the members "labels" and "color" instead.')
+    roles.require_none("a JSON body has members.", 'Send the members "labels" and "colors" instead.')
     try:
         body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
@@ -55,8 +55,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = None) -> Table:
-    """Return the table of parsed members ``{"data", "names", "labels", "color", "ids"}``; problems as `read_json`."""
-    rows, names, labels, color, ids = map(members.get, ("data", "names", "labels", "color", "ids"))
+    """Return the table of parsed members ``{"data", "names", "labels", "colors", "ids"}``; problems as `read_json`."""
+    rows, names, labels, colors, ids = map(members.get, ("data", "names", "labels", "colors", "ids"))
     if not isinstance(rows, list):
         raise _malformed_json("The array of data is missing.")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -70,7 +70,7 @@ def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = 
         names,
         labels=None if labels is None else _labels(labels, len(rows)),
         ids=None if ids is None else Ids(_id_columns(ids, len(rows))),
-        color=None if color is None else _color(color, len(rows)),
+        colors=None if colors is None else _colors(colors, len(rows)),
         missing=missing,
     )
     return uploaded(table, "json")
@@ -126,12 +126,12 @@ def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     raise _malformed_json('"labels" must be strings, or finite numbers (integers to 2^53), or null if missing.')
 
 
-def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
-    if not isinstance(color, list) or len(color) != points or not all(map(_is_exact, color)):
+def _colors(colors: Any, points: int) -> np.ndarray[Any, Any]:
+    if not isinstance(colors, list) or len(colors) != points or not all(map(_is_exact, colors)):
         raise _malformed_json(
-            f'"color" is not an array of {points} finite numbers (integers to 2^53), one for each point.'
+            f'"colors" is not an array of {points} finite numbers (integers to 2^53), one for each point.'
         )
-    return np.array(color, np.float64)
+    return np.array(colors, np.float64)
 
 
 def _id_columns(ids: Any, points: int) -> list[list[Any]]:
@@ -156,5 +156,5 @@ def _is_missing(value: Any) -> bool:
 
 
 def _malformed_json(detail: str) -> ProblemError:
-    members = '"names": [...], "labels": [...], "color": [...], "ids": [...]'
+    members = '"names": [...], "labels": [...], "colors": [...], "ids": [...]'
     return refuse("malformed-json", 422, detail, f'Send [[...], ...], or {{"data": [[...], ...], {members}}}.')

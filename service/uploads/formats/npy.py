@@ -47,11 +47,11 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     Raises
     ------
     ProblemError
-        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or a problem of the shape.
+        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``labels-not-here``, or a problem of the shape.
 
     """
     del out
-    roles.require_none("an npy body has no names.", "Send npz with the members labels and color, or leave it out.")
+    roles.require_none("an npy body has no names.", "Send npz with the members labels and colors, or leave it out.")
     shape, fortran, dtype = read_header(file)
     check_matrix(shape, dtype, limits)
     offset = file.tell()
@@ -105,7 +105,7 @@ def _malformed_array(reason: str) -> ProblemError:
 def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
     """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions, or a sparse one.
 
-    It may also have `labels`, `color`, `ids` and `coordinates`, one row for each point, and `names` of the features;
+    It may also have `labels`, `colors`, `ids` and `coordinates`, one row for each point, and `names` of the features;
     `roles` names other members for the first two.
 
     Raises
@@ -149,10 +149,10 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
 def _table(
     archive: zipfile.ZipFile, members: Members, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 ) -> Table:
-    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("label", "color"))
-    label, color = roles.label or "labels", roles.color or "color"
-    extras = {"names", "coordinates", "ids", label, color}
-    for name in filter(None, (roles.label, roles.color)):
+    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("labels", "colors"))
+    labels, colors = roles.labels or "labels", roles.colors or "colors"
+    extras = {"names", "coordinates", "ids", labels, colors}
+    for name in filter(None, (roles.labels, roles.colors)):
         if name not in members:
             raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
     is_sparse = members.keys() >= _SPARSE
@@ -160,7 +160,7 @@ def _table(
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
     if unknown := sorted(set(members) - extras - {data}):
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
-        remedy = "Remove it, or use ?label= or ?color=; known are data, labels, color, ids, coordinates and names."
+        remedy = "Remove it, or use ?labels= or ?colors=; known are data, labels, colors, ids, coordinates and names."
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
     values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)
     n, d = values.shape
@@ -169,9 +169,9 @@ def _table(
     table = build_table(
         values,
         names,
-        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        labels=_numbers(archive, members[labels], (n,), text=True) if labels in members else None,
         ids=Ids(_id_columns(archive, members["ids"], n)) if "ids" in members else None,
-        color=_numbers(archive, members[color], (n,)) if color in members else None,
+        colors=_numbers(archive, members[colors], (n,)) if colors in members else None,
         coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
         missing=roles.missing,
     )

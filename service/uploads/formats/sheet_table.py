@@ -65,7 +65,7 @@ class _SheetColumns(CellColumns):
         self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # "2024" as text is a name
         sample = self._cells[: SAMPLE_ROWS + 1]
-        super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.of(sample, ".", has_names or None)))
+        super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
     def _rows(self) -> Iterator[list[str]]:
         return iter(self._cells)

@@ -87,7 +87,7 @@ class ReaderBudget:
     bytes: int
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings) -> Self:
         """Return the budget: the readers of all API processes share half of the memory."""
         room = memory_limit() // 2 // settings.api_processes
         nbytes = min(MAX_BYTES, max(MIN_BYTES, room // 2))
@@ -116,7 +116,7 @@ class ReaderProcesses:
         share: Share | None = None,
     ) -> None:
         self._settings = settings
-        self._budget = budget or ReaderBudget.of(settings)
+        self._budget = budget or ReaderBudget.from_settings(settings)
         self._folder = Path(settings.data_dir) / "incoming"
         self._on_end = on_end
         share = share or Share(0, lambda _: UNLIMITED)

@@ -37,7 +37,7 @@ def test_standardization_is_that_of_scikit_learn(
     """To rounding, and powers of two of a column change no bit of the result."""
     X = np.column_stack([wine, np.full(len(wine), 7.25)])
     spec = FitSpec(standardize=standardize)  # type: ignore[arg-type] # a name of the parametrization
-    space = Space.of(X, spec)
+    space = Space.from_data(X, spec)
     places = space.points(X)
     np.testing.assert_allclose(places, scaler.fit_transform(X), atol=1e-12)
     np.testing.assert_allclose(space.restore(places), X, rtol=1e-14)
@@ -45,7 +45,7 @@ def test_standardization_is_that_of_scikit_learn(
     assert space.scale is not None
     assert (space.center[-1], space.scale[-1]) == (7.25, 1.0)
     units = 2.0 ** np.arange(-400, 440, 60)[: X.shape[1]]
-    np.testing.assert_array_equal(Space.of(X * units, spec).points(X * units), places)
+    np.testing.assert_array_equal(Space.from_data(X * units, spec).points(X * units), places)
 
 
 def test_a_standardized_fit_is_the_fit_of_standardized_data(wine: NDArray[np.float64]) -> None:
@@ -81,7 +81,7 @@ def test_squared_distances_of_directions(metric: Metric) -> None:
     """2 (1 - cos), or 2 (1 - r): neighbors are those of scipy's metric; lengths (and means) of rows change nothing."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 5)) * rng.random((60, 1)) * 100
-    places = Space.of(X, FitSpec(metric=metric)).points(X)
+    places = Space.from_data(X, FitSpec(metric=metric)).points(X)
     expected = cdist(X, X, metric)
     np.testing.assert_allclose(cdist(places, places, "sqeuclidean"), 2 * expected, atol=1e-12)
     np.fill_diagonal(expected, np.inf)
@@ -100,7 +100,7 @@ def test_hamming_counts_features_that_differ(levels: int, factor: int) -> None:
     """Exactly, so that ties are ties; values of no level differ from those of every point."""
     rng = np.random.default_rng(levels)
     X = rng.integers(0, levels, (80, 40)).astype(float) * 3 - 1
-    space = Space.of(X, FitSpec(metric="hamming"))
+    space = Space.from_data(X, FitSpec(metric="hamming"))
     places = space.points(X)
     expected = np.rint(40 * cdist(X, X, "hamming"))
     distances = kneighbors(places, 5)[1]

@@ -63,5 +63,14 @@ def test_an_unknown_name_gives_the_closest_one() -> None:
     with pytest.raises(InvalidParameterError, match="Did you mean n_neighbors") as caught:
         fit(SHEET, n_neighbours=7)  # type: ignore[call-arg]
     assert "max_iter" in caught.value.remedy
-    with pytest.raises(InvalidParameterError, match="Unknown parameters: nope"):
-        FitSpec.from_dict({"nope": 1})
+    with pytest.raises(InvalidParameterError, match="Unknown parameters: qqq") as caught:
+        FitSpec.from_dict({"qqq": 1})
+    assert caught.value.remedy.startswith("The parameters are method, ")
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    """To 60 characters with its quotes."""
+    for length, shown in ((58, repr("x" * 58)), (59, f"'{'x' * 56}...")):
+        with pytest.raises(InvalidParameterError) as caught:
+            FitSpec(method="x" * length)  # type: ignore[arg-type] # what is tested
+        assert caught.value.message.startswith(f"method={shown} ")

@@ -1,4 +1,4 @@
-"""Masked values of numpy.ma."""
+"""Masked values of numpy.ma, and the unit of data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import NotFiniteError
+from glle_engine.base.validation import Unit
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
@@ -53,3 +54,15 @@ def test_arrays_without_masked_values_are_their_data(mask: Any) -> None:
     whole = fit(np.ma.masked_array(SHEET, mask=mask))
     assert whole.data_sha256 == fit(SHEET).data_sha256
     assert whole.embedding.tobytes() == fit(SHEET).embedding.tobytes()
+
+
+def test_a_unit_is_a_power_of_two_without_constant_features() -> None:
+    """Points are moved by the constants; equal points keep all features."""
+    X = np.array([[3.0, 7.0, -5.0], [1.0, 7.0, -4.0]])
+    unit = Unit.from_data(X)
+    assert (unit.exponent, unit.varying.tolist(), unit.origin.tolist()) == (3, [True, False, True], [0, 7, 0])
+    np.testing.assert_array_equal(unit.scale(X), X[:, [0, 2]] / 8)
+    np.testing.assert_array_equal(unit.shift(X), (X - [0, 7, 0]) / 8)
+    same = Unit.from_data(X[[0, 0]])
+    assert (same.exponent, same.varying.tolist(), same.origin.tolist()) == (3, [True] * 3, [0, 0, 0])
+    np.testing.assert_array_equal(same.scale(X), X / 8)

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
-from glle_engine.eigen.batched.elimination import MOST, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned
 from glle_engine.eigen.batched.solver import LaneSolver
@@ -278,7 +278,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
     """Check L U = I - W + e_i e_i^T in each lane, which has the bits of a factorization by itself."""
     n, k = structure.neighbors.shape
     assert np.array_equal(structure.order[structure.position], np.arange(n))
-    room = Workspace.of(structure, 1)
+    room = Workspace.for_structure(structure, 1)
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
@@ -310,8 +310,8 @@ def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -
 def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> None:
     """The last separator of a random graph is one wide front, or a chain of the widest fronts."""
     rng = np.random.default_rng(n)
-    pattern, _ = Pattern.of(drawn_neighbors(rng, n, k)).order_for(1)
+    pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
     structure = analyse(pattern.neighbors, pattern.order)
     assert np.diff(structure.first).max() == WIDEST
-    assert 1 < np.diff(structure.front).max() <= MOST
+    assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
     require_factors(structure, rng)

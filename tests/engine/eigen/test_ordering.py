@@ -154,6 +154,6 @@ def test_patterns_of_more_entries_than_an_int32_counts_are_refused() -> None:
     """Compiled code finds the weights of a factorization by int32, which would be negative beyond."""
     least = np.broadcast_to(np.int32(0), (2**20, 2**11 - 1))  # without memory
     with pytest.raises(InvalidParameterError, match="2047 neighbors") as caught:
-        Pattern.of(least)
+        Pattern.from_neighbors(least)
     assert caught.value.remedy.startswith("Give n_neighbors of at most 2046")
-    assert Pattern.of(least[:, :-1]).neighbors.shape == (2**20, 2046)
+    assert Pattern.from_neighbors(least[:, :-1]).neighbors.shape == (2**20, 2046)

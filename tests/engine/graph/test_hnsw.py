@@ -242,7 +242,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("glle_engine.graph.neighbors.approximate_kneighbors", search_and_record)
     X = curved_sheet(150, 20)
-    resample(PosteriorEmbedder.of(fit(X, search="approximate", noise="tangent"), X), 2)
+    resample(PosteriorEmbedder.from_posterior(fit(X, search="approximate", noise="tangent"), X), 2)
     assert sought == [10, 30] * 3
     with pytest.raises(DisconnectedGraphError):
         fit(np.concatenate([X, X + 100]), search="approximate", disconnected="error")

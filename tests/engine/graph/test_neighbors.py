@@ -145,7 +145,7 @@ def test_awkward_samples_have_a_cost() -> None:
 def _space(X: NDArray[np.float64], kind: str) -> Data:
     if kind == "distances":
         return Distances.among(distances_between(X, X, np.tile(np.arange(len(X)), (len(X), 1))))
-    return SparsePoints.of(csr_array(X), "euclidean") if kind == "sparse" else X
+    return SparsePoints.from_rows(csr_array(X), "euclidean") if kind == "sparse" else X
 
 
 @pytest.mark.parametrize("kind", ["leaves", "few", "sparse", "distances"])

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.graph.radius import neighbors_within, smallest_connecting_radius, symmetric_graph
+from glle_engine.graph.radius import bridged_graph, neighbors_within, smallest_connecting_radius, symmetric_graph
 from glle_engine.graph.relations import Distances
 from glle_engine.methods import METHODS
 
@@ -97,3 +97,39 @@ def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
     np.testing.assert_allclose(places, found.Y[:5], atol=2e-2 * np.abs(found.Y).max())
     with pytest.raises(InvalidParameterError, match="beyond radius"):
         found.transform(X[:1] + 3.0)
+
+
+@pytest.mark.parametrize("setting", [{"n_neighbors": 6}, {"radius": 2.5}], ids=["neighbors", "radius"])
+@pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
+def test_parts_are_joined_by_the_shortest_edges_on_request(name: str, setting: dict[str, Any]) -> None:
+    """A note and a figure tell of the edges, each the shortest between two parts; a connected graph has none."""
+    rng = np.random.default_rng(0)
+    part = np.repeat([0, 1, 2], [40, 40, 20])
+    points = rng.normal(size=(100, 3)) + np.array([0.0, 30.0, -30.0])[part][:, None]
+    method = METHODS[name]
+    with pytest.raises(DisconnectedGraphError):
+        method.embed(points, method.spec(**setting))
+    found = method.embed(points, method.spec(disconnected="bridge", **setting))
+    assert [note.code for note in found.notes].count("bridged") == 1
+    between = [(i, j) for i, j in found.figures["bridges"] if part[i] != part[j]]
+    assert sorted(sorted(part[list(pair)].tolist()) for pair in between) == [[0, 1], [0, 2]]
+    apart = cdist(points, points)
+    for i, j in between:
+        assert apart[i, j] == pytest.approx(apart[np.ix_(part == part[i], part != part[i])].min(), rel=1e-12)
+    assert np.isfinite(found.Y).all()
+    whole = method.embed(X, method.spec(disconnected="bridge", n_neighbors=10))
+    np.testing.assert_array_equal(whole.Y, method.embed(X, method.spec(n_neighbors=10)).Y)
+    assert "bridges" not in whole.figures
+
+
+@pytest.mark.parametrize("given", [X, Distances.among(APART)], ids=["coordinates", "distances"])
+def test_a_bridged_radius_joins_lonely_points_to_their_nearest(given: Any) -> None:
+    """With a radius below all distances the edges to the nearest points are counted once, and have their lengths."""
+    graph, bridges = bridged_graph(given, 2, 0.5 * float(APART[APART > 0].min()), silent)
+    edges = symmetric_graph(*graph)
+    assert connected_components(edges, directed=False)[0] == 1
+    assert len({frozenset(pair) for pair in bridges}) == len(bridges) == edges.nnz // 2
+    joined = edges.toarray()
+    np.testing.assert_allclose(joined[joined > 0], APART[joined > 0], rtol=1e-12)
+    nearest = (APART + np.diag(np.full(len(X), np.inf))).argmin(axis=1)
+    assert (joined[np.arange(len(X)), nearest] > 0).all()

@@ -62,8 +62,18 @@ def test_the_posterior_is_that_of_dense_data(
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "correlation"])
-def test_the_search_is_exact(metric: Any) -> None:
-    """The smallest (distance, index), in blocks; ties of counts and of copies by index, as in dense data."""
+def test_the_search_is_exact(metric: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest (distance, index), in blocks; ties of counts and of copies by index, as in dense data.
+
+    Few pairs beyond the ties are computed exactly.
+    """
+    apart_of, pairs = SparsePoints._apart, list[int]()
+
+    def counted(self: SparsePoints, points: SparsePoints, item: Any, near: Any) -> Any:
+        pairs.append(len(item))
+        return apart_of(self, points, item, near)
+
+    monkeypatch.setattr(SparsePoints, "_apart", counted)
     X = counts(300, 40)
     X[200:240] = X[7]
     data = locate(csr_array(X), FitSpec(metric=metric, n_neighbors=12))
@@ -71,6 +81,7 @@ def test_the_search_is_exact(metric: Any) -> None:
     nearest, distances = kneighbors(data, 12)
     apart = cdist(X, X, metric)
     np.fill_diagonal(apart, np.inf)
+    assert sum(pairs) <= (apart <= np.sort(apart, axis=1)[:, 11:12] + 1e-9).sum()
     np.testing.assert_allclose(np.take_along_axis(apart, nearest, axis=1), np.sort(apart, axis=1)[:, :12], atol=1e-12)
     copies = [j for j in [7, *range(200, 240)] if j != 215][:12]
     assert sorted(nearest[215]) == copies

@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "drill": {"n_neighbors": 10, "tol": 0.01},  # the default takes seconds
 }
 # Factors of three features weigh the features by their noise, not by their extent.
-LEAST_TRUST = {"factor-analysis": 0.55}
+MIN_TRUST = {"factor-analysis": 0.55}
 # Bottom eigenvalues, smallest first; all others are of the top, largest first.
 ASCENDING = {
     *("npe", "lle", "modified-lle", "hessian-lle", "ltsa", "laplacian-eigenmaps", "isolle", "weighted-lle"),
@@ -58,7 +58,7 @@ def test_embeds_a_sheet(name: str) -> None:
     assert found.Y.shape == (N, 2)
     assert found.Y.dtype == np.float64
     for score in (trustworthiness, continuity):  # points placed at random are at 1/2
-        assert score(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
+        assert score(sheet.coordinates, found.Y, 10) > MIN_TRUST.get(name, 0.8)
     extent = np.linalg.svd(found.Y - found.Y.mean(axis=0), compute_uv=False)
     assert extent[1] > 0.05 * extent[0]  # a sheet, not a curve
     assert found.eigenvalues is not None or METHODS[name].family != "spectral"

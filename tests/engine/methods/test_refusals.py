@@ -12,11 +12,18 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from glle_engine import GlleError, fit, manifolds
-from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.errors import (
+    DegenerateDataError,
+    DisconnectedGraphError,
+    InvalidParameterError,
+    OutOfRangeError,
+    TooFewPointsError,
+)
 from glle_engine.base.spec import FitSpec
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, spectral
+from glle_engine.reliability.refits import require_resamplable
 from tests.engine.methods.reference import cloud, embed, factor_data, values_of
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
@@ -30,7 +37,14 @@ Options = dict[str, Any]
         ("auto-k-lle", {"k_least": 9, "k_most": 8}, "k_least of at most k_most"),
         ("auto-reg-lle", {"reg_least": 2.0}, "reg_least of at most reg_most"),
         ("auto-reg-lle", {"n_neighbors": 2}, "leave no residual"),
-        ("laplacian-eigenmaps", {"weights": "simple", "epsilon": 1.0}, "no meaning for simple weights"),
+        (
+            "laplacian-eigenmaps",
+            {"weights": "simple", "epsilon": 1.0},
+            "epsilon=1.0 has no meaning for weights='simple'",
+        ),
+        ("laplacian-eigenmaps", {"weights": "precomputed", "n_neighbors": 5}, "Leave n_neighbors away"),
+        ("laplacian-eigenmaps", {"weights": "precomputed", "metric": "cosine"}, "Leave metric away"),
+        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma has no meaning"),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),
@@ -182,11 +196,45 @@ def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: flo
     """MDS names the entry."""
     D = cdist(cloud(20, 3), cloud(20, 3))
     D[place] = value
+    if value < 0:
+        D[place[::-1]] = value
     with pytest.raises(InvalidParameterError, match=words) as caught:
         embed("mds", D, dissimilarity="precomputed")
     assert caught.value.details == {"row": place[0], "column": place[1]}
     with pytest.raises(GlleError, match="20 x 3"):
         embed("mds", D[:, :3], dissimilarity="precomputed")
+
+
+@pytest.mark.parametrize(("name", "option"), [("kernel-pca", "kernel"), ("laplacian-eigenmaps", "weights")])
+def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
+    """The first entry that differs from its mirror image is named; other shapes are refused, and so are movements."""
+    K = np.exp(-(cdist(cloud(20, 3), cloud(20, 3)) ** 2))
+    one = METHODS[name]
+    spec = one.spec(**{option: "precomputed"})
+    assert embed(name, K, **{option: "precomputed"}).notes == ()
+    broken = K.copy()
+    broken[7, 3] += 0.5
+    with pytest.raises(InvalidParameterError, match="differs from its mirror image") as caught:
+        one.embed(broken, spec)
+    assert caught.value.details == {"row": 3, "column": 7}
+    with pytest.raises(GlleError, match="20 x 3"):
+        one.embed(K[:, :3], spec)
+    with pytest.raises(InvalidParameterError, match=f"{option}='precomputed' does not give"):
+        require_resamplable(400, 400, one, spec)
+
+
+def test_given_weights_are_a_connected_graph() -> None:
+    """Negative weights are named, parts are counted, and few points are refused before anything is computed."""
+    K = np.exp(-(cdist(cloud(20, 3), cloud(20, 3)) ** 2))
+    K[4, 9] = K[9, 4] = -1.0
+    with pytest.raises(InvalidParameterError, match=r"X\[4, 9\] = -1 is negative"):
+        embed("laplacian-eigenmaps", K, weights="precomputed")
+    parts = np.where(np.arange(20)[:, None] // 10 == np.arange(20) // 10, 1.0, 1e-12)
+    with pytest.raises(DisconnectedGraphError, match="2 components") as caught:
+        embed("laplacian-eigenmaps", parts, weights="precomputed")
+    assert caught.value.details == {"components": 2}
+    with pytest.raises(TooFewPointsError, match="at least 5 points"):
+        embed("laplacian-eigenmaps", cdist(cloud(4, 3), cloud(4, 3)), weights="precomputed")
 
 
 SMALL = {"max_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}

@@ -45,8 +45,8 @@ def test_few_points_are_analysed_for_many_neighbors_and_features() -> None:
     """The estimate stays a small part of the work; few points have one size, and cost next to nothing."""
     X = cube(1, 3000)
     assert estimate(X, n_neighbors=10).factorization.points == (1500, 3000)
-    assert Factorization.of(X, 75).points == (1000, 2000)
-    assert Factorization.of(np.repeat(X, 250, axis=1), 10).points == (375, 750)
+    assert Factorization.from_data(X, 75).points == (1000, 2000)
+    assert Factorization.from_data(np.repeat(X, 250, axis=1), 10).points == (375, 750)
     few = estimate(X[:40], n_neighbors=5)
     assert few.factorization.points == (40,)
     assert 0 < few.draw.seconds == few.single_draw_seconds < 0.1
@@ -62,7 +62,7 @@ def test_an_estimate_is_a_function_of_the_data(landmarks: Any) -> None:
 
 
 def test_cost_grows_with_dimension_points_and_neighbors() -> None:
-    """Fill grows with the intrinsic dimension; every cost grows with n and k, that of a fit with its options."""
+    """Fill grows with the intrinsic dimension; every cost grows with n and k."""
     flat, deep = (estimate(cube(dimension, 1500), n_neighbors=10) for dimension in (2, 5))
     assert deep.factorization.dimension > flat.factorization.dimension + 1
     assert deep.work.flops > 10 * flat.work.flops
@@ -71,11 +71,54 @@ def test_cost_grows_with_dimension_points_and_neighbors() -> None:
         for part in ("fit.seconds", "fit.bytes", "draw.seconds", "draw.bytes", "posterior_bytes"):
             assert attrgetter(part)(more) > attrgetter(part)(deep), part
     assert deep.fit.seconds == pytest.approx(sum(deep.stages.values()))
-    X, variant = cube(2, 300), {"variant": "published", "covariance": "full"}
-    for options in ({"noise": "tangent"}, {"neighborhoods": "adaptive"}, variant):
-        assert estimate(X, **options).fit.seconds > estimate(X).fit.seconds  # type: ignore[arg-type]
-    alone = [rates.pivoting_seconds(n, rates.Work(0.0, 0.0, 0.0)) for n in (1000, 2000)]
-    assert alone[1] == 2 * alone[0] > 0
+
+
+GROWTH = (rates.Work(1e6, 1e8, 4e4), rates.Work(2.4e6, 4e8, 9e4))
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "dimension", "options", "expected"),
+    [
+        (80, 15, 4.0, {"noise": "auto"},
+         [.0056568, .001472, .006144, .13094, .14422, 1.2438e7, .003072, 1.237e7, .003072, 75520, 28115, 4.2799e5]),
+        (81, 20, 4.0, {},
+         [.0057633, .0004212, .0044616, 0, .010646, 1.2371e7, .00015743, 1.3172e7, .00062973, 76464, 28601, 4.3944e5]),
+        (5000, 9, 4.0, {"n_neighbors": 12, "n_components": 3},
+         [2.7951, .02612, 1.3236, 0, 4.1448, 9.6065e7, .17375, 3.1554e8, .69502, 6.64e6, 8.5108e6, 2.8034e9]),
+        (5000, 16, 1.5, {"noise": "auto"},
+         [2.7951, .093, 1.6638, 2.0374, 6.5894, 8.6284e7, .10734, 2.6364e8, .42936, 4.72e6, 7.0857e6, 1.5811e9]),
+        (300, 300, 9.0, {"noise": "tangent"},
+         [.041079, .01266, .030171, 0, .08391, 1.4295e7, .0008116, 1.7291e7, .0032464, 2.832e5, 1.3413e5, 4.782e6]),
+        (700, 20, 4.0, {"neighborhoods": "adaptive"},
+         [.14642, .00994, .099371, 0, .25573, 1.7984e7, .0040496, 3.2764e7, .016198, 6.608e5, 5.6277e5, 4.2974e7]),
+        (5000, 9, 4.0, {"variant": "published", "covariance": "full", "max_iter": 7},
+         [2.7951, .4405, 1.1714, 0, 4.407, 9.3825e7, 7.646, 3.1166e8, 9.2585, 4.72e6, 8.5108e6, 2.8034e9]),
+        (5000, 9, 4.0, {"variant": "published", "method": "direct"},
+         [2.7951, .0205, 1.1714, 0, 3.987, 9.3825e7, .75151, 3.1166e8, 1.232, 4.72e6, 8.5108e6, 2.8034e9]),
+        (80, 4000, 4.0, {"variant": "published", "n_neighbors": 12, "covariance": "full-corrected"},
+         [.0056568, .46111, .003072, 0, .46984, 1.9715e7, .003072, 1.2405e7, .003072, 1.056e5, 28115, 4.2799e5]),
+        (5000, 20, 4.0, {"landmarks": 400},
+         [.035775, .75124, .063246, .00208, .040718, 0, .89306, 2.1396e7,
+          .0030381, 2.8302e7, .012153, 4.72e6, 2.5976e5, 1.3084e7]),
+    ],
+)  # fmt: skip
+def test_figures_follow_from_sizes_and_parameters(
+    n: int, d: int, dimension: float, options: Any, expected: list[float]
+) -> None:
+    """Of both sides of each choice: the seconds of the stages, the fit, the draws, and what they hold."""
+    spec, growth = FitSpec(**{"n_neighbors": 10, **options}), Factorization((1000, 2000), GROWTH, dimension)
+    figures = Estimate(n, d, spec, Search(1000, 0.25, 1.5), growth).figures()
+    fit, draw, stages = figures["fit"], figures["draw"], figures["stages"]
+    rest = [figures[name] for name in ("single_draw_seconds", "posterior_bytes", "factor_entries", "factor_flops")]
+    found = [*stages.values(), fit["seconds"], fit["bytes"], draw["seconds"], draw["bytes"], *rest]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_pivoting_and_null_vectors_cost_with_points_and_classes() -> None:
+    """Of draws from several closed classes, which the lanes do not solve."""
+    assert rates.pivoting_seconds(5000, GROWTH[1]) == pytest.approx(2.5e-5 * 5000 + 0.4)
+    assert rates.null_seconds(5000, GROWTH[1], 3) == pytest.approx(3 * 2.4e-3 + 4e-9 * 5000 * 9)
+    assert rates.null_bytes(5000, 3) == 24 * 15_000
 
 
 def test_bytes_cover_the_arrays_of_draws() -> None:
@@ -128,12 +171,12 @@ def test_bad_requests_are_refused_as_by_the_fit(options: Any) -> None:
 def test_the_search_grows_as_a_power() -> None:
     """Pairs grow faster in many dimensions; the time of all points is the prediction of the search itself."""
     X, spec, rough = cube(2, 1600), FitSpec(n_neighbors=10), FitSpec(search="approximate")
-    flat = Search.of(X, spec)
+    flat = Search.from_data(X, spec)
     assert flat.at(1600) == flat.seconds == search_cost(X, 10).seconds
     assert flat.at(3200) / flat.seconds == pytest.approx(2**flat.exponent)
-    assert 1 <= flat.exponent <= Search.of(np.random.default_rng(0).normal(size=(1600, 20)), spec).exponent <= 2
-    assert Search.of(X[:30], spec).exponent == 2
-    assert Search.of(X, rough).at(3200) > 2 * Search.of(X, rough).seconds
+    assert 1 <= flat.exponent <= Search.from_data(np.random.default_rng(0).normal(size=(1600, 20)), spec).exponent <= 2
+    assert Search.from_data(X[:30], spec).exponent == 2
+    assert Search.from_data(X, rough).at(3200) > 2 * Search.from_data(X, rough).seconds
 
 
 @pytest.mark.parametrize("options", [{}, {"landmarks": 200}, {"variant": "published"}])
@@ -182,11 +225,11 @@ def test_the_fill_is_counted_as_the_structure_has_it(kind: str) -> None:
     rng = np.random.default_rng(0)
     if kind == "random":
         many = np.sort(rng.integers(0, 100_000, (100_000, 8)), axis=1).astype(np.int32)
-        assert rates.count_work(Pattern.of(many)).entries > 100_000**2 / 4
+        assert rates.count_work(Pattern.from_neighbors(many)).entries > 100_000**2 / 4
         apart = np.stack([1 + rng.choice(699, 5, replace=False) for _ in range(700)])
-        pattern = Pattern.of(np.sort((np.arange(700)[:, None] + apart) % 700, axis=1).astype(np.int32))
+        pattern = Pattern.from_neighbors(np.sort((np.arange(700)[:, None] + apart) % 700, axis=1).astype(np.int32))
     else:
-        pattern = Pattern.of(np.sort(kneighbors(cube(2 if kind == "sheet" else 5, 900), 8)[0], axis=1))
+        pattern = Pattern.from_neighbors(np.sort(kneighbors(cube(2 if kind == "sheet" else 5, 900), 8)[0], axis=1))
         pattern = pattern.order_for(DRAWS)[0] if kind == "sheet" else pattern
     work, structure = rates.count_work(pattern), pattern.structure
     assert work.entries == structure.lower_size + structure.upper_size

@@ -188,7 +188,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     """Resamples of an unresolved specification are refused, as is a file with one."""
     X = NOISY[:100]
     posterior = fit(X, disconnected="bridge")
-    unresolved = replace(PosteriorEmbedder.of(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
+    unresolved = replace(PosteriorEmbedder.from_posterior(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
     with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
         resample(unresolved, 1, strict=True)
     head = posterior.head()

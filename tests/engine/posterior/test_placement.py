@@ -1,6 +1,7 @@
 """Posteriors on landmarks: the choice, the distribution of the other points, and draws of all points."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from scipy.sparse import csr_array
 
 from glle_engine import FitSpec, Posterior, fit, manifolds
 from glle_engine.base import errors
-from glle_engine.eigen.pattern import cheapest_order, is_cheaper
+from glle_engine.eigen import pattern
+from glle_engine.eigen.minimum_degree import minimum_degree
+from glle_engine.eigen.pattern import TooCostlyError, cheapest_order
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.cost.estimate import estimate
@@ -48,16 +51,18 @@ def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, 
     assert len(np.unique(X[chosen], axis=0)) == min(m, different)
 
 
-def test_pruned_lists_give_the_distribution_of_all_comparisons() -> None:
-    """After two landmarks the third is drawn with a share of the squared distances; counted over many data sets."""
-    X = np.array([[0.0], [1.0], [3.0]])
-    counts = np.zeros(3)
-    for extra in range(3, 600):  # the number of points is a key of the stream
-        crowd = np.concatenate([X, np.zeros((extra, 1))])
-        chosen = chosen_landmarks(crowd, 2)
-        counts += np.isin([0, 1, 2], [row if row < 3 else 0 for row in chosen])
-    first = counts[1] / (counts[1] + counts[2])  # from 0, where nearly all points lie, 1 : 9
-    assert first == pytest.approx(0.1, abs=0.06)  # four standard deviations
+def test_landmarks_have_the_distribution_of_kmeans() -> None:
+    """Also the third, between two computations of all distances; counted over many data sets."""
+    X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    counts = np.zeros(4)
+    for extra in range(4, 900):  # the number of points is a key of the stream
+        chosen = chosen_landmarks(np.concatenate([X, np.zeros((extra, 1))]), 3)
+        counts += np.isin([0, 1, 2, 3], [row if row < 4 else 0 for row in chosen])
+    squares = X[1:] ** 2  # from 0, where nearly all points lie
+    second = squares[:, 0] / squares.sum()
+    left = np.minimum(squares, (X[1:] - X[1:, 0]) ** 2)  # (third, second)
+    third = left / left.sum(axis=0) @ second
+    np.testing.assert_allclose(counts[1:] / counts[0], second + third, atol=0.06)  # four standard deviations
 
 
 @pytest.mark.parametrize("landmarks", [N, N + 1, 10**9])
@@ -143,12 +148,23 @@ def test_an_estimate_chooses_as_the_fit() -> None:
 
 @pytest.mark.parametrize("shape", [(400, 2), (900, 5)])
 def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
-    """By minimum degree for a sheet, by dissection for a volume, of which it saves half."""
+    """By minimum degree for a sheet, by dissection for a volume, of which it saves half: the order of no limit."""
     near, _ = kneighbors(np.random.default_rng(0).random(shape), 12)
     neighbors = np.sort(near, axis=1)
-    least = cheapest_order(neighbors, 10**9)[1].flops
-    assert is_cheaper(neighbors, 1.2 * least)
-    assert not is_cheaper(neighbors, 0.9 * least)
+    order, least = cheapest_order(neighbors, 10**9)
+    found, cost = cheapest_order(neighbors, 10**9, 1.2 * least.flops)
+    assert (cost, found.tobytes()) == (least, order.tobytes())
+    with pytest.raises(TooCostlyError):
+        cheapest_order(neighbors, 10**9, 0.9 * least.flops)
+
+
+def test_a_fit_orders_its_graph_once(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order by which automatic landmarks are decided is the order of the draws."""
+    counted = Mock(side_effect=minimum_degree)
+    monkeypatch.setattr(pattern, "minimum_degree", counted)
+    monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
+    assert fit(sheet).landmarks is None
+    assert counted.call_count == 1
 
 
 _KINDS = [

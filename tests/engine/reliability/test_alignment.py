@@ -92,7 +92,7 @@ def test_kinds_are_weighted_by_their_factors() -> None:
     rng = np.random.default_rng(0)
     original = rng.standard_normal((30, 2))
     kinds = [original + 0.1 * rng.standard_normal((m, 30, 2)) for m in (9, 5)]
-    aligned = Alignment.of(kinds, original, (1.0, 3.0))
+    aligned = Alignment.from_maps(kinds, original, (1.0, 3.0))
     first, second = ([np.cov(kind[:, i].T) for i in range(30)] for kind in aligned.kinds)
     np.testing.assert_allclose(aligned.covariance, (np.array(first) + 3 * np.array(second)) / 2)
     assert [len(kind) for kind in aligned.kinds] == [9, 5]
@@ -107,9 +107,9 @@ def test_refusals() -> None:
     """Other shapes and too few embeddings, with the kind."""
     original = np.zeros((30, 2))
     with pytest.raises(InvalidShapeError, match=r"kind 1 have shape \(4, 29, 2\).*\(30, 2\)"):
-        Alignment.of((np.zeros((4, 30, 2)), np.zeros((4, 29, 2))), original)
+        Alignment.from_maps((np.zeros((4, 30, 2)), np.zeros((4, 29, 2))), original)
     with pytest.raises(InvalidShapeError, match=r"kind 0 have shape \(3, .*at least 4"):
-        Alignment.of((np.zeros((3, 30, 2)),), original)
+        Alignment.from_maps((np.zeros((3, 30, 2)),), original)
 
 
 rng = np.random.default_rng

@@ -77,7 +77,7 @@ def test_shards_give_the_bits_of_one_computation(
         computed.append(arguments[1])
         return resample(*arguments, **options)
 
-    embed = PosteriorEmbedder.of(posterior, sheet)
+    embed = PosteriorEmbedder.from_posterior(posterior, sheet)
     shards = [
         (resample(embed, 1, stream=stream) + resample(embed, 5, first=1, stream=stream)).places for stream in STREAMS
     ]

@@ -20,7 +20,9 @@ from glle_engine.reliability.resamples import (
     LARGER,
     RANDOM_K,
     SEEDS,
+    SEPARATE,
     STREAMS,
+    BlockEmbedder,
     FunctionEmbedder,
     PosteriorEmbedder,
     Stream,
@@ -33,7 +35,7 @@ from tests.engine.methods.reference import with_slow_ones
 @pytest.fixture(scope="module")
 def embed(sheet: NDArray[np.float64], posterior: Posterior) -> PosteriorEmbedder:
     """Return the posterior of the sheet, to be embedded again."""
-    return PosteriorEmbedder.of(posterior, sheet)
+    return PosteriorEmbedder.from_posterior(posterior, sheet)
 
 
 def refit(X: NDArray[np.float64], name: str, **options: Any) -> MethodEmbedder[Any]:
@@ -42,8 +44,8 @@ def refit(X: NDArray[np.float64], name: str, **options: Any) -> MethodEmbedder[A
 
 
 EMBEDDERS: dict[str, Any] = {
-    "posterior": lambda X: PosteriorEmbedder.of(fit(X), X),
-    "posterior of landmarks": lambda X: PosteriorEmbedder.of(fit(X, landmarks=120), X),
+    "posterior": lambda X: PosteriorEmbedder.from_posterior(fit(X), X),
+    "posterior of landmarks": lambda X: PosteriorEmbedder.from_posterior(fit(X, landmarks=120), X),
     "function": lambda X: FunctionEmbedder(lambda points: points[:, :2] ** 3, X),
     "lle": lambda X: refit(X, "lle"),
     "alle": lambda X: refit(X, "alle"),
@@ -77,6 +79,13 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
         assert len(sample.chosen) == (253 if sample.stream == LARGER else 200)
         assert np.array_equal(np.sort(np.concatenate([sample.chosen, sample.others])), np.arange(400))
     assert len({sample.chosen.tobytes() for sample in samples}) == len(samples)
+    pairs = [draw_sample(embed, SEPARATE, 0, j).chosen for j in range(4)]
+    assert not np.intersect1d(pairs[0], pairs[1]).size
+    assert not np.array_equal(pairs[0], pairs[2])
+    in_fives = BlockEmbedder(embed.of_rows(np.arange(325)), np.arange(325) // 5)
+    first, second = (draw_sample(in_fives, SEPARATE, 0, j).chosen for j in range(2))
+    assert np.array_equal(np.sort(np.concatenate([first, second])), np.arange(325)), "of whole blocks, 32 and 33"
+    assert (len(first), set(np.bincount(first // 5))) == (160, {0, 5})
 
 
 def test_random_neighbors_are_spread_over_their_range(
@@ -96,7 +105,7 @@ def test_random_neighbors_are_spread_over_their_range(
         assert found == {10} if stream != RANDOM_K else len(found) > 3
     assert 7 <= min(found) <= max(found) <= 15
     X = np.random.default_rng(3).random((26, 3))
-    few = PosteriorEmbedder.of(fit(X, n_neighbors=12, disconnected="bridge"), X)
+    few = PosteriorEmbedder.from_posterior(fit(X, n_neighbors=12, disconnected="bridge"), X)
     found.clear()
     assert np.isfinite(resample(few, 8, stream=RANDOM_K).places).all()
     assert max(found) <= 12

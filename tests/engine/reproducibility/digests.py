@@ -61,7 +61,7 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     found = calibrate(posterior, X, n_resamples=4, n_draws=4)
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
-    embed = PosteriorEmbedder.of(posterior, X)
+    embed = PosteriorEmbedder.from_posterior(posterior, X)
     resamples = [resample(embed, 4, stream=stream).places for stream in STREAMS]
     together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), resamples, Y)
     yield "resamples", digest(*resamples)

@@ -40,8 +40,8 @@ def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
     for at in range(len(names)):
         if is_of(roles.one_hot, at):
             role = "one_hot"
-        elif roles.label is not None and is_of((roles.label,), at):
-            role = "label"
+        elif roles.labels is not None and is_of((roles.labels,), at):
+            role = "labels"
         elif is_of(roles.id, at):
             role = "id"
         elif is_of(roles.ignore, at) or (roles.features and not is_of(roles.features, at)):
@@ -52,10 +52,10 @@ def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
     return found
 
 
-@example(names=["a", "b"], label="a", features=[], id_=["a"], ignore=[], one_hot=[])  # two roles
+@example(names=["a", "b"], labels="a", features=[], id_=["a"], ignore=[], one_hot=[])  # two roles
 @given(
     names=st.lists(NAMES, min_size=1, max_size=8, unique=True),
-    label=st.none() | NAMES.filter(lambda name: name and "," not in name),
+    labels=st.none() | NAMES.filter(lambda name: name and "," not in name),
     features=ENTRIES,
     id_=ENTRIES,
     ignore=ENTRIES,
@@ -63,16 +63,16 @@ def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
 )
 def test_roles_are_those_of_their_definition(
     names: list[str],
-    label: str | None,
+    labels: str | None,
     features: list[str],
     id_: list[str],
     ignore: list[str],
     one_hot: list[str],
 ) -> None:
     """The layout of any table has for each column the role that the request gives it."""
-    roles = ColumnRoles(label, None, tuple(features), tuple(id_), tuple(ignore), tuple(one_hot))
+    roles = ColumnRoles(labels, None, tuple(features), tuple(id_), tuple(ignore), tuple(one_hot))
     try:
-        layout = Layout.of(names, len(names), roles)
+        layout = Layout.from_roles(names, len(names), roles)
     except TableError:  # of a column that does not exist, or of two roles
         return
     expected = by_definition(names, roles)
@@ -85,24 +85,24 @@ def test_roles_are_those_of_their_definition(
 def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_features() -> None:
     """A label beyond the hundredth column is listed, too, and so is a column without a role."""
     names = [f"v{at}" for at in range(300)]
-    layout = Layout.of(names, 300, ColumnRoles(label="v250", id=("v7",)))
+    layout = Layout.from_roles(names, 300, ColumnRoles(labels="v250", id=("v7",)))
     found = {column["name"]: column["role"] for column in column_list(layout, [280])}
-    assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "label", "v280": ""}
+    assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "labels", "v280": ""}
 
 
 def test_a_column_of_two_roles_is_named_as_in_the_request() -> None:
     """By its name, or by its number in a table without names; so are both parameters."""
     for names, column in ((["x", "b"], "b"), (None, "1")):
-        with pytest.raises(TableError, match=rf"\?label= and \?color= name the same column, '{column}'"):
-            Layout.of(names, 2, ColumnRoles(label=column, color=column))
+        with pytest.raises(TableError, match=rf"\?labels= and \?colors= name the same column, '{column}'"):
+            Layout.from_roles(names, 2, ColumnRoles(labels=column, colors=column))
 
 
 def test_features_have_the_names_of_their_columns_and_parts() -> None:
     """A column of categories has a feature for each; without any names there are numbers, and those only for parts."""
     parts = {1: ["=a", "=b"]}
-    assert Layout.of(None, 3, ColumnRoles()).feature_names({}) is None
-    assert Layout.of(None, 3, ColumnRoles(label="0")).feature_names(parts) == ["1=a", "1=b", "2"]
-    named = Layout.of(["x", "", "z"], 3, ColumnRoles())
+    assert Layout.from_roles(None, 3, ColumnRoles()).feature_names({}) is None
+    assert Layout.from_roles(None, 3, ColumnRoles(labels="0")).feature_names(parts) == ["1=a", "1=b", "2"]
+    named = Layout.from_roles(["x", "", "z"], 3, ColumnRoles())
     assert (named.feature_names({}), named.feature_names(parts)) == (["x", "", "z"], ["x", "=a", "=b", "z"])
 
 
@@ -128,5 +128,5 @@ def test_a_set_of_columns_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(columns, "_matching", count_calls)
-    Layout.of([f"{at}_id" for at in range(WIDTH)] + ["x"], WIDTH + 1, ColumnRoles(one_hot=("x",), id=("0_id",)))
+    Layout.from_roles([f"{at}_id" for at in range(WIDTH)] + ["x"], WIDTH + 1, ColumnRoles(one_hot=("x",), id=("0_id",)))
     assert max(each.passes for each in lists) < 10

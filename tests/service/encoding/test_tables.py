@@ -68,7 +68,7 @@ def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(arrays, "_CSV_VALUES", 6)
     monkeypatch.setattr(arrays, "_ARROW_VALUES", 8)
     values = np.random.default_rng(0).normal(size=(7, 3))
-    table = ResultTable.of({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
+    table = ResultTable.from_columns({**matrix_columns(values, "y"), "label": np.array(list("abcdefg"))}, dtype)
     expected = values.astype(dtype or float)
     lines = list(csv.reader(io.StringIO("".join(arrays.csv_pieces(table)), newline="")))
     assert lines[0] == ["y1", "y2", "y3", "label"]
@@ -82,10 +82,10 @@ def test_label_columns_get_unused_names(client: httpx.Client) -> None:
     """A feature may be called label without a clash; what was sent is the same data set."""
     body = 'label,"y, z",kind,c\n1.5,2,a,7\n3,4,b,8\n'
     headers = {"content-type": "text/csv"}
-    first = client.post("/v1/datasets?label=kind&color=c", content=body, headers=headers).json()
+    first = client.post("/v1/datasets?labels=kind&colors=c", content=body, headers=headers).json()
     sent = get(client, first["links"]["data"], CSV)
     assert sent.text.splitlines()[:2] == ['label,"y, z",label_,color', "1.5,2.0,a,7.0"]
-    again = client.post("/v1/datasets?label=label_&color=color", content=sent.content, headers=headers)
+    again = client.post("/v1/datasets?labels=label_&colors=color", content=sent.content, headers=headers)
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
@@ -94,11 +94,11 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
     table = arrow_of(get(client, f"/v1/datasets/{upload(client, X)}/data", ARROW))
     assert table.column_names == ["x1", "x2", "x3"]
     np.testing.assert_array_equal(np.column_stack(table.columns), X)
-    body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "color": [0.1, 0.2]}
+    body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "colors": [0.1, 0.2]}
     path = client.post("/v1/datasets", json=body).json()["links"]["data"] + "?dtype=float32"
     table = arrow_of(get(client, path, ARROW))
     assert [str(column.type) for column in table.columns] == ["float", "double", "double"]
-    assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["color"]}
+    assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["colors"]}
 
 
 def test_one_draw_as_a_table(client: httpx.Client, drawn_posterior: str) -> None:
@@ -182,10 +182,10 @@ def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Clie
 )
 def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
     """Half open, negative from the end, lists in order; the whole axis has no tag."""
-    chosen = Selection.of(text, 5, "points")
+    chosen = Selection.from_query(text, 5, "points")
     assert list(chosen.positions) == list(expected)
     values = np.arange(20).reshape(2, 5, 2)
-    np.testing.assert_array_equal(chosen.take(values, axis=1), values[:, list(expected)])
+    np.testing.assert_array_equal(chosen.select(values, axis=1), values[:, list(expected)])
     assert (chosen.tag == "") == (expected == range(5))
 
 
@@ -200,7 +200,7 @@ def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
 def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
     """The problem has the allowed range."""
     with pytest.raises(ProblemError) as caught:
-        Selection.of(text, 5, "points")
+        Selection.from_query(text, 5, "points")
     assert (caught.value.problem.code, caught.value.problem.status) == (code, 422)
     if code == "slice-out-of-range":
         assert caught.value.problem.details["size"] == 5
@@ -238,7 +238,7 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
     np.save(buffer, expected)
     assert arrays.npy_header(stack.dtype, stack.shape) + b"".join(stack.pieces()) == buffer.getvalue()
     assert json.loads(b"".join(stack.json())) == expected.tolist()
-    packed = b"".join(arrays.npz_pieces({"x": stack, "y": Stack.of(np.arange(3))}))
+    packed = b"".join(arrays.npz_pieces({"x": stack, "y": Stack.from_array(np.arange(3))}))
     with np.load(io.BytesIO(packed)) as loaded:
         np.testing.assert_array_equal(loaded["x"], expected)
         np.testing.assert_array_equal(loaded["y"], np.arange(3))
@@ -247,10 +247,10 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
 def test_float32_is_rounded_once() -> None:
     """float32 of float64 is the nearest one; integers stay. What would be infinite is refused, in any block."""
     values = np.array([[0.1, 1 / 3]])
-    stack = Stack.of(values, "float32")
+    stack = Stack.from_array(values, "float32")
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
     assert np.array(json.loads(b"".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
-    assert Stack.of(np.arange(3), "float32").dtype == np.int64
+    assert Stack.from_array(np.arange(3), "float32").dtype == np.int64
     most = float(np.finfo(np.float32).max)
     values = np.full((2**21 + 1, 2), most)  # of two blocks
     arrays.check_float32(values)
@@ -267,7 +267,7 @@ def test_json_of_nan_is_an_error_never_null(dtype: str) -> None:
         values = np.zeros((arrays._JSON_VALUES + 1, 1), dtype)
         values[-1] = value
         with pytest.raises(ValueError, match="JSON compliant"):
-            b"".join(Stack.of(values).json())
+            b"".join(Stack.from_array(values).json())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -278,7 +278,7 @@ def test_json_reads_back_to_the_same_bits(dtype: str) -> None:
     edges = [0.0, -0.0, 5e-324, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-7, 1e16, 1e22, 0.1]
     with np.errstate(under="ignore"):
         values = np.concatenate([bits[np.isfinite(bits)], np.array(edges).astype(dtype)])
-    read = np.array(json.loads(b"".join(Stack.of(values).json())))
+    read = np.array(json.loads(b"".join(Stack.from_array(values).json())))
     assert read.tobytes() == values.astype(np.float64).tobytes()
 
 
@@ -295,7 +295,7 @@ def test_json_reads_back_to_the_same_bits(dtype: str) -> None:
 )
 def test_json_of_other_arrays_is_their_list(values: np.ndarray[Any, Any]) -> None:
     """Integers, booleans, texts and views that are not contiguous become lists."""
-    assert json.loads(b"".join(Stack.of(values).json())) == values.tolist()
+    assert json.loads(b"".join(Stack.from_array(values).json())) == values.tolist()
 
 
 def test_json_is_sent_in_few_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:

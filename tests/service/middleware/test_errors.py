@@ -89,7 +89,7 @@ def test_a_disconnect_during_an_upload_is_no_error(
     app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counts as 499, logs no error, and leaves no file."""
-    monkeypatch.setattr(app.state.metrics, "take", lambda: ({}, 0))  # a flush leaves the counts
+    monkeypatch.setattr(app.state.metrics, "drain", lambda: ({}, 0))  # a flush leaves the counts
 
     def counted() -> list[tuple[str, str, int]]:
         return [key for key in tuple(app.state.metrics._responses) if key[1] == "/v1/datasets"]
@@ -105,7 +105,7 @@ def test_a_disconnect_during_an_upload_is_no_error(
 
 def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """While requests wait for a job, one more is 503 with the remedy; probes and later requests pass."""
-    job, _ = stores.of("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    job, _ = stores.for_tenant("default").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
     monkeypatch.setattr(shares, "MAX_REQUESTS", 2)
     with serve_stores(stores) as client, ThreadPoolExecutor(2) as pool:
         url = f"{client.base_url}/v1/jobs/{job.id}?wait=30"

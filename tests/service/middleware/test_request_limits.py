@@ -156,7 +156,7 @@ def test_the_bodies_and_requests_of_a_tenant_leave_places_to_others(stores: Stor
     greedy, other = bearer(stores, "greedy"), bearer(stores, "other")
     connected = Stores.connect(replace(stores.settings, auth="required"))
     line = f"Authorization: {greedy['Authorization']}\r\n".encode()
-    job, _ = connected.of("greedy").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    job, _ = connected.for_tenant("greedy").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
     with serving(connected_app(connected)) as client, ThreadPoolExecutor(6) as pool:
         with held(str(client.base_url), 20, line) as sockets:
             until(lambda: connected.shares.bodies.held["greedy"] == 6)

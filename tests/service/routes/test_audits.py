@@ -28,7 +28,7 @@ def dataset(client: httpx.Client) -> str:
     """A data set of four features with two groups as labels."""
     X = np.column_stack([ROLL.X, ROLL.X[:, 0]])
     rows = "".join(f"{','.join(map(str, row))},{'ab'[int(row[0] > 0)]}\n" for row in X)
-    answer = client.post("/v1/datasets?label=y", content=f"q,r,s,t,y\n{rows}", headers={"content-type": "text/csv"})
+    answer = client.post("/v1/datasets?labels=y", content=f"q,r,s,t,y\n{rows}", headers={"content-type": "text/csv"})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 

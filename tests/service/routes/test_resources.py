@@ -37,8 +37,8 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
     """201, then 200 with the same id; npz and JSON return the values."""
     headers = {"content-type": "text/csv"}
     body = "x,y,kind\n1.5,2,a\n3,4,b\n5,6,a\n"
-    first = client.post("/v1/datasets?label=kind", content=body, headers=headers)
-    again = client.post("/v1/datasets?label=kind", content=body, headers=headers)
+    first = client.post("/v1/datasets?labels=kind", content=body, headers=headers)
+    again = client.post("/v1/datasets?labels=kind", content=body, headers=headers)
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
     assert first.headers["location"] == first.json()["links"]["self"]
@@ -167,7 +167,7 @@ def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> N
     assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
     assert list(checks.iter_errors({**request, "labels": None})) != [] or not method.labels
     parsed = EmbeddingIn(**request)
-    assert Plan.of(parsed.method, parsed.parameters).spec == method.spec()
+    assert Plan.from_method(parsed.method, parsed.parameters).spec == method.spec()
 
 
 def test_a_missing_extra_is_listed(client: httpx.Client) -> None:

@@ -156,7 +156,7 @@ def test_a_draw_in_work_is_made_once(
         assert draw.result().status_code == 200
         assert groups(stores, SLOW) == {"0": 1}
         assert len(sent) == 1
-        assert not any(job for _, job in stores.of("one").jobs.iterate(kind="draws")), "no job took it over"
+        assert not any(job for _, job in stores.for_tenant("one").jobs.iterate(kind="draws")), "no job took it over"
 
 
 def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Client, stores: Stores) -> None:

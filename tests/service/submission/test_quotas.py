@@ -116,8 +116,9 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
         for usage in (answer, other)
     )
     assert used == {
-        "bytes": (stores.of("alice").datasets.usage()["stored_bytes"], 90000), "jobs": (1, 3), "posteriors": (1, 7),
-        "records": (stores.of("alice").jobs.counts()[1], 2**16),
+        "bytes": (stores.for_tenant("alice").datasets.usage()["stored_bytes"], 90000), "jobs": (1, 3),
+        "posteriors": (1, 7),
+        "records": (stores.for_tenant("alice").jobs.counts()[1], 2**16),
     }  # fmt: skip
     assert used["bytes"][0] > 1000
     assert first["quotas"]["jobs"]["used"] == 0

@@ -44,7 +44,7 @@ class FakeJob:
     waiters: set[Waiter] = field(default_factory=set)
 
     @contextmanager
-    def of(self, _: str) -> Iterator[Waiter]:
+    def listen(self, _: str) -> Iterator[Waiter]:
         """Return the event of its notification."""
         self.waiters.add(waiter := Waiter())
         try:
@@ -120,7 +120,7 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
     """A wait beyond the share returns the current state at once; other tenants wait, and a freed place is usable."""
     monkeypatch.setattr(stores.shares.waits, "total", 5)
     monkeypatch.setattr(stores.shares.waits, "limit", lambda _: SHARE)
-    tenants = {tenant: stores.of(tenant) for tenant in ("a", "b")}
+    tenants = {tenant: stores.for_tenant(tenant) for tenant in ("a", "b")}
 
     async def run() -> None:
         fake = FakeJob()

@@ -49,8 +49,8 @@ def refusal(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **optio
 
 
 def texts(table: Table) -> tuple[Any, ...]:
-    """Return names, labels, color and ids as lists."""
-    return table.names, *(None if each is None else each.tolist() for each in (table.labels, table.color, table.ids))
+    """Return names, labels, colors and ids as lists."""
+    return table.names, *(None if each is None else each.tolist() for each in (table.labels, table.colors, table.ids))
 
 
 def npy(array: Any, *, allow_pickle: bool = False) -> bytes:

@@ -109,8 +109,8 @@ FILES = (
     File(
         "excel-german-utf8.csv",
         lambda: BOM + _text(_GERMAN)(),
-        Reading(["Länge", "Breite"], labels=_LABELS, columns={"label": ["Art"]}, dialect=_COMMAS),
-        {"label": "Art"},
+        Reading(["Länge", "Breite"], labels=_LABELS, columns={"labels": ["Art"]}, dialect=_COMMAS),
+        {"labels": "Art"},
     ),
     File(
         "excel-german-ansi.csv",
@@ -118,15 +118,15 @@ FILES = (
         Refusal(
             "malformed-csv",
             "charset=windows-1252",
-            {"label": "Art", "charset": "windows-1252"},
+            {"labels": "Art", "charset": "windows-1252"},
             Reading(
                 ["Länge", "Breite"],
                 labels=_LABELS,
-                columns={"label": ["Art"]},
+                columns={"labels": ["Art"]},
                 dialect={**_COMMAS, "encoding": "windows-1252"},
             ),
         ),
-        {"label": "Art"},
+        {"labels": "Art"},
     ),
     File("excel-english.csv", lambda: BOM + _text(_NUMBERS.to_csv(index=False))(), Reading()),
     File(
@@ -144,10 +144,10 @@ FILES = (
         _text("length\twidth\tspécies\n5,1\t3,5\té\n4,9\t3,0\té\n7,0\t3,2\tv\n6,3\t3,3\tv\n", "utf-16"),
         Reading(
             labels=["é", "é", "v", "v"],
-            columns={"label": ["spécies"]},
+            columns={"labels": ["spécies"]},
             dialect={"delimiter": "tab", "decimal": "comma", "encoding": "utf-16"},
         ),
-        {"label": "spécies"},
+        {"labels": "spécies"},
     ),
     File(
         "excel-thousands.csv",
@@ -217,10 +217,10 @@ FILES = (
         _text("length,width,'the, class'\n5.1,3.5,'Iris, setosa'\n4.9,3.0,'Iris, setosa'\n7,3.2,vir\n6.3,3.3,vir\n"),
         Reading(
             labels=["Iris, setosa", "Iris, setosa", "vir", "vir"],
-            columns={"label": ["the, class"]},
+            columns={"labels": ["the, class"]},
             dialect={"quote": "single"},
         ),
-        {"label": "the, class"},
+        {"labels": "the, class"},
     ),
     File(
         "weka-missing.csv",
@@ -287,14 +287,14 @@ FILES = (
     File(
         "missing-labels.csv",
         _text("length,width,species\n5.1,3.5,setosa\n4.9,3.0,\n7.0,3.2,vir\n6.3,3.3,vir\n"),
-        Reading(labels=["setosa", "", "vir", "vir"], columns={"label": ["species"]}, notice="missing in 1 of 4 rows"),
-        {"label": "species"},
+        Reading(labels=["setosa", "", "vir", "vir"], columns={"labels": ["species"]}, notice="missing in 1 of 4 rows"),
+        {"labels": "species"},
     ),
     File(
         "missing-labels.parquet",
         _pandas(_FLOWERS.assign(species=["setosa", None, "vir", "vir"]).to_parquet),
-        Reading(labels=["setosa", "", "vir", "vir"], columns={"label": ["species"]}, notice="missing in 1 of 4 rows"),
-        {"label": "species"},
+        Reading(labels=["setosa", "", "vir", "vir"], columns={"labels": ["species"]}, notice="missing in 1 of 4 rows"),
+        {"labels": "species"},
     ),
     File(
         "pandas-without-names.csv",

@@ -53,7 +53,7 @@ def media_of(name: str) -> str:
 def read(processes: ReaderProcesses, file: File, fields: dict[str, Any]) -> Table:
     """Read a form as the service does."""
     settings = processes._settings
-    upload = Upload.of(f"multipart/form-data; boundary={BOUNDARY}", "", {}, settings)
+    upload = Upload.from_headers(f"multipart/form-data; boundary={BOUNDARY}", "", {}, settings)
     with tempfile.TemporaryFile() as body:
         body.write(form(file, fields))
         body.flush()

@@ -65,9 +65,9 @@ def test_csv_round_trips_every_bit() -> None:
 def test_csv_label_column() -> None:
     """The named or numbered column becomes the labels: strings, or numbers if all of them are numeric."""
     for label in ("kind", "2"):
-        table = read("x,y,kind\n1,2,b\n3,4,a\n", CSV, label=label)
+        table = read("x,y,kind\n1,2,b\n3,4,a\n", CSV, labels=label)
         assert (texts(table), table.values.tolist()) == ((["x", "y"], ["b", "a"], None, None), [[1, 2], [3, 4]])
-    table = read("7,1,2\n8,3,4\n", CSV, label="0")
+    table = read("7,1,2\n8,3,4\n", CSV, labels="0")
     assert (texts(table), table.values.tolist()) == ((None, [7, 8], None, None), [[1, 2], [3, 4]])
 
 
@@ -80,13 +80,13 @@ def test_json_is_a_matrix() -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("kind", [NPZ, "application/x-npz"])
 def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> None:
-    """The member `data`, `X` or the only matrix; with labels, color, coordinates and names, also by the query."""
-    members = {"labels": np.array(KINDS), "color": np.arange(6), "names": np.array(["a", "b", "c"])}
+    """The member `data`, `X` or the only matrix; with labels, colors, coordinates and names, also by the query."""
+    members = {"labels": np.array(KINDS), "colors": np.arange(6), "names": np.array(["a", "b", "c"])}
     table = read(npz(**{name: np.asarray(X, order=order)}, **members, coordinates=X[:, :2]), kind)
     np.testing.assert_array_equal(table.values, X)
     assert texts(table) == (["a", "b", "c"], KINDS, [0, 1, 2, 3, 4, 5], None)
     np.testing.assert_array_equal(table.coordinates, X[:, :2])
-    table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, label="y", color="c")
+    table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, labels="y", colors="c")
     assert texts(table) == (None, [0, 1, 2, 3, 4, 5], X[:, 0].tolist(), None)
 
 
@@ -123,7 +123,7 @@ def test_columns_are_features(
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", rows * 5)
     for labels in (KINDS, pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())):
         body = write(frame(kind=labels, c=np.arange(6)), compression="zstd")
-        table = read(body, kind, label="kind", color="c")
+        table = read(body, kind, labels="kind", colors="c")
         np.testing.assert_array_equal(table.values, X)
         assert texts(table) == (["x", "y", "z"], KINDS, [0, 1, 2, 3, 4, 5], None)
 
@@ -141,13 +141,13 @@ def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind:
 def test_colour_in_csv_and_json(client: httpx.Client) -> None:
     """A numeric column is stored as the color, and is part of the content."""
     body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
-    first = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": CSV}).json()
-    assert (first["n_features"], first["names"], first["has_color"]) == (1, ["x"], True)
+    first = client.post("/v1/datasets?labels=kind&colors=c", content=body, headers={"content-type": CSV}).json()
+    assert (first["n_features"], first["names"], first["has_colors"]) == (1, ["x"], True)
     payload = client.get(first["links"]["data"]).json()
-    assert (payload["labels"], payload["color"]) == (["a", "b", "a"], [7, 8.5, 9])
-    same = {name: payload[name] for name in ("data", "names", "labels", "color")}
+    assert (payload["labels"], payload["colors"]) == (["a", "b", "a"], [7, 8.5, 9])
+    same = {name: payload[name] for name in ("data", "names", "labels", "colors")}
     assert client.post("/v1/datasets", json=same).json()["id"] == first["id"]
-    assert client.post("/v1/datasets", json={**same, "color": [7, 8, 9]}).json()["id"] != first["id"]
+    assert client.post("/v1/datasets", json={**same, "colors": [7, 8, 9]}).json()["id"] != first["id"]
 
 
 def test_a_missing_label_is_the_empty_label() -> None:
@@ -156,5 +156,5 @@ def test_a_missing_label_is_the_empty_label() -> None:
     as_json = json.dumps({"data": [[1], [2], [3], [4]], "names": ["a"], "labels": labels})
     as_npz = npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""]))
     notice = "The label is missing in 2 of 4 rows; these rows share the empty label."
-    for found in (read(as_json, JSON), read(as_npz, NPZ, label="kind")):
+    for found in (read(as_json, JSON), read(as_npz, NPZ, labels="kind")):
         assert (texts(found)[1], found.source["notices"]) == (["u", "", "v", ""], [notice])

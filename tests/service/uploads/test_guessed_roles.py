@@ -81,32 +81,32 @@ each_format = pytest.mark.parametrize("media", FORMATS)
 
 @each_format
 def test_values_decide_the_roles_of_texts_and_dates(media: str) -> None:
-    """Few words are the label, distinct texts ids, dates the color; further ones are set apart; all are noticed."""
+    """Few words are the labels, distinct texts ids, dates the colors; further ones are set apart; all are noticed."""
     table = read(FORMATS[media](COLUMNS), media)
     midnights = [dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp() for day in DAYS]
     assert texts(table) == (["x", "y"], COLUMNS["kind"], midnights, COLUMNS["sample"])
     assert table.values.shape == (N, 2)
     assert table.source["columns"] == {
-        "label": ["kind"],
-        "color": ["day"],
+        "labels": ["kind"],
+        "colors": ["day"],
         "id": ["sample"],
         "ignore": ["site", "end"],
     }
     notices = table.source["notices"]
     assert len(notices) == 5
-    assert "3 distinct words. It is the label" in notices[0]
-    assert "set apart, because 'kind' is the label; as label use ?label=site" in notices[1]
+    assert "3 distinct words. It has the labels" in notices[0]
+    assert "set apart, because 'kind' has the labels; as labels use ?labels=site" in notices[1]
     assert "seconds since 1970" in notices[3]
 
 
 @each_format
 def test_given_roles_come_first(media: str) -> None:
-    """A given label, color or list of features leaves the guesses out that it replaces."""
+    """Given labels, colors or a list of features replace the guesses."""
     body = FORMATS[media](COLUMNS)
-    table = read(body, media, label="site", color="end", ignore=["day"])
+    table = read(body, media, labels="site", colors="end", ignore=["day"])
     assert table.source["columns"] == {
-        "label": ["site"],
-        "color": ["end"],
+        "labels": ["site"],
+        "colors": ["end"],
         "id": ["sample"],
         "ignore": ["kind", "day"],
     }
@@ -118,7 +118,7 @@ def test_given_roles_come_first(media: str) -> None:
 def test_words_that_are_neither_few_nor_distinct_need_a_role(media: str) -> None:
     """So do the texts of a table with few rows, and of one that would be left without a feature."""
     words = [f"w{at % 14}" for at in range(N)]
-    assert refusal(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["label"] == ["note"]
+    assert refusal(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["labels"] == ["note"]
     assert "'kind'" in refusal(FORMATS[media]({"x": [1.0, 2.0], "kind": ["u", "v"]}), media).detail
     assert "'kind'" in refusal(FORMATS[media]({"kind": COLUMNS["kind"], "sample": COLUMNS["sample"]}), media).detail
 
@@ -204,7 +204,7 @@ def test_a_sheet_of_a_workbook_is_read() -> None:
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
     assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
     assert "'pair' (text, such as '01:00:00')" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
-    assert refusal(workbook(COLUMNS), XLSX, color="site").code == "unsupported-column"
+    assert refusal(workbook(COLUMNS), XLSX, colors="site").code == "unsupported-column"
     assert refusal(b"x" * 100, XLSX).code == "malformed-xlsx"
     assert refusal(npz(data=np.ones((2, 2))), XLSX).code == "malformed-xlsx"
     assert refusal(workbook({}), XLSX).code == "empty-data"
@@ -233,13 +233,13 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
     monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
     layouts: list[Layout] = []
-    layout_of = Layout.of.__func__  # type: ignore[attr-defined] # a class method
+    layout_of = Layout.from_roles.__func__  # type: ignore[attr-defined] # a class method
 
     def count_calls(cls: type[Layout], *arguments: Any) -> Layout:
         layouts.append(layout_of(cls, *arguments))
         return layouts[-1]
 
-    monkeypatch.setattr(Layout, "of", classmethod(count_calls))
+    monkeypatch.setattr(Layout, "from_roles", classmethod(count_calls))
     # Each has a repeated value in another row.
     columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
     table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))

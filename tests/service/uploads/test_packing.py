@@ -65,8 +65,8 @@ def upload(content_type: str, encoding: str = "", options: dict[str, Any] | None
         (form(('name="file"', CSV)), FORM, "", upload("text/csv")),
         (form(('name="f"; filename="a"\r\nContent-Type: text/csv', CSV)), FORM, "", upload("text/csv")),
         (
-            form(("name=label", b"l"), ("name=ignore", b"x"), ("name=ignore", b"y"), ("name=f; filename=A.TXT", CSV)),
-            FORM, "", upload("text/plain", "", {"label": "l", "ignore": ["x", "y"]}),
+            form(("name=labels", b"l"), ("name=ignore", b"x"), ("name=ignore", b"y"), ("name=f; filename=A.TXT", CSV)),
+            FORM, "", upload("text/plain", "", {"labels": "l", "ignore": ["x", "y"]}),
         ),
         (
             form(("name=delimiter", b"comma"), ("name=f; filename=a.csv.gz", CSV)),
@@ -87,9 +87,9 @@ BAD: list[tuple[str, str, str, list[bytes]]] = [
     ("text/csv", "br", "unsupported-media-type", [CSV]),
     ("multipart/form-data", "", "malformed-multipart", [CSV]),
     (FORM, "", "malformed-multipart", [CSV, form(("name=f; filename=a", CSV))[:-12]]),
-    (FORM, "", "malformed-multipart", [form(("name=label", b"a" * 2**17), ("name=f; filename=a", CSV))]),
+    (FORM, "", "malformed-multipart", [form(("name=labels", b"a" * 2**17), ("name=f; filename=a", CSV))]),
     (FORM, "", "malformed-multipart", [form(*[("name=ignore", b"a")] * 2000)]),
-    (FORM, "", "invalid-form", [form(("name=color", b"a")), form(*[("name=f; filename=a.csv", CSV)] * 2)]),
+    (FORM, "", "invalid-form", [form(("name=colors", b"a")), form(*[("name=f; filename=a.csv", CSV)] * 2)]),
     (FORM, "", "unknown-field", [form(("name=colour", b"a"), ("name=f; filename=a.csv", CSV))]),
     ("text/csv", "gzip", "inflated-too-large", [gz(bytes(2**25))]),  # no more than the limit and a piece is written
     ("text/csv", "zstd", "inflated-too-large", [zstd(bytes(2**25))]),
@@ -114,7 +114,7 @@ def test_mutated_layers_are_content_or_problems(kind: str) -> None:
     good = {
         "gzip": (gz(CSV * 99), "text/csv", "gzip"),
         "zstd": (zstd(CSV * 99), "text/csv", "zstd"),
-        "form": (form(("name=label", b"kind"), ('name="f"; filename="a.csv.gz"', CSV)), FORM, ""),
+        "form": (form(("name=labels", b"kind"), ('name="f"; filename="a.csv.gz"', CSV)), FORM, ""),
     }[kind]
     for seed in range(100):
         chance = random.Random(seed)  # noqa: S311 # for bodies, not for secrets
@@ -132,15 +132,15 @@ def test_mutated_layers_are_content_or_problems(kind: str) -> None:
 
 def test_uploads_of_every_packing_are_one_data_set(client: httpx.Client) -> None:
     """Plain, compressed, as a file of a form, with options in the query or in fields: one id."""
-    url, query = "/v1/datasets", {"label": "kind"}
+    url, query = "/v1/datasets", {"labels": "kind"}
     plain = client.post(url, content=CSV, headers={"content-type": "text/csv"}, params=query).json()
-    assert plain["columns"] == {"label": ["kind"]}
+    assert plain["columns"] == {"labels": ["kind"]}
     coded = {"content-type": "text/csv", "content-encoding": "gzip"}
     twice = {"content-type": "text/csv", "content-encoding": "zstd, gzip"}
     others = [
         client.post(url, content=gz(CSV), headers=coded, params=query),
         client.post(url, content=gz(zstd(CSV)), headers=twice, params=query),
-        client.post(url, files={"file": ("a.csv", CSV)}, data={"label": "kind"}),
+        client.post(url, files={"file": ("a.csv", CSV)}, data={"labels": "kind"}),
         client.post(url, files={"file": ("a.tsv.gz", gz(CSV.replace(b",", b"\t")))}, params=query),
     ]
     assert [(answer.status_code, answer.json()["id"]) for answer in others] == [(200, plain["id"])] * 4
@@ -154,12 +154,12 @@ def test_uploads_of_every_packing_are_one_data_set(client: httpx.Client) -> None
 def test_a_preview_is_what_an_upload_stores(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Id, shape, names, notices and the first rows are those of the data set, and problems those of the upload."""
     body = b",x,y,ok,kind\n0,1,2,True,a\n1,3,4,False,b\n2,5,7,True,\n"
-    shown = client.post("/v1/datasets/preview", files={"file": ("a.csv", body)}, data={"label": "kind"}).json()
+    shown = client.post("/v1/datasets/preview", files={"file": ("a.csv", body)}, data={"labels": "kind"}).json()
     assert client.get(f"/v1/datasets/{shown['id']}").status_code == 404
-    assert [column["role"] for column in shown["columns"]] == ["id", "feature", "feature", "feature", "label"]
+    assert [column["role"] for column in shown["columns"]] == ["id", "feature", "feature", "feature", "labels"]
     assert (shown["rows"], shown["labels"]) == ([[1, 2, 1], [3, 4, 0], [5, 7, 1]], ["a", "b", ""])
     assert shown["problem"] is None
-    stored = client.post("/v1/datasets", files={"file": ("a.csv", body)}, data={"label": "kind"}).json()
+    stored = client.post("/v1/datasets", files={"file": ("a.csv", body)}, data={"labels": "kind"}).json()
     assert all(stored[name] == shown[name] for name in ("id", "n", "n_features", "names", "notices"))
     assert len(stored["notices"]) == 2
     assert client.get(stored["links"]["data"]).json()["data"] == shown["rows"]
@@ -168,7 +168,7 @@ def test_a_preview_is_what_an_upload_stores(client: httpx.Client, monkeypatch: p
     refused = answers[0].json()
     assert refused["problem"] == answers[1].json()
     assert refused["columns"][2] == {"name": "kind", "role": ""}
-    assert refused["problem"]["details"]["options"] == {"ignore": ["kind"], "one_hot": ["kind"], "label": ["kind"]}
+    assert refused["problem"]["details"]["options"] == {"ignore": ["kind"], "one_hot": ["kind"], "labels": ["kind"]}
     assert client.post(PREVIEW, content=CSV, headers={"content-type": "text/html"}).status_code == 415
     monkeypatch.setattr(reading, "has_arrow", lambda: False)
     zipped = client.post(PREVIEW, content=CSV, headers={"content-type": "text/csv", "content-encoding": "zstd"})

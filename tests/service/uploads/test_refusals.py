@@ -115,11 +115,11 @@ CASES = [
     *bad(CSV, "unsupported-column", "1,b\n2,c\n"),
     *bad(CSV, "too-many-points", "1\n" * 5001),
     *bad(CSV, "too-many-features", ",".join("1" * 21)),
-    *bad(CSV, "unsupported-column", "x,c\n1,a\n", color="c"),
-    *bad(CSV, "missing-value", "x,c\n1,\n", "x,c\n1,nan\n", color="c"),
-    *bad(CSV, "no-such-column", "x,c\n1,2\n", color="d"),
-    *bad(CSV, "same-column", "x,c\n1,2\n", label="c", color="c"),
-    *bad(CSV, "empty-data", "x\n1\n", color="x"),
+    *bad(CSV, "unsupported-column", "x,c\n1,a\n", colors="c"),
+    *bad(CSV, "missing-value", "x,c\n1,\n", "x,c\n1,nan\n", colors="c"),
+    *bad(CSV, "no-such-column", "x,c\n1,2\n", colors="d"),
+    *bad(CSV, "same-column", "x,c\n1,2\n", labels="c", colors="c"),
+    *bad(CSV, "empty-data", "x\n1\n", colors="x"),
     *bad("text/csv; header=absent", "bad-cell", "a,b\n1,2\n"),
     *bad(JSON, "malformed-json", "[[1, 2], [3", b"\xff\xfe", "[" * 100_000, "3", "{}"),
     *bad(JSON, "malformed-json", '{"data": [[1]], "colours": [1]}', '{"data": [[1]], "names": [1]}'),
@@ -127,7 +127,7 @@ CASES = [
     *bad(JSON, "malformed-json", '{"data": [[1], [2]], "labels": ["a", 1]}'),
     *bad(
         JSON, "malformed-json",
-        *(f'{{"data": [[1], [2]], "color": {each}}}' for each in ("[1]", '["a", "b"]', "[1, null]", "[1, NaN]", "3")),
+        *(f'{{"data": [[1], [2]], "colors": {each}}}' for each in ("[1]", '["a", "b"]', "[1, null]", "[1, NaN]", "3")),
     ),
     *bad(
         JSON, "malformed-json",
@@ -146,7 +146,7 @@ CASES = [
     *bad(NPZ, "malformed-npy", zip_members(data=b"x" * 200), zip_members(data=npy(X) + b"x")),
     *bad(NPZ, "truncated-npy", zip_members(data=npy(X)[:-8])),
     *bad(NPZ, "too-many-points", zip_members(data=npy_of_shape("(5001, 3)"))),
-    *bad(NPZ, "invalid-member", npz(data=X, labels=np.arange(5)), npz(data=X, labels=X), npz(data=X, color=KINDS)),
+    *bad(NPZ, "invalid-member", npz(data=X, labels=np.arange(5)), npz(data=X, labels=X), npz(data=X, colors=KINDS)),
     *bad(NPZ, "invalid-member", zip_members(data=npy(X), labels=npy_of_shape("(6,)", "<U0"))),
     *bad(NPZ, "invalid-member", npz(data=X, names=np.array([], str))),
     *bad(NPZ, "not-finite", npz(data=X, labels=np.full(6, np.inf))),
@@ -173,15 +173,15 @@ CASES = [
     *both("too-many-points", {"x": np.zeros(5001)}),
     *both("too-many-features", {f"x{i}": [0.0] for i in range(21)}),
     *both("empty-data", {"x": pa.array([], pa.float64())}),
-    *both("empty-data", {"x": [1.0]}, label="x"),
+    *both("empty-data", {"x": [1.0]}, labels="x"),
     *both("inexact-integer", {"x": [1, 2**53 + 1]}),
     *both("unsupported-column", {**XYZ, "kind": KINDS}),
-    *both("unsupported-column", {**XYZ, "kind": KINDS}, color="kind"),
+    *both("unsupported-column", {**XYZ, "kind": KINDS}, colors="kind"),
     *both("unsupported-column", {**XYZ, "many": [[1.0]] * 5 + [[1.0, 2.0]]}),
-    *both("unsupported-column", {**XYZ, "many": [[1.0]] * 6}, label="many"),
-    *both("no-such-column", XYZ, label="kind"),
-    *both("no-such-column", XYZ, color="kind"),
-    *both("same-column", XYZ, label="x", color="x"),
+    *both("unsupported-column", {**XYZ, "many": [[1.0]] * 6}, labels="many"),
+    *both("no-such-column", XYZ, labels="kind"),
+    *both("no-such-column", XYZ, colors="kind"),
+    *both("same-column", XYZ, labels="x", colors="x"),
 ]  # fmt: skip
 
 
@@ -221,9 +221,9 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
 
 def test_columns_of_csv_are_named() -> None:
     """The remedy lists the columns; a label column before a bad cell counts."""
-    assert "x, y" in refusal("x,y\n1,2\n", CSV, label="z").remedy
-    assert "0 to 1" in refusal("1,2\n", CSV, label="2").remedy
-    assert refusal("kind,x\na,1\nb,\n", CSV, label="kind").details["column"] == 2
+    assert "x, y" in refusal("x,y\n1,2\n", CSV, labels="z").remedy
+    assert "0 to 1" in refusal("1,2\n", CSV, labels="2").remedy
+    assert refusal("kind,x\na,1\nb,\n", CSV, labels="kind").details["column"] == 2
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes
     assert "with ?ignore=kind&ignore=when, or" in problem.remedy
     assert problem.remedy.endswith("with ?one_hot=kind&ignore=when.")
     assert refusal(write(frame(when=DURATIONS)), kind).details["options"] == {"ignore": ["when"]}
-    assert "which has numbers or dates" in refusal(write(frame(when=DURATIONS)), kind, color="when").detail
+    assert "which are numbers or dates" in refusal(write(frame(when=DURATIONS)), kind, colors="when").detail
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW, "zstd", "lz4"])
@@ -301,13 +301,13 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
     assert refusal(narrow, NPZ, Limits(10**6, 10**4, 2**19)).details["bytes"] == 800_000
 
 
-@pytest.mark.parametrize("role", ["label", "features", "id", "ignore", "one_hot"])
+@pytest.mark.parametrize("role", ["labels", "features", "id", "ignore", "one_hot"])
 def test_formats_without_columns_refuse_their_roles(role: str) -> None:
     """JSON, npy and npz have members in place of columns; npz has a member of labels."""
     bodies: dict[str, bytes | str] = {JSON: "[[1]]", NPY: npy(np.ones((2, 2))), NPZ: npz(data=np.ones((2, 2)))}
     for kind, body in bodies.items():
-        if (role, kind) != ("label", NPZ):
-            options: dict[str, Any] = {role: "a" if role == "label" else ["a"]}
+        if (role, kind) != ("labels", NPZ):
+            options: dict[str, Any] = {role: "a" if role == "labels" else ["a"]}
             assert refusal(body, kind, **options).code == f"{role}-not-here"
 
 

@@ -114,11 +114,11 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
     "npy, one row": (NPY, npy(X[:1]), {}),
     "npz": (
         NPZ,
-        npz(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
+        npz(data=X, labels=np.array(LABELS), colors=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
         {},
     ),
-    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"label": "l", "color": "c"}),
-    "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"label": "l", "color": "c"}),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"labels": "l", "colors": "c"}),
+    "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"labels": "l", "colors": "c"}),
 }
 
 
@@ -339,7 +339,7 @@ def test_readers_share_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.Mo
         (2**28, 4, ReaderBudget(1, 2**26)),
     ):
         monkeypatch.setattr("service.uploads.sandbox.processes.memory_limit", lambda memory=memory: memory)
-        assert ReaderBudget.of(settings(tmp_path, api_processes=apis)) == budget
+        assert ReaderBudget.from_settings(settings(tmp_path, api_processes=apis)) == budget
 
 
 def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,11 +97,11 @@ def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
     values = manifolds.make("s_curve", 60, seed=1).X
     frame = pd.DataFrame(values, columns=["x", "y", "z"], index=[f"point {i}" for i in range(60)])
     labelled = frame.assign(kind=["a", "b", "c"] * 20)
-    dataset = glle.dataset(labelled, label="kind")
+    dataset = glle.dataset(labelled, labels="kind")
     assert dataset.names == ["x", "y", "z"]
     assert dataset.arrays()["labels"].tolist() == ["a", "b", "c"] * 20
     labelled.to_csv(tmp_path / "table.csv")
-    assert glle.dataset(str(tmp_path / "table.csv"), label="kind").metadata["sha256"] == dataset.metadata["sha256"]
+    assert glle.dataset(str(tmp_path / "table.csv"), labels="kind").metadata["sha256"] == dataset.metadata["sha256"]
     posterior = glle.fit(dataset)
     frame_of_draw = posterior.frame(posterior.draw(2))
     assert list(frame_of_draw.index) == list(frame.index)

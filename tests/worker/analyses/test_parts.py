@@ -24,7 +24,7 @@ from tests.conftest import in_turn, until
 from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
 from worker.analyses import resamples
-from worker.analyses.audit import LEAST_HALVES, AuditSpec
+from worker.analyses.audit import MIN_HALVES, AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import SummarySpec
@@ -148,7 +148,7 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
     job = shared_job(stores, spec, None)
     assert run_all(stores, job) == ["-s0", "-s1", ""]
     assert [name for name, _ in blocks] == [SEPARATE.name] * len(blocks)
-    assert len(set(blocks)) == len(blocks) >= LEAST_HALVES // PART == STAGES[1] * 2 // PART
+    assert len(set(blocks)) == len(blocks) >= MIN_HALVES // PART == STAGES[1] * 2 // PART
     direct = audit(X, method="pca", standardize="zscore", seed=3)
     entry = result(stores, job)
     assert entry.meta["verdict"] == direct.verdict

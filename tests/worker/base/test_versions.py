@@ -180,10 +180,10 @@ def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatc
 def test_ids_are_stable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Existing deployments find their records by these ids; a change needs a migration."""
     X = np.arange(12.0).reshape(4, 3)
-    beside: dict[str, Any] = {"labels": np.array(["x", "y", "x", "z"]), "color": np.arange(4.0)}
+    beside: dict[str, Any] = {"labels": np.array(["x", "y", "x", "z"]), "colors": np.arange(4.0)}
     dataset, _ = stores.datasets.add(Table(values=X, names=["a", "b", "c"], source={"kind": "test"}, **beside))
-    assert dataset.id == "ds_26831868551925ad32832b765d585aa9"
-    alices, _ = stores.datasets.of("alice").add(Table(values=X, source={"kind": "test"}))
+    assert dataset.id == "ds_fdcc36ea19ed9e8fcb11d8dba56fff4c"
+    alices, _ = stores.datasets.for_tenant("alice").add(Table(values=X, source={"kind": "test"}))
     assert alices.id == "ds_dda17b6d8f274f125e9017203b77453f"
     monkeypatch.setattr("glle_engine.NUMBERS", "0.1.0")
     posterior = posterior_id(DATA, FitSpec(n_neighbors=10).to_dict())

@@ -207,7 +207,7 @@ def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) 
         dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
         spec: dict[str, Any] = {"dataset": dataset.id, "spec": FitSpec(n_neighbors=10).to_dict()}
         id_ = f"post_{name}{n}"
-        jobs = stores.jobs.of(name, NO_QUOTA)
+        jobs = stores.jobs.for_tenant(name, NO_QUOTA)
         job, _ = jobs.create(kind="fit", claim=id_, posterior=id_, spec=spec, total=1, short=short)
         stores.queue.enqueue(job)
         return job
@@ -234,15 +234,15 @@ def test_the_long_place_ends_with_its_process() -> None:
     read, write = os.pipe()
 
     def hold() -> int:
-        os.write(write, b"1" if place.take() else b"0")
+        os.write(write, b"1" if place.try_acquire() else b"0")
         signal.pause()
         return 0
 
     pid = fork("holder", hold)
     assert os.read(read, 1) == b"1"
-    assert not place.take()
+    assert not place.try_acquire()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert place.take()
-    assert place.take()
-    place.leave()
+    assert place.try_acquire()
+    assert place.try_acquire()
+    place.release()

@@ -95,15 +95,21 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, mon
     ],
 )
 def test_errors_are_recorded(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, status: int
+    stores: Stores,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    code: str,
+    status: int,
 ) -> None:
-    """A time-out, a lack of memory and a bug each fail the job with a problem; the task does not raise."""
+    """A time-out, a lack of memory and a bug fail the job with a problem; the task raises nothing, and logs a bug."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
     failed = error_of(stores, job.id)
     assert (failed.code, failed.status) == (code, status)
     assert failed.remedy
+    assert (f"Job {job.id} failed" in caplog.text) is (status == 500)
 
 
 def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +388,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
 @pytest.mark.parametrize("kind", ["fit", "draws"])
 def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: str, kind: str) -> None:
     """It leaves no file; the quota counts the bytes of data sets, posteriors and results together."""
-    used = stores.datasets.of("default").usage()[STORED_BYTES]
+    used = stores.datasets.for_tenant("default").usage()[STORED_BYTES]
     assert used == sum(path.stat().st_size for path in stored_files(stores))
     limited = replace(stores, quotas=Quotas(replace(stores.settings, quotas=f"*=bytes:{used + 500}")))
     before = stored_files(stores)

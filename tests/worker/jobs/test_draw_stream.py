@@ -75,7 +75,7 @@ def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str = DEFAULT, 
     }
     connect = partial(redis_asyncio.Redis, **options)
     commands = LoopCommands(connect, CircuitBreaker(5, "GLLE_CACHE_URL"), 5)
-    return DrawRequests(commands, reply).of(tenant, lambda: limit)
+    return DrawRequests(commands, reply).for_tenant(tenant, lambda: limit)
 
 
 def send(requests: DrawRequests, name: str) -> str:
@@ -111,7 +111,7 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
     first, second = read(client)
     assert first.posterior == "a"
     assert (first.keys, second.keys) == ([wanted[0], wanted[1], wanted[3]], [key(3, align="procrustes")])
-    assert len(first.of([key(3)]).requests) == 2
+    assert len(first.select([key(3)]).requests) == 2
     assert read(client) == []
 
 
@@ -158,12 +158,12 @@ def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     (batch,) = batches(stream)
     assert all(is_pending(requests, entry) for entry in entries)
     assert stream_state(client).drawing == stream_state(client).length == 2
-    stream.finish(batch.of([key(0)]), "drawn")
+    stream.finish(batch.select([key(0)]), "drawn")
     assert [is_pending(requests, entry) for entry in entries] == [False, True]
     outcomes = outcome_of(channel)
     assert set(outcomes) == {waited_name("a", key(0))}
     assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
-    stream.finish(batch.of([key(1)]), "job")
+    stream.finish(batch.select([key(1)]), "job")
     assert stream_state(client).length == 0
     assert not list(stream.claim_abandoned(own=True))
     channel.close()

@@ -43,7 +43,7 @@ def listening(stores: Stores) -> int:
 
 async def wait_for_end(stores: Stores, job: Job, then: Callable[[], object]) -> float:
     """Wait for the notification of the job's end, which `then` causes; return its delay in seconds."""
-    with stores.endings.of(job.id) as ended:
+    with stores.endings.listen(job.id) as ended:
         await asyncio.to_thread(until, lambda: listening(stores))
         started = time.monotonic()
         then()
@@ -66,7 +66,7 @@ def test_every_end_is_published(stores: Stores, end: str) -> None:
             stores.jobs.finish_cancel(job.id)
 
     async def run() -> None:
-        with stores.endings.of("job_1") as other:
+        with stores.endings.listen("job_1") as other:
             await wait_for_end(stores, job, then)
             assert not other.is_set()
 
@@ -104,7 +104,7 @@ def test_a_connection_that_the_system_gave_up_is_renewed(stores: Stores, monkeyp
     monkeypatch.setattr(asyncio.StreamReader, "read", read_and_record)
 
     async def run() -> None:
-        with stores.endings.of("job_1") as ended:
+        with stores.endings.listen("job_1") as ended:
             await asyncio.to_thread(until, lambda: listening(stores) and readers)
             readers[-1].set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
             await asyncio.wait_for(ended.wait(), 10)  # notifications may have been lost
@@ -119,7 +119,7 @@ def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -
     until(lambda: not listening(stores))
 
     async def run() -> None:
-        with stores.endings.of("job_1"), stores.endings.of("job_2"):
+        with stores.endings.listen("job_1"), stores.endings.listen("job_2"):
             await stores.endings.wait_until_subscribed()
             assert listening(stores) == 1
             stores.endings.close()

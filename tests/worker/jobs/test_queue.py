@@ -137,7 +137,7 @@ def test_a_tenant_has_as_many_tasks_in_the_queue_as_workers_live(stores: Stores,
     for number in range(workers):
         announce(stores.client, stores.settings, state(f"w{number}"))
     mine = [fit_job(stores, str(number)) for number in range(5)]
-    theirs = stores.of("other").jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
+    theirs = stores.for_tenant("other").jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
     for job in (*mine, theirs):
         stores.queue.enqueue(job)
     first = max(1, workers)
@@ -410,7 +410,7 @@ def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest
     """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
     monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
     mine, cancelled = fit_job(stores), fit_job(stores, "cancelled")
-    other = stores.of("other")
+    other = stores.for_tenant("other")
     theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
     stores.jobs.cancel(cancelled.id)
     assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
@@ -450,7 +450,7 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
     if keys:
         stores.keys.create("alice", ("write",), "test", None)
     announce(stores.client, stores.settings, state("w0"))
-    jobs = stores.jobs.of("alice", NO_QUOTA)
+    jobs = stores.jobs.for_tenant("alice", NO_QUOTA)
     for number in range(5):
         for short in (True, False):
             claim = f"{number} {short}"

@@ -1,8 +1,7 @@
-"""Job records; their progress: sequence numbers, notifications, remaining time."""
+"""Job records; their progress and remaining time."""
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conftest import refusal
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
-from worker.jobs.lua_scripts import CHANGED, ENDED_BYTES, ENDED_INDEX, PROGRESS_MS, SWEEP_SECONDS
+from worker.jobs.lua_scripts import ENDED_BYTES, ENDED_INDEX, SWEEP_SECONDS
 from worker.jobs.store import Cancelled, Job, Status
 from worker.records.ids import tenant_key, text
 from worker.records.quotas import Quota
@@ -242,7 +241,7 @@ def test_every_change_of_status_keeps_the_lists(
 ) -> None:
     """After any sequence of changes the lists are exact."""
     stores.client.flushall()
-    jobs = stores.of(tenant).jobs
+    jobs = stores.for_tenant(tenant).jobs
     ids = [fit_job(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
     for number, move in moves:
         move_job(jobs, ids[number % len(ids)], move)
@@ -251,9 +250,9 @@ def test_every_change_of_status_keeps_the_lists(
 
 def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
-    other = succeeded_job(stores.jobs.of("bob", Quota(records=0)), "b")
+    other = succeeded_job(stores.jobs.for_tenant("bob", Quota(records=0)), "b")
     nbytes = record_bytes(stores, other)
-    jobs = stores.jobs.of("alice", Quota(records=3 * nbytes + nbytes // 2))
+    jobs = stores.jobs.for_tenant("alice", Quota(records=3 * nbytes + nbytes // 2))
     open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
     ids = [succeeded_job(jobs, f"claim {number}").id for number in range(8)]
     last = fit_job(jobs, "last").id
@@ -269,7 +268,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
 
 def test_expired_records_leave_the_lists(stores: Stores) -> None:
     """The sweep removes expired records from all lists."""
-    jobs = stores.jobs.of("alice", Quota(records=0))
+    jobs = stores.jobs.for_tenant("alice", Quota(records=0))
     current = succeeded_job(jobs, "kept").id
     expired = succeeded_job(jobs, "gone").id
     key = tenant_key(ENDED_INDEX, "alice")
@@ -318,34 +317,3 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
     assert stores.jobs.fetch(job.id).eta is None
     stores.jobs.finish_cancel(job.id)
     assert stores.jobs.fetch(job.id).eta is None
-
-
-def test_every_change_has_a_number(stores: Stores) -> None:
-    """Each change of status, stage and count increases it; a repeated value does not."""
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
-    numbers = [job.sequence, stores.jobs.start(job.id).sequence]
-    for done, stage in ((0, "neighbors"), (1, "neighbors"), (1, "neighbors"), (0, "weights")):
-        stores.jobs.progress(job.id, done, 2, stage)
-        numbers.append(stores.jobs.fetch(job.id).sequence)
-    stores.jobs.succeed(job.id)
-    numbers.append(stores.jobs.fetch(job.id).sequence)
-    assert numbers == [0, 1, 2, 3, 3, 4, 5]
-
-
-def test_changes_are_published_and_progress_is_throttled(stores: Stores) -> None:
-    """A hundred counts in a row are published a few times; each change of status is published."""
-    job = running(stores, total=1000)
-    with stores.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
-        channel.subscribe(CHANGED)
-        assert channel.get_message(timeout=5) is None, "the confirmation of the subscription is ignored"
-        started = time.monotonic()
-        for count in range(1, 101):
-            stores.jobs.advance(job.id, 0, count)
-        most = 1 + (time.monotonic() - started) * 1000 / PROGRESS_MS
-        stores.jobs.cancel(job.id)
-        stores.jobs.finish_cancel(job.id)
-        result = 0
-        while (message := channel.get_message(timeout=0.2)) is not None:
-            assert message["data"] == job.id.encode()
-            result += 1
-    assert 3 <= result <= 2 + most

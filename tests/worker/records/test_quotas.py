@@ -20,7 +20,7 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 
 def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
     """Of sixteen concurrent jobs three are created; a job that has ended makes room."""
-    jobs = stores.jobs.of("alice", Quota(jobs=3))
+    jobs = stores.jobs.for_tenant("alice", Quota(jobs=3))
 
     def is_created(number: int) -> bool:
         try:
@@ -40,10 +40,10 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 def test_quotas_of_a_tenant_override_the_default() -> None:
     """Each quota has a separate default, which applies to tenants without an entry."""
     quotas = Quotas(Settings(quotas=" alice=jobs:0,posteriors:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
-    assert quotas.of("alice") == Quota(10, 0, 2**26, 600)
-    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 2**26, 10_000)
-    assert quotas.of("carol") == Quota(10, 2, 2**26, 10_000)
-    held = Quotas(Settings(quotas="a=requests:9,draws:8,incoming:1MB,readers:1")).of("a")
+    assert quotas.for_tenant("alice") == Quota(10, 0, 2**26, 600)
+    assert quotas.for_tenant("b-1") == Quota(5_000_000_000, 2, 2**26, 10_000)
+    assert quotas.for_tenant("carol") == Quota(10, 2, 2**26, 10_000)
+    held = Quotas(Settings(quotas="a=requests:9,draws:8,incoming:1MB,readers:1")).for_tenant("a")
     assert (held.requests, held.draws, held.incoming, held.readers, held.jobs) == (9, 8, 1_000_000, 1, None)
 
 

@@ -17,16 +17,16 @@ SIZES = [4] * 30
 
 def test_a_short_analysis_is_one_task() -> None:
     """Parts that take together no longer than a shard are not divided; neither is a single part."""
-    assert PartsSharding.of("resamples", SIZES, 2.0 / 30, 2.0) is None
-    assert PartsSharding.of("resamples", [4], 100.0, 2.0) is None
-    assert PartsSharding.of("resamples", [], 100.0, 2.0) is None
-    assert PartsSharding.of("resamples", SIZES, 2.1 / 30, 2.0) is not None
+    assert PartsSharding.from_sizes("resamples", SIZES, 2.0 / 30, 2.0) is None
+    assert PartsSharding.from_sizes("resamples", [4], 100.0, 2.0) is None
+    assert PartsSharding.from_sizes("resamples", [], 100.0, 2.0) is None
+    assert PartsSharding.from_sizes("resamples", SIZES, 2.1 / 30, 2.0) is not None
 
 
 @pytest.mark.parametrize(("seconds", "per_shard"), [(100.0, 1), (2.0, 1), (0.5, 4), (0.2, 10)])
 def test_shards_take_the_time_of_a_shard(seconds: float, per_shard: int) -> None:
     """A part that takes longer is a shard by itself."""
-    divided = PartsSharding.of("resamples", SIZES, seconds, 2.0)
+    divided = PartsSharding.from_sizes("resamples", SIZES, seconds, 2.0)
     assert divided is not None
     assert divided.per_shard == per_shard
     assert divided.shards == -(-30 // per_shard)
@@ -34,7 +34,7 @@ def test_shards_take_the_time_of_a_shard(seconds: float, per_shard: int) -> None
 
 def test_many_long_parts_share_shards() -> None:
     """A job has at most `MAX_SHARDS` tasks; the last shard has the rest."""
-    divided = PartsSharding.of("refits", [4] * (2 * MAX_SHARDS - 1), 10.0, 2.0)
+    divided = PartsSharding.from_sizes("refits", [4] * (2 * MAX_SHARDS - 1), 10.0, 2.0)
     assert divided is not None
     assert (divided.per_shard, divided.shards) == (2, MAX_SHARDS)
     assert [divided.shard_size(shard) for shard in (0, MAX_SHARDS - 1)] == [8, 4]

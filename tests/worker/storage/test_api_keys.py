@@ -119,15 +119,24 @@ def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypat
     writer, reader = KeyStore(stores.client, stores.mark), KeyStore(stores.client, stores.mark)
     now = 100.0
     monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))
+    assert not reader.is_current(None), "nothing is read yet"
+    assert not reader.is_guarded()
+    assert reader.is_current(None)
+    now += api_keys.LOOK_SECONDS
+    assert not reader.is_current(None)
     key, token = writer.create("alice", ("read",), "", None)
     assert reader.verify(token) == key
+    for spoken, is_current in ((token, True), (token[:-1], False), ("", True), ("glle_other_x", False)):
+        assert reader.is_current(spoken) is is_current
     rotated, second = writer.rotate(key.id, 1)
     assert reader.verify(second) == rotated
     key = rotated
     writer.revoke(key.id)
     now += api_keys.LOOK_SECONDS / 2
     assert reader.verify(token) == key
+    assert reader.is_current(second)
     now += api_keys.LOOK_SECONDS / 2
+    assert not reader.is_current(second)
     assert refusal_code(reader, token) == "invalid-key"
 
 

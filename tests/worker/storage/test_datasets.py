@@ -44,7 +44,7 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
         table(X, names=["a", "b", "c"]),
         table(X, labels=np.zeros(50)),
         table(X, labels=np.array(["0"] * 50)),
-        table(X, color=np.zeros(50)),
+        table(X, colors=np.zeros(50)),
         table(X, coordinates=X[:, :2]),
         table(X.reshape(75, 2)),
         table(X, ids=np.arange(50)),
@@ -67,8 +67,8 @@ def test_labels_of_another_dtype_with_equal_bytes_are_other_content(store: Datas
 
 def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:
     """It is computed without storing; invalid values are refused."""
-    uploaded = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2])
-    for mine in (store, store.of("alice", 0)):
+    uploaded = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), colors=X[:, 2])
+    for mine in (store, store.for_tenant("alice", 0)):
         id_ = mine.id_of(uploaded)
         assert mine.get(id_) is None
         assert mine.add(uploaded)[0].id == id_

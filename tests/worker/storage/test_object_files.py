@@ -112,19 +112,19 @@ def rewrite(stores: Stores, change: Callable[[bytes], bytes]) -> None:
 
 def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> None:
     """Values, arrays beside them, record, list, usage, name and deletion are the same on both."""
-    original = table(labels=LABELS, color=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
-    alice = one.datasets.of("alice")
+    original = table(labels=LABELS, colors=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
+    alice = one.datasets.for_tenant("alice")
     dataset, new = alice.add(original)
     assert new
-    assert two.datasets.of("alice").add(original) == (dataset, False)
-    other = two.datasets.of("alice")
+    assert two.datasets.for_tenant("alice").add(original) == (dataset, False)
+    other = two.datasets.for_tenant("alice")
     assert other.get(dataset.id) == dataset
     np.testing.assert_array_equal(other.values(dataset.id), X)
     np.testing.assert_array_equal(other.ids_of(dataset.id), np.arange(50))
     beside = other.load_extras(dataset)
     assert {name: array.tolist() for name, array in beside.items()} == {
         "labels": LABELS.tolist(),
-        "color": X[:, 0].tolist(),
+        "colors": X[:, 0].tolist(),
         "coordinates": X[:, :2].tolist(),
         "ids": list(range(50)),
     }
@@ -254,7 +254,7 @@ def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two
 
 def test_the_quota_holds_between_a_look_and_the_record(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload that another one overtakes is refused by the record, and its files are removed."""
-    store = one.datasets.of("alice", X.nbytes + 200)
+    store = one.datasets.for_tenant("alice", X.nbytes + 200)
     monkeypatch.setattr(DatasetStore, "require_room", lambda *_: None)
     kept, _ = store.add(table())
     problem = refusal(lambda: store.add(table(X + 1)))
@@ -384,8 +384,8 @@ def test_a_file_that_is_no_entry_is_damaged(stores: Stores) -> None:
 
 WORDS = np.array(["a", "b"] * 25)
 PLACES = np.asfortranarray(X[:, :2])
-TABLE = Table(values=X, source={"kind": "test"}, labels=WORDS, color=X[:, 0], coordinates=PLACES, ids=np.arange(50))
-FILES = ("values", "labels", "color", "coordinates", "ids")
+TABLE = Table(values=X, source={"kind": "test"}, labels=WORDS, colors=X[:, 0], coordinates=PLACES, ids=np.arange(50))
+FILES = ("values", "labels", "colors", "coordinates", "ids")
 
 
 @pytest.fixture
@@ -396,7 +396,7 @@ def dataset(stores: Stores) -> Dataset:
 
 def fresh(stores: Stores) -> DatasetStore:
     """Return the data sets as another process reads them, which has verified none."""
-    return DatasetStore(stores.client, ObjectFiles.of(stores.settings, None), stores.room, stores.results)
+    return DatasetStore(stores.client, ObjectFiles.from_settings(stores.settings, None), stores.room, stores.results)
 
 
 def path_of(stores: Stores, dataset: Dataset, name: str = "values") -> Path:

@@ -58,7 +58,7 @@ def ids(records: Any) -> list[str | None]:
 
 def test_limits_refuse_what_exceeds_them(sheets: RecordStore[Sheet]) -> None:
     """Nothing is written then; a change that frees room is never refused."""
-    alice = sheets.of("alice")
+    alice = sheets.for_tenant("alice")
     assert alice.create(sheet(1, tenant="alice", size=6), limits={"bytes": 10, "sheets": 2})
     with pytest.raises(LimitExceededError) as error:
         alice.create(sheet(2, tenant="alice", size=5), limits={"bytes": 10})
@@ -69,7 +69,7 @@ def test_limits_refuse_what_exceeds_them(sheets: RecordStore[Sheet]) -> None:
     assert alice.change("s1", lambda record: replace(record, size=5), limits={"bytes": 1}) is not None
     assert alice.usage() == {"sheets": 2, "bytes": 9}
     assert sheets.create(sheet(4, tenant="bob", size=9), limits={"bytes": 10}), "limits are a tenant's"
-    for other in (sheets.of("bob"), sheets.of("carol")):
+    for other in (sheets.for_tenant("bob"), sheets.for_tenant("carol")):
         assert other.get("s1") is other.change("s1", lambda record: record) is other.delete("s1") is None
     assert sorted(id_ for id_, _ in sheets.all()) == ["s1", "s2", "s4"]
 

@@ -194,7 +194,7 @@ def test_old_results_expire(stores: Stores, dataset: str, monkeypatch: pytest.Mo
     assert len(stored_files(stores)) == 5
     assert stores.results.delete_expired("default") == 0
     monkeypatch.setattr(results, "now_ms", lambda: now + 1000 * ttl)
-    file = stores.results.of("bob").fetch(result_id("young of bob")).file
+    file = stores.results.for_tenant("bob").fetch(result_id("young of bob")).file
     for number in range(600):
         stores.results.create(
             ResultRecord(key=str(number), owners=[], job="job_1", file=file, created=iso(now - 1), tenant="carol")
@@ -207,5 +207,5 @@ def test_old_results_expire(stores: Stores, dataset: str, monkeypatch: pytest.Mo
 def test_another_tenant_sees_no_result(stores: Stores, dataset: str) -> None:
     """Neither by its key nor in a list."""
     put(stores.results, "a", dataset)
-    bob = replace(stores, results=stores.results.of("bob")).results
+    bob = replace(stores, results=stores.results.for_tenant("bob")).results
     assert (bob.find("a"), bob.ids_in("")) == (None, [])

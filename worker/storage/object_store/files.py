@@ -184,7 +184,7 @@ class ObjectFiles:
         self._verified: dict[Path, tuple[str, tuple[int, ...], float]] = {}
 
     @classmethod
-    def of(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
+    def from_settings(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
         """Return the files of a store, by default of a folder in the data folder."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
@@ -433,7 +433,7 @@ class ObjectFiles:
 
 def over_quota(records: RecordStore[R], tenant: str, nbytes: int, max_bytes: int) -> ProblemError:
     """Return the refusal of a file that exceeds the quota of a tenant's stored bytes."""
-    return too_many_bytes(tenant, nbytes, records.of(tenant).usage()[STORED_BYTES], max_bytes)
+    return too_many_bytes(tenant, nbytes, records.for_tenant(tenant).usage()[STORED_BYTES], max_bytes)
 
 
 def _copy_key(file: StoredFile) -> str:

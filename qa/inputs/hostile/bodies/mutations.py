@@ -22,7 +22,7 @@ def good(reader: str) -> list[bytes]:
     """Return valid bodies of a reader."""
     words = pa.array(["a", "b", None, "d", "e", "f"])
     labels = np.array(["a", "bc", "d", "e"])
-    text = json.dumps({"data": X.tolist(), "names": ["a", "b", "c"], "labels": [1, 2, 3, 4.5], "color": [0, 1, 2, 3]})
+    text = json.dumps({"data": X.tolist(), "names": ["a", "b", "c"], "labels": [1, 2, 3, 4.5], "colors": [0, 1, 2, 3]})
     return {
         "npy": [
             npy_of(X),
@@ -31,7 +31,7 @@ def good(reader: str) -> list[bytes]:
             npy_with_header(repr({"descr": "<f8", "fortran_order": False, "shape": X.shape}), X.tobytes(), version=2),
         ],
         "npz": [
-            deflate(data=npy_of(X), labels=npy_of(labels), color=npy_of(X[:, 0])),
+            deflate(data=npy_of(X), labels=npy_of(labels), colors=npy_of(X[:, 0])),
             npz_of_names("X.npy", "names.npy"),
             deflate(X=npy_of(X)),
         ],
@@ -102,4 +102,4 @@ def _place(length: int, chance: random.Random) -> int:
 
 def query_of(reader: str, body: bytes) -> dict[str, str]:
     """Return the query of a mutated body, with the label that some valid bodies have."""
-    return {"label": "l"} if reader in {"csv", "arrow", "parquet"} and b"l" in body[-400:] else {}
+    return {"labels": "l"} if reader in {"csv", "arrow", "parquet"} and b"l" in body[-400:] else {}

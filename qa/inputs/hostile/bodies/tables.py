@@ -76,15 +76,15 @@ def arrow_attacks() -> Iterator[Attack]:
         return Attack("arrow", name, build, query, is_accepted)
 
     words, utf8 = pa.array(["a", "b", "c", "d", "e", "f"]), (b"zzzz", b"\xff\xfe\xfd\xfc")
-    yield arrow("one long word, many rows", lambda: arrow_stream(with_words(MAX_BODY // 32, [_LONG])), label="l")
-    yield arrow("a word that is none", lambda: arrow_stream(with_words(6, [None])), label="l", is_accepted=True)
-    yield arrow("a long label", lambda: arrow_stream(frame(1, l=[_LONG])), label="l")
+    yield arrow("one long word, many rows", lambda: arrow_stream(with_words(MAX_BODY // 32, [_LONG])), labels="l")
+    yield arrow("a word that is none", lambda: arrow_stream(with_words(6, [None])), labels="l", is_accepted=True)
+    yield arrow("a long label", lambda: arrow_stream(frame(1, l=[_LONG])), labels="l")
     yield arrow("a very long name", lambda: arrow_stream(pa.table({_LONG: np.zeros(6)})))
     yield arrow(
         "half a surrogate pair as a name", lambda: arrow_stream(frame(zz=np.zeros(6))).replace(b"zz", b"\xed\xa0")
     )
-    yield arrow("labels that are no UTF-8", lambda: arrow_stream(frame(1, l=["zzzz"])).replace(*utf8), label="l")
-    yield arrow("a byte of zero in a label", lambda: arrow_stream(frame(1, l=["a\0"])), label="l")
+    yield arrow("labels that are no UTF-8", lambda: arrow_stream(frame(1, l=["zzzz"])).replace(*utf8), labels="l")
+    yield arrow("a byte of zero in a label", lambda: arrow_stream(frame(1, l=["a\0"])), labels="l")
     yield arrow("very many columns", lambda: arrow_stream(pa.table({f"c{i}": [0.0] for i in range(20_000)})))
     yield arrow("structs within structs", lambda: arrow_stream(frame(1, s=pa.nulls(1, _nest(60)))))
     with_text = arrow_stream(frame(6, l=words))
@@ -95,10 +95,10 @@ def arrow_attacks() -> Iterator[Attack]:
             )
         yield arrow(f"{value} for a buffer", partial(patch, arrow_stream(frame()), 48, value))
         place = partial(patch, with_text, _PLACES, 1 + (value % 2**31 << 32))
-        yield arrow(f"{value} for a place in a text", place, label="l", is_accepted=None)
+        yield arrow(f"{value} for a place in a text", place, labels="l", is_accepted=None)
         yield arrow(f"{value} for a message's length", partial(_message, value & 0xFFFFFFFF))
     outside = partial(patch, arrow_stream(_place(77_777)), 77_777, 2**30, "<i")
-    yield arrow("a place outside of the dictionary", outside, label="l")
+    yield arrow("a place outside of the dictionary", outside, labels="l")
     yield arrow("compressed", lambda: arrow_stream(frame(200_000), compression="zstd"), is_accepted=True)
     yield arrow("a stream of no batches", lambda: arrow_stream(frame(0)))
     yield arrow("nulls alone", lambda: arrow_stream(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
@@ -122,16 +122,16 @@ def parquet_attacks() -> Iterator[Attack]:
     for name, options in (("one page", whole), ("pages", {})):
         build = partial(_understate, parquet_file(zeros, compression="zstd", **options), rows)
         yield pq(f"{name} of which the footer tells little", build, is_accepted=None)
-    yield pq("one long word, many rows", lambda: parquet_file(with_words(MAX_BODY // 32, [_LONG])), label="l")
+    yield pq("one long word, many rows", lambda: parquet_file(with_words(MAX_BODY // 32, [_LONG])), labels="l")
     schemaless = lambda: parquet_file(with_words(MAX_BODY // 32, [_LONG]), store_schema=False)  # noqa: E731 # a body
-    yield pq("one long word, many rows, by a schema that knows no dictionaries", schemaless, label="l")
+    yield pq("one long word, many rows, by a schema that knows no dictionaries", schemaless, labels="l")
     coded: dict[str, tuple[str, Any, bool]] = {
         "words": ("DELTA_BYTE_ARRAY", frame(2000, l=[_LONG[:8192]] * 2000), False),
         "lengths of words": ("DELTA_LENGTH_BYTE_ARRAY", frame(6, l=list("abcdef")), True),
     }
     for name, (coding, of_words, is_accepted) in coded.items():
         build = partial(parquet_file, of_words, use_dictionary=False, column_encoding={"l": coding, "x": "PLAIN"})
-        yield pq(f"{name} encoded by their differences", build, is_accepted=is_accepted, label="l")
+        yield pq(f"{name} encoded by their differences", build, is_accepted=is_accepted, labels="l")
     many, plain = parquet_file(frame(4096)), parquet_file(frame(4096), use_dictionary=False, compression=None)
     for value in (-1, 0, 5, 7, 2**31, 2**62):
         yield pq(f"{value} rows of 4,096", partial(lying, many, 4096, value), is_accepted=None)
@@ -153,9 +153,9 @@ def parquet_attacks() -> Iterator[Attack]:
     yield pq("structs within structs", lambda: parquet_file(frame(1, s=pa.nulls(1, _nest(60)))))
     yield pq("a schema that is no Arrow", lambda: parquet_file(frame(), store_schema=True).replace(b"/////", b"AAAAA"))
     foreign = parquet_file(frame(1, l=["zzzz"]), compression=None).replace(b"zzzz", b"\xff\xfe\xfd\xfc")
-    yield pq("labels that are no UTF-8", lambda: foreign, label="l")
+    yield pq("labels that are no UTF-8", lambda: foreign, labels="l")
     for name, label in (("a label of structs", "l"), ("a label by a path", "l.a")):
-        yield pq(name, lambda: parquet_file(frame(1, l=[{"a": "b"}])), label=label)
+        yield pq(name, lambda: parquet_file(frame(1, l=[{"a": "b"}])), labels=label)
     yield pq("nulls alone", lambda: parquet_file(pa.table({"x": pa.nulls(900_000, pa.float64())})))
 
 

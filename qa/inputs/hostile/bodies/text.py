@@ -30,16 +30,16 @@ def csv_attacks() -> Iterator[Attack]:
     yield csv("a quote never closed", '1,2\n"' + "3,4\n" * (_NEARLY // 4))
     yield csv("the smallest cells, a million times", "0,0,0,0,0,0,0,0\n" * (_NEARLY // 16))
     yield csv("one wide letter, then numbers", _LETTER + "\n" + "1\n" * (MAX_BODY // 24), is_accepted=True)
-    yield csv("very long labels", "x,l\n" + f"1,{_LETTER * 30_000}\n" * (MAX_BODY // 125_000), label="l")
+    yield csv("very long labels", "x,l\n" + f"1,{_LETTER * 30_000}\n" * (MAX_BODY // 125_000), labels="l")
     yield csv(
         "labels of four bytes a letter",
         "x,l\n" + f"1,{_LETTER * 900}\n" * (MAX_BODY // 4200),
-        label="l",
+        labels="l",
         is_accepted=True,
     )
-    yield csv("one long label, many short ones", "x,l\n1," + "a" * 900 + "\n" + "1,a\n" * (MAX_BODY // 5), label="l")
-    yield csv("a label's column that is a huge number", "x,y\n1,2\n", label="9" * 5000)
-    yield csv("a colour's column that is a huge number", "x,y\n1,2\n", color="1" * 5000)
+    yield csv("one long label, many short ones", "x,l\n1," + "a" * 900 + "\n" + "1,a\n" * (MAX_BODY // 5), labels="l")
+    yield csv("a label's column that is a huge number", "x,y\n1,2\n", labels="9" * 5000)
+    yield csv("a colour's column that is a huge number", "x,y\n1,2\n", colors="1" * 5000)
     yield csv("an integer of 5,000 digits", "x,y\n1,a\n" + "0" * 5000 + "1,4\n")
     yield csv("an integer of 100,000 digits", "x\n" + "1" * 100_000 + "\n")
     yield csv("numbers of 100,000 digits", ("0." + "1" * 100_000 + "\n") * (_NEARLY // 100_100))
@@ -78,10 +78,10 @@ def json_attacks() -> Iterator[Attack]:
         yield json(f"a cell {depth:,} deep", "[[1," + "[" * depth + "1" + "]" * depth + "]]")
     yield json("arrays that never close", "[" * (MAX_JSON - 1))
     yield json("objects very deep", '{"data":' * DEEP + "1" + "}" * DEEP)
-    yield json("an integer of 4,000 digits as a colour", f'{{"data":[[1]],"color":[{"1" * 4000}]}}')
+    yield json("an integer of 4,000 digits as a colour", f'{{"data":[[1]],"colors":[{"1" * 4000}]}}')
     yield json("an integer of 400 digits as a label", f'{{"data":[[1]],"labels":[{"1" * 400}]}}')
     yield json("an integer of 50,000 digits", f"[[{'1' * 50_000}]]")
-    yield json("an integer that float64 has not", f'{{"data":[[1]],"color":[{2**53 + 1}]}}')
+    yield json("an integer that float64 has not", f'{{"data":[[1]],"colors":[{2**53 + 1}]}}')
     yield json("an exponent of very many digits", f"[[1e{'9' * _MANY}]]")
     yield json("a number of very many digits", f"[[0.{'1' * _MANY}]]", is_accepted=True)
     yield json("NaN and Infinity", "[[NaN, Infinity]]")

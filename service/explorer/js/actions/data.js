@@ -268,7 +268,7 @@ async function loadPreview(dataset) {
 
 /** Load all columns, for colors and rows; the values only if a tab can hold them. */
 async function loadColumns(dataset) {
-  const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates || dataset.has_ids;
+  const hasMore = dataset.has_labels || dataset.has_colors || dataset.has_coordinates || dataset.has_ids;
   if (dataset.n * dataset.n_features > MAX_VALUES && !hasMore) {
     set({ columns: { names: dataset.names, values: null } });
     return;
@@ -281,7 +281,7 @@ async function loadColumns(dataset) {
       names: dataset.names,
       values: asFloats(found.data.data),
       labels: found.labels ? Array.from(found.labels.data, String) : null,
-      color: found.color ? asFloats(found.color.data) : null,
+      colors: found.colors ? asFloats(found.colors.data) : null,
       coordinates: found.coordinates ? asFloats(found.coordinates.data) : null,
       ids: found.ids ? idsOf(found.ids) : null,
     },

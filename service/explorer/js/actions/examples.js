@@ -8,22 +8,22 @@ import { fit } from './fit.js';
 import { writeLink } from './link.js';
 import { clearResults, fold } from './state.js';
 
-const DIGITS = { title: 'Handwritten digits', file: 'digits.csv', label: 'digit' };
+const DIGITS = { title: 'Handwritten digits', file: 'digits.csv', labels: 'digit' };
 
 /** Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests. */
 export const EXAMPLES = [
   { name: 'swiss-roll', title: 'Swiss roll', text: '1,000 generated points on a rolled-up sheet', values: { name: 'swiss_roll' }, draws: { scale: 1 } },
   { name: 'digits', ...DIGITS, text: '1,797 scanned digits of 8 × 8 pixels', draws: { scale: 'auto' } },
-  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements', file: 'wine.csv', label: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
+  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements', file: 'wine.csv', labels: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
 ];
 
 /** Make or load the data of an example; return whether they are there. */
-function getData({ title, values, file, label }) {
+function getData({ title, values, file, labels }) {
   const make = values
     ? () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values })
     : async () => {
         const form = new FormData();
-        form.append('label', label);
+        form.append('labels', labels);
         form.append('file', await (await ask(`/explorer/examples/${file}`, { accept: 'text/csv' })).blob(), file);
         return nameDataset(await askJson('/v1/datasets', { method: 'POST', body: form }), title);
       };

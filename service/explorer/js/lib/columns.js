@@ -3,8 +3,8 @@
 /** Roles of columns: as the page calls them, and what they mean. */
 export const ROLES = {
   feature: ['feature', 'its numbers are embedded'],
-  label: ['label', 'names the group of a point'],
-  color: ['color', 'a number that colors the points'],
+  labels: ['label', 'names the group of a point'],
+  colors: ['color', 'a number that colors the points'],
   id: ['id', 'names the rows'],
   ignore: ['ignore', 'left out'],
   one_hot: ['one-hot', 'a feature of zeros and ones for each category'],
@@ -16,7 +16,7 @@ export const ROLES = {
 export const MAP = ['map-x', 'map-y'];
 
 /** Roles that only one column has. */
-export const SINGLE = ['label', 'color', ...MAP];
+export const SINGLE = ['labels', 'colors', ...MAP];
 
 const MAX_HEADS = 40; // columns that are shown one by one
 const MIN_RUN = 4; // alike columns that become one head
@@ -78,7 +78,7 @@ export function cellsOf({ columns, names, rows, labels, ids }) {
   const place = names && new Map(names.map((name, i) => [name, i]));
   (names ?? features).forEach((name, i) => cells.set(name, rows.map((row) => shorten(row[place?.get(name) ?? i]))));
   const apart = (role) => columns.filter((column) => column.role === role).map(({ name }) => name);
-  if (labels) for (const name of apart('label')) cells.set(name, labels.map(shorten));
+  if (labels) for (const name of apart('labels')) cells.set(name, labels.map(shorten));
   if (ids) apart('id').forEach((name, i) => cells.set(name, ids.map((id) => shorten(Array.isArray(id) ? (id[i] ?? '') : id))));
   return cells;
 }

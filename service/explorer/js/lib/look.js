@@ -12,9 +12,9 @@ const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an au
 /** Available choices of the color, with their labels, and the title of the legend if it differs. */
 export function choices({ dataset, columns, metadata, summary, audit }) {
   const found = [];
-  const [[label], [color]] = ['label', 'color'].map((role) => dataset?.columns?.[role] ?? []);
+  const [[label], [color]] = ['labels', 'colors'].map((role) => dataset?.columns?.[role] ?? []);
   if (columns?.labels) found.push(label ? ['labels', `Label: ${label}`, label] : ['labels', 'Labels']);
-  if (columns?.color) found.push(color ? ['color', `Color: ${color}`, color] : ['color', 'Color column']);
+  if (columns?.colors) found.push(color ? ['colors', `Color: ${color}`, color] : ['colors', 'Color column']);
   for (const name of Object.keys(metadata ?? {})) found.push([`further:${name}`, name]);
   if (columns?.coordinates) {
     found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
@@ -36,7 +36,7 @@ export function choices({ dataset, columns, metadata, summary, audit }) {
 export function resolveColor(state) {
   const there = choices(state).map(([name]) => name);
   if (state.color !== 'auto' && there.includes(state.color)) return state.color;
-  return there.find((name) => ['labels', 'color', 'coordinate:0', 'column:0'].includes(name)) ?? 'row';
+  return there.find((name) => ['labels', 'colors', 'coordinate:0', 'column:0'].includes(name)) ?? 'row';
 }
 
 /**
@@ -105,7 +105,7 @@ function valuesOf(state, name, n) {
   const { columns, dataset, summary, audit } = state;
   const [kind, place] = name.split(':');
   if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
-  if (kind === 'color') return columns.color;
+  if (kind === 'colors') return columns.colors;
   if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
   if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.n_features, n);
   if (name in AUDITED) return audit.arrays[AUDITED[name]];

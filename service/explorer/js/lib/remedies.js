@@ -36,7 +36,7 @@ export function stepsOf(problem, spec = {}) {
 /** What becomes of missing values, as the page calls it. */
 const MISSING = { drop: 'Leave these rows out', median: 'Fill in the medians' };
 
-const QUERY = /\?((?:(?:label|color|features|id|ignore|one_hot|missing|sheet)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
+const QUERY = /\?((?:(?:labels|colors|features|id|ignore|one_hot|missing|sheet)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
 
 /** A text of the service without names of code, and with its parameters as the page's choices: “x” as “ignore”. */
 export function inWords(text) {

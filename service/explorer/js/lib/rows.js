@@ -13,14 +13,14 @@ const digitsOf = (value) => (typeof value === 'number' ? Number(value.toPrecisio
  */
 export function tableHere() {
   const { dataset, columns, metadata, summary, single, audit } = state;
-  const [label = 'label', color = 'color'] = ['label', 'color'].map((role) => dataset.columns?.[role]?.[0]);
+  const [label = 'label', color = 'color'] = ['labels', 'colors'].map((role) => dataset.columns?.[role]?.[0]);
   const p = dimension();
   const places = embeddingOf(state.frame);
   const found = [{ name: 'row', at: (row) => row, kind: 'beside' }];
   const add = (kind, name, values, step = 1, from = 0) => values && found.push({ kind, name, at: (row) => digitsOf(values[row * step + from]) });
   add('beside', 'id', columns?.ids);
   add('word', label, columns?.labels);
-  add('number', color, columns?.color);
+  add('number', color, columns?.colors);
   for (const [name, values] of Object.entries(metadata ?? {})) add(values.every((text) => text.trim() !== '' && Number.isFinite(Number(text))) ? 'number' : 'word', name, values);
   for (let j = 0; j < dataset.n_features; j++) add('number', columns?.names?.[j] ?? `x${j + 1}`, columns?.values, dataset.n_features, j);
   for (let j = 0; places && j < p; j++) add('beside', `y${j + 1}`, places, p, j);

@@ -122,7 +122,7 @@ function Point() {
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
-      ${columns?.color && html`<dt>Color</dt><dd>${number(columns.color[row])}</dd>`}
+      ${columns?.colors && html`<dt>Color</dt><dd>${number(columns.colors[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${audit?.arrays.p_value && html`<dt>Chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}

@@ -71,7 +71,7 @@ export function Problem() {
     ${pending && ways.length > 0 && html`<div class="buttons">${ways.map(([name, label]) => html`
       <button type="button" data-testid=${`choose-${name}`} onClick=${() => chooseMissing(name)}>${label}</button>`)}</div>`}
     ${pending && problem.details?.members && html`<div class="buttons">${problem.details.members.map((name) => html`
-      <button type="button" data-testid=${`label-${name}`} onClick=${() => giveRole([name], 'label')}>Use ${name} as the label</button>`)}</div>`}
+      <button type="button" data-testid=${`label-${name}`} onClick=${() => giveRole([name], 'labels')}>Use ${name} as the label</button>`)}</div>`}
     ${/empty/.test(problem.type) && html`<div class="buttons"><button type="button" data-testid="choose-another" onClick=${() => chooseFile()}>Choose another file</button></div>`}
     ${own && html`<details class="more"><summary>Technical details</summary><p class="quiet">${own}</p></details>`}
     ${problem.status === 404 && dataset && html`<div class="buttons"><button type="button" data-testid="fit-again" onClick=${() => (view === 'compare' ? compare() : fit())}>Fit again</button></div>`}

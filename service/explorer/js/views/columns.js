@@ -153,9 +153,9 @@ export function Notices({ notices }) {
 const MAX_PLAIN = 30; // features of a data set, or of a file without roles, that are shown
 
 /** Columns of an array or of a stored data set, as `Table` shows them; `apart` has the names of those that are no features. */
-export function plainColumns({ names, rows, labels, color, ids }, apart = {}) {
-  const side = Object.entries({ id: ids, label: labels, color }).filter(([, values]) => values).map(([role, values]) => ({
-    key: role, content: named(apart[role]?.join(', ') ?? role, apart[role] && role), cells: values.map(String),
+export function plainColumns({ names, rows, labels, colors, ids }, apart = {}) {
+  const side = Object.entries({ id: ids, labels, colors }).filter(([, values]) => values).map(([role, values]) => ({
+    key: role, content: named(apart[role]?.join(', ') ?? ROLES[role][0], apart[role] && ROLES[role][0]), cells: values.map(String),
   }));
   const count = rows[0].length;
   const features = Array.from({ length: Math.min(MAX_PLAIN, count) }, (_, i) => ({

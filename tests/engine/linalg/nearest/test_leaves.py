@@ -129,7 +129,7 @@ def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) 
     """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""
     data = KINDS[kind](np.random.default_rng(seed), n, d)
     size = 16
-    places, tolerance = PrincipalAxes.of(data).places(data)
+    places, tolerance = PrincipalAxes.from_data(data).places(data)
     order = leaf_order(places, size)
     np.testing.assert_array_equal(np.sort(order), np.arange(n))
     boxes = leaf_boxes(places[order], tolerance[order], size)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
+from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA, FactorAnalysis, KernelPCA
 from sklearn.manifold import Isomap
 
@@ -25,7 +26,7 @@ from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS, Embedding, maps, method
-from glle_engine.methods.linear.pca import Model, fit_ppca, fit_ppca_by_em, maximise, principal_axes, step
+from glle_engine.methods.linear.pca import FactorMap, Model, fit_ppca, fit_ppca_by_em, maximise, principal_axes, step
 from glle_engine.methods.registry import MAPPED, no_map
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.reference import codes_of, embed, factor_data, same_columns, values_of
@@ -100,8 +101,13 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
     X = factor_data(80, 6)
     fit = fit_ppca(X, axes := principal_axes(X, 2, silent))
     means = np.linalg.solve(fit.loadings.T @ fit.loadings + fit.noise_variance * np.eye(2), fit.loadings.T)
-    np.testing.assert_allclose(embed("ppca", X).Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
+    found = embed("ppca", X)
+    np.testing.assert_allclose(found.Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
     assert axes.values[1] > fit.noise_variance
+    assert found.notes == ()
+    assert found.figures["posterior_variance"] == pytest.approx((fit.noise_variance / axes.values).tolist())
+    round_ = np.concatenate([np.eye(4), -np.eye(4)])
+    assert embed("ppca", round_).notes[0].message.startswith("2 of 2 components vary no more than the noise: ")
 
 
 def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> None:
@@ -154,6 +160,107 @@ def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str
     expected = KernelPCA(2, eigen_solver="dense", **other | gamma).fit(X)
     same_columns(expected.transform(X), found.Y, 1e-8)
     same_columns(expected.transform(new), found.transform(new), 1e-8)
+
+
+def test_a_given_kernel_is_as_its_name() -> None:
+    """A matrix embeds as the kernel of this name; its values with new points place them."""
+    X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
+    K, values = (np.exp(-0.3 * cdist(points, X, "sqeuclidean")) for points in (X, new))
+    named, found = embed("kernel-pca", X, gamma=0.3), embed("kernel-pca", K, kernel="precomputed")
+    same_columns(named.Y, found.Y, 1e-10)
+    same_columns(named.transform(new), found.transform(values), 1e-10)
+    np.testing.assert_allclose(values_of(found), values_of(named), rtol=1e-10)
+    assert found.figures["explained_variance"] == pytest.approx(named.figures["explained_variance"], rel=1e-10)
+    assert not found.notes
+    with pytest.raises(InvalidParameterError, match="A precomputed kernel has no inverse"):
+        found.inverse_transform(found.Y)
+
+
+def test_a_matrix_that_is_no_kernel_is_reported() -> None:
+    """A negative eigenvalue is a note with its share of the largest, and the positive ones are kept."""
+    vectors = np.linalg.qr(np.column_stack([np.ones(30), factor_data(30, 4)]))[0][:, 1:]
+    K = vectors * [4.0, 2.0, -1.0, 0.5] @ vectors.T
+    found = embed("kernel-pca", K, kernel="precomputed")
+    np.testing.assert_allclose(values_of(found) * 30, [4.0, 2.0], rtol=1e-10)
+    assert codes_of(found) == ["not-a-kernel"]
+    assert "is 0.25 of the largest" in found.notes[0].message
+    assert found.figures["explained_variance"] == 1.0
+    with pytest.raises(DegenerateDataError, match="span 3 dimensions"):
+        embed("kernel-pca", K, kernel="precomputed", n_components=4)
+
+
+@pytest.mark.parametrize("name", ["pca", "npe", "ppca", "factor-analysis"])
+def test_affine_maps_have_inverses(name: str) -> None:
+    """PCA and NPE return the points of their places; PPCA and factor analysis E[x | z], of the noise the mean."""
+    X = factor_data(80, 6)
+    found = embed(name, X, n_components=3)
+    back = found.inverse_transform(found.Y)
+    assert back.shape == X.shape
+    if name in {"pca", "npe"}:
+        np.testing.assert_allclose(found.transform(back), found.Y, atol=1e-10)
+    else:
+        assert isinstance(found.map, FactorMap)
+        np.testing.assert_allclose(back, X.mean(axis=0) + found.Y @ found.map.loadings.T, atol=1e-12)
+    if name == "pca":
+        other = PCA(3).fit(X)
+        np.testing.assert_allclose(back, other.inverse_transform(other.transform(X)), atol=1e-10)
+        np.testing.assert_allclose(
+            embed("pca", X, n_components=6).inverse_transform(np.zeros((1, 6)))[0], X.mean(axis=0)
+        )
+
+
+def test_kernel_pca_returns_near_the_data() -> None:
+    """The ridge regression is that of scikit-learn for centered data; of the linear kernel it is the inverse of PCA."""
+    X = factor_data(80, 4)
+    X = X - X.mean(axis=0)
+    found = embed("kernel-pca", X, n_components=10, gamma=0.002)
+    other = KernelPCA(10, kernel="rbf", gamma=0.002, fit_inverse_transform=True, alpha=0.01).fit(X)
+    expected = other.inverse_transform(other.transform(X))
+    np.testing.assert_allclose(found.inverse_transform(found.Y, ridge=0.01), expected, atol=1e-8)
+    rough, near = (np.linalg.norm(found.inverse_transform(found.Y, ridge=r) - X) for r in (1.0, 1e-4))
+    assert near < 0.1 * np.linalg.norm(X) < rough
+    linear, pca = embed("kernel-pca", X + 5, kernel="linear"), embed("pca", X + 5)
+    back = linear.inverse_transform(linear.Y, ridge=1e-7)
+    np.testing.assert_allclose(back, pca.inverse_transform(pca.Y), atol=1e-4)
+    rows = embed("kernel-pca", X + 5, kernel="cosine", n_components=3)
+    lengths = np.linalg.norm(rows.inverse_transform(rows.Y, ridge=1e-9), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=0.05)
+
+
+def test_places_without_a_way_back_are_refused() -> None:
+    """Of a method without a map or with a map by neighbors, and of another width."""
+    X = factor_data(40, 3)
+    for name, subject in (("ltsa", "This embedding"), ("isomap", "The map by nearest neighbors")):
+        found = embed(name, X)
+        with pytest.raises(InvalidParameterError, match=f"{subject} has no inverse"):
+            found.inverse_transform(found.Y)
+    found = embed("pca", X)
+    with pytest.raises(InvalidShapeError, match="the embedding has 2 components"):
+        found.inverse_transform(X)
+    with pytest.raises(InvalidParameterError, match="ridge=0"):
+        found.inverse_transform(found.Y, ridge=0)
+
+
+@pytest.mark.parametrize("name", ["ppca", "factor-analysis"])
+def test_the_density_is_the_gaussian_of_the_covariance(name: str) -> None:
+    """Of each point, by scipy; all together have the likelihood of the fit, and a constant feature changes nothing."""
+    X = factor_data(90, 6)
+    found = embed(name, X, n_components=2)
+    assert isinstance(found.map, FactorMap)
+    expected = multivariate_normal(X.mean(axis=0), found.map.covariance).logpdf(X)
+    np.testing.assert_allclose(found.map.log_likelihoods(X), expected, rtol=1e-10)
+    assert found.map.log_likelihoods(X).sum() == pytest.approx(found.figures["log_likelihood"], rel=1e-10)
+    if name == "factor-analysis":
+        many = factor_data(300, 8)
+        other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(many)
+        finest = embed(name, many, n_components=3, tol=1e-13, max_iter=20000)
+        assert isinstance(finest.map, FactorMap)
+        np.testing.assert_allclose(finest.map.covariance, other.get_covariance(), rtol=1e-4)
+        np.testing.assert_allclose(finest.map.log_likelihoods(many), other.score_samples(many), rtol=1e-4)
+        wider = embed(name, np.column_stack([X[:, :3], np.full(90, 7.0), X[:, 3:]]), n_components=2)
+        assert isinstance(wider.map, FactorMap)
+        with_any = np.insert(X, 3, 9.0, axis=1)
+        np.testing.assert_allclose(wider.map.log_likelihoods(with_any), expected, rtol=1e-8)
 
 
 def test_linear_kernel_and_distances_give_pca() -> None:

@@ -52,14 +52,19 @@ def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
     assert 0 < along.figures["neighbors_replaced"] < 0.5
 
 
-def test_geodesic_neighbors_are_those_of_all_paths() -> None:
-    """Local searches find what the matrix of all shortest paths has, duplicates included."""
+def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local searches in blocks find what the matrix of all shortest paths has, duplicates included."""
+    monkeypatch.setattr("glle_engine.methods.lle_variants.rewired_lle.BLOCK_ENTRIES", 40 * 150)
+    reports: list[int] = []
     X = manifolds.make("s_curve", 150, seed=2).X
     X[7] = X[8]
     nearest, distances = kneighbors(X, 6)
     paths = shortest_path(symmetric_graph(nearest, distances), directed=False)
     np.fill_diagonal(paths, np.inf)
-    found = geodesic_neighbors(nearest, distances, 40, silent)
+    found = geodesic_neighbors(nearest, distances, 40, lambda done, *_: reports.append(done))
+    assert len(reports) > 4
+    assert reports == sorted(reports)
+    assert max(reports[:-1]) < reports[-1] == 150
     assert np.allclose(np.sort(paths, axis=1)[:, :40], np.take_along_axis(paths, found, axis=1), rtol=1e-12)
     assert found[7, 0] == 8
 

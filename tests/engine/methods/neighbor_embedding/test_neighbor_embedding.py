@@ -178,6 +178,8 @@ def test_lambda_grows_to_the_one_wanted() -> None:
         assert weights.sum() == pytest.approx(1)
         assert not np.diag(weights).any()
         np.testing.assert_allclose(repulsive_weights(1e100 * X, kind), weights)
+        apart = squared_distances(X) if kind == "distances" else 1 - np.eye(150)
+        np.testing.assert_allclose(weights, apart / apart.sum(), atol=1e-15)
 
 
 def test_tsne_agrees_with_another_implementation() -> None:

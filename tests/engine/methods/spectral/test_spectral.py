@@ -1,11 +1,13 @@
 """The spectral methods against dense algebra, other implementations, and the sheets that they unroll."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 from scipy.sparse.linalg import ArpackError
 from scipy.spatial.distance import cdist
@@ -72,6 +74,8 @@ def test_isomap_against_dense_scaling(
     straight = np.linalg.norm(found.Y[:, None] - found.Y[None], axis=2)
     r = np.corrcoef(distances[pairs], straight[pairs])[0, 1]
     assert found.figures["residual_variance"] == pytest.approx(1 - r**2, abs=1e-9)
+    lost = np.linalg.norm(-J @ distances**2 @ J / 2 - expected @ expected.T) / len(few)
+    assert found.figures["reconstruction_error"] == pytest.approx(lost, rel=1e-7)
 
 
 def test_isomap_of_degenerate_data() -> None:
@@ -108,6 +112,24 @@ def test_laplacian_eigenmaps_against_dense_algebra(
     assert found.figures["solver"] == ("dense" if n <= laplacian.DENSE_MOST else "shift-invert")
     np.testing.assert_allclose(values_of(found), values[1:3], rtol=1e-7)
     same_columns(np.sqrt(scale) * vectors[:, 1:3], found.Y, 1e-6)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("convert", [np.asarray, csr_array])
+def test_given_weights_are_those_of_the_kernel(
+    few: NDArray[np.float64], *, normalized: bool, convert: Callable[[Any], Any]
+) -> None:
+    """The heat kernel of all pairs as a matrix gives its embedding, whatever its diagonal and unit."""
+    X = few[:200]
+    K = np.exp(-(cdist(X, X) ** 2) / 0.4)
+    expected = embed("laplacian-eigenmaps", X, n_neighbors=199, epsilon=0.4, normalized=normalized)
+    for diagonal, unit in ((1.0, 1.0), (0.0, 2.0)):
+        given = K.copy()
+        np.fill_diagonal(given, diagonal)
+        found = embed("laplacian-eigenmaps", convert(unit * given), weights="precomputed", normalized=normalized)
+        same_columns(expected.Y, found.Y, 1e-9)
+        values = values_of(found) / (1.0 if normalized else unit)
+        np.testing.assert_allclose(values, values_of(expected), rtol=1e-8)
 
 
 def test_laplacian_eigenmaps_agree_with_scikit_learn(few: NDArray[np.float64]) -> None:

@@ -199,7 +199,7 @@ def test_labels_are_a_column_or_uploaded_labels(
     numbers = np.arange(N) % 3 - 1
     result_of(stores, embed(client, sheet, "supervised", labels=column(client, numbers), scores=[]))
     words = "\n".join(["x,kind", *(f"{i},{'ab'[i % 2]}" for i in range(N))])
-    payload = client.post("/v1/datasets?label=kind", content=words, headers={"content-type": "text/csv"}).json()
+    payload = client.post("/v1/datasets?labels=kind", content=words, headers={"content-type": "text/csv"}).json()
     result_of(stores, embed(client, sheet, "supervised", labels=payload["id"], scores=[]))
     assert [labels.tolist() for labels in labels_of_runs] == [numbers.tolist(), (np.arange(N) % 2).tolist()]
     check_problem(embed(client, sheet, "supervised"), 422, "invalid-parameter")
@@ -292,6 +292,10 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]
     other = ({"method": "pca"}, {"method": "pca", "parameters": {"n_components": 1}})
     check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
+    lines = (other[1], {"method": "lle", "parameters": {"n_components": 1}})
+    refused = check_problem(compare(client, sheet, *lines, align="truth", truth=sheet), 422, "invalid-parameter")
+    assert refused["detail"] == "align='truth' needs one dimension; these are 1, 2."
+    assert compare(client, sheet, *lines, align="first", truth=sheet).status_code in {200, 202}
     check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 
 

@@ -124,7 +124,7 @@ def test_labels_of_the_data_are_the_default(client: httpx.Client, stores: Stores
     rows = rng.standard_normal((120, 3))
     for count, expected in ((3, "labels"), (120, "clusters")):
         text = "a,b,c,kind\n" + "\n".join(f"{a},{b},{c},k{i % count}" for i, (a, b, c) in enumerate(rows + count))
-        answer = client.post("/v1/datasets?label=kind", content=text, headers={"content-type": "text/csv"})
+        answer = client.post("/v1/datasets?labels=kind", content=text, headers={"content-type": "text/csv"})
         link = embedding_link(client, stores, answer.json()["id"], "pca")
         assert spread(client, stores, link)["figures"]["classes"] == expected
     check_problem(client.post(f"{link}/spread", json={"labels": answer.json()["id"]}), 422, "invalid-parameter")

@@ -47,16 +47,21 @@ def fit_posterior(client: httpx.Client, X: Any = SHEET, **spec: Any) -> str:
     return path
 
 
+def finish(stores: Stores, id_: str) -> None:
+    """Run the tasks of a job."""
+    record = stores.jobs.fetch(id_)
+    for shard in range(0 if record.sharding is None else record.sharding.shards):
+        tasks.draw(id_, shard)
+    if record.kind != "draws":
+        (tasks.fit if record.kind == "fit" else tasks.analyse)(id_)
+
+
 def result_of(stores: Stores, answer: httpx.Response) -> str:
     """Run the job of a 202, and return the path of its result."""
     assert answer.status_code == 202, answer.text
     job = answer.json()
     assert answer.headers["location"] == job["links"]["self"]
-    record = stores.jobs.fetch(job["id"])
-    for shard in range(0 if record.sharding is None else record.sharding.shards):
-        tasks.draw(record.id, shard)
-    if record.kind != "draws":
-        tasks.analyse(record.id)
+    finish(stores, job["id"])
     assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
     return str(job["links"]["self"]) + "/result"
 

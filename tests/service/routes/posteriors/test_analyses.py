@@ -161,7 +161,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
     job = first.json()
     assert again.json()["id"] == job["id"]
     assert (job["kind"], job["posterior"], job["dataset"]) == ("advice", None, dataset)
-    assert set(job["links"]) == {"self", "events", "dataset"}
+    assert set(job["links"]) == {"self", "dataset"}
     assert job["request"]["n_neighbors"] == [5, 7, 9]
     result = result_of(stores, first)
     payload = client.get(result).json()

@@ -121,7 +121,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
 
 def test_neighbors_need_a_data_set_and_the_data_set_a_fit(client: httpx.Client, stores: Stores) -> None:
     """404 for none, or another tenant's; 409 for its deletion, unless forced; 422 for an estimate."""
-    theirs = stores.of("alice").datasets.add(Table(values=NEAR, source={"kind": "test"}))[0]
+    theirs = stores.for_tenant("alice").datasets.add(Table(values=NEAR, source={"kind": "test"}))[0]
     for missing in ("ds_" + "0" * 32, theirs.id):
         check_problem(post_fit(client, neighbors=missing), 404, "dataset-not-found")
     body = {"dataset": upload(client, SHEET), "neighbors": upload(client, NEAR)}
