@@ -56,7 +56,7 @@ def test_axes_and_selected_rows_have_a_link(explorer: Explorer, tab: Tab) -> Non
     explorer.open_sheet("s_curve", 80)
     explorer.at("form-em-n_components").fill("3")
     explorer.fit(count=2)
-    explorer.at("axis-1").select_option("2")
+    explorer.at("axis-1").select_option(index=2)
     explorer.at("select-least").click()
     rows = explorer.state("selection")["list"]
     with tab(explorer.url) as other:

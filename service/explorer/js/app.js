@@ -40,7 +40,7 @@ export function App() {
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
       <main id="view" tabindex="-1"><div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
-      <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
+      <div class="setup" id="setup" role="region" aria-label="Set-up" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
       <${Inspector} />
     </div>
     <${Corner} /><${Drag} /><${Keys} /><${Announcer} />
