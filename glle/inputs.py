@@ -46,7 +46,6 @@ MEDIA_TYPES = {
     ".tsv": "text/tab-separated-values",
     ".txt": "text/plain",
     ".gz": "application/gzip",  # the service sees what is in it
-    ".zst": "application/zstd",
     ".feather": "application/vnd.apache.arrow.file",
     ".arrow": _ARROW,
     ".arrows": _ARROW,

@@ -175,7 +175,8 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
     if not is_frame(data):
         roles.require_none("the data have no named columns.", "Give a frame of pandas or polars.")
         return _array_points(data, roles.missing)
-    columns, index = frame_columns(data, with_index=roles.missing == "drop"), _index(data)
+    columns = frame_columns(data, with_index=roles.missing == "drop")
+    index = data.index if hasattr(data, "iloc") else None
     # Given labels only decide the roles here: they may be those of the rows that are kept.
     given = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
     columns, names = with_given(columns, given, index)
@@ -225,10 +226,6 @@ def _column_names(data: Any) -> list[str] | None:
     found = getattr(data, "column_names", getattr(data, "columns", None)) if is_frame(data) else None
     names = found if is_frame(data) else getattr(data, "var_names", None)
     return None if names is None else [str(name) for name in names]
-
-
-def _index(data: Any) -> Any:
-    return data.index if hasattr(data, "iloc") else None
 
 
 def _array_points(data: Any, missing: Missing | None) -> DataPoints:

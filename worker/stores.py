@@ -31,9 +31,9 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-ANSWER_SECONDS = 5.0  # time-out of an answer
-WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
-PATIENT_RETRIES = 30  # of a worker's failed request to the object store: the computation took longer
+ANSWER_SECONDS = 5.0  # time to wait for an answer
+WRITE_SECONDS = 20.0  # time to wait while many small arrays are written at once
+PATIENT_RETRIES = 30  # a worker retries more often, because its result took longer to compute
 
 if TYPE_CHECKING:
     import redis

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser, options: type, taken: Collectio
         if (long := "--" + name.replace("_", "-")) in taken:
             continue
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
-        (described,) = get_args(annotated[name])  # of NotRequired
+        (described,) = get_args(annotated[name])  # unwrap NotRequired
         text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
         group.add_argument(*flags, long, dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint))
 

@@ -93,7 +93,7 @@ def _dataset_row(dataset: DatasetOut) -> dict[str, object]:
 
 
 def _upload(args: argparse.Namespace, client: Client) -> int:
-    """Upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz and .zst."""
+    """Upload a file: csv, tsv, npy, Parquet, Feather, json, also .gz."""
     return _report_new(args, client.dataset(args.file, **select_options(args, UploadOptions)))
 
 

@@ -138,7 +138,7 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
     metadata, index = reply.json(), content.index
     if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
         ids = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body
-        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # of the rows that were kept
+        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # ids of the rows that were kept
     return metadata, index
 
 

@@ -40,7 +40,7 @@ class BasePosterior(Resource, Generic[JobT]):
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
-    _notices: tuple[str, ...] = field(default=(), compare=False)  # of the data set, if this client fitted the posterior
+    _notices: tuple[str, ...] = field(default=(), compare=False)  # notices of the upload, if this client fitted
 
     @property
     def n(self) -> int:

@@ -60,7 +60,7 @@ class Result:
     index: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of an object that copy and pickle have not filled yet
+        if name.startswith("_"):  # copy and pickle look up names before they fill the object
             raise AttributeError(name)
         for values in (self.arrays, self.metadata):
             if name in values:
@@ -71,7 +71,7 @@ class Result:
         return [*self.arrays, *self.metadata]
 
     def __repr__(self) -> str:
-        if rows := self.metadata.get("rows"):  # of a comparison
+        if rows := self.metadata.get("rows"):  # a comparison
             found = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
             failures = [f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in found if problem]
             notes = [note["message"] for note in self.metadata.get("notes", ())]

@@ -67,7 +67,7 @@ class Retries:
         """
         seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # no secret
         if isinstance(reply, Reply):
-            with suppress(ValueError):  # a date, as some proxies send
+            with suppress(ValueError):  # some proxies send a date
                 seconds = max(seconds, float(reply.headers.get("retry-after", "0")))
         limit = self.deadline if is_known or _is_connected(reply) else min(self.connect, self.deadline)
         return seconds if elapsed + seconds <= limit else None

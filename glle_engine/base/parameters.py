@@ -202,6 +202,15 @@ class Specification:
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
+    def refuse_unused(self, option: str, *names: str) -> None:
+        """Raise `InvalidParameterError` for given parameters that have no meaning with the value of an option."""
+        for name in names:
+            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
+                raise InvalidParameterError(
+                    f"{name}={_shorten(value)} has no meaning with {option}={getattr(self, option)!r}.",
+                    remedy=f"Leave {name} away, or change {option}.",
+                )
+
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters by name."""

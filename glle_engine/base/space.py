@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Metric, SpaceSpec, Standardize
 
-LEVELS = 20_000  # of all features together: a matrix of 1,000 points has 160 MB
+LEVELS = 20_000  # levels of all features together; a matrix of 1,000 points then has 160 MB
 _SHOWN = 10  # columns in a message
 
 

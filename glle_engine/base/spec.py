@@ -30,7 +30,7 @@ NEIGHBORS_OF_ROOT = 0.35  # default neighbors over the root of the number of poi
 
 # Of landmarks="auto" (docs/explanation/landmarks.md): constants, so that every machine decides the same.
 MAX_EXACT_POINTS = 50_000  # beyond some 60,000 even a draw of a sheet takes a second, with 30 neighbors
-MAX_EXACT_FLOPS = 5 * 10**9  # of the factorization of a draw, which alone then takes about a second
+MAX_EXACT_FLOPS = 5 * 10**9  # operations to factorize for a draw, which alone then takes about a second
 AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph
 
 
@@ -63,12 +63,8 @@ class SpaceSpec(Specification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        standardize, metric = self.space
-        if standardize != "none" and metric in {"hamming", "precomputed"}:
-            raise InvalidParameterError(
-                f"standardize={standardize!r} has no meaning with metric={metric!r}.",
-                remedy="Leave standardize at 'none', or use metric='euclidean'.",
-            )
+        if self.space[1] in {"hamming", "precomputed"}:
+            self.refuse_unused("metric", "standardize")
 
     @property
     def space(self) -> tuple[Standardize, Metric]:

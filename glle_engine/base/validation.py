@@ -230,7 +230,7 @@ def array_of(X: Any) -> NDArray[Any]:
     """
     try:
         if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
-            memoryview(X)  # a TypeError
+            memoryview(X)  # raises TypeError for values that are no buffer
         return np.asarray(X)
     except ValueError as error:
         raise InvalidShapeError(

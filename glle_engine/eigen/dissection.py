@@ -76,7 +76,7 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
         begin[min(graph.start[i + 1] - graph.start[i], average) + 1] += 1
     for degree in range(average + 1):
         begin[degree + 1] += begin[degree]
-    order = np.empty(n, np.int64)  # by degree, random among equals
+    order = np.empty(n, np.int64)  # by degree, in random order among equal degrees
     for at in range(n):
         i = int(shuffled[at])
         degree = min(int(graph.start[i + 1] - graph.start[i]), average)

@@ -25,8 +25,8 @@ ACCEPTED_DEVIATION = 1e-6
 ACCEPTED_PIN = 1e-5
 # Above this share of the largest |y| a pin is as accurate as any other.
 GOOD_PIN = 0.01
-MAX_STEPS = 60  # of the lanes
-LU_STEPS = 300  # of a single problem: eigenvalues close together need more than 60
+MAX_STEPS = 60  # Lanczos steps when four draws are solved together
+LU_STEPS = 300  # Lanczos steps of a single problem; close eigenvalues need more than 60
 TOLERANCE = 1e-10
 _STRIDE = 10  # steps between tests of convergence in a long run
 

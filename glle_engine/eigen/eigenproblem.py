@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 DENSE_BELOW = 80
 _MANY = 10**9  # factorizations, worth any search of an order
-_ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
+_ROUNDINGS = 8.0  # each entry of B moves a singular value by the machine precision
 
 
 @dataclass(frozen=True, eq=False)

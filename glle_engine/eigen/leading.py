@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
-MAX_RESTARTS = 60  # of Lanczos; a spectrum that needs more is flat and left to LAPACK
+MAX_RESTARTS = 60  # a flat spectrum needs more Lanczos restarts, and is left to LAPACK
 REPORT_EVERY = 8  # products with the matrix between progress reports
 ACCEPTED_GAIN = 1e-8  # relative: Lanczos missed an eigenvalue that exceeds the last by more
 

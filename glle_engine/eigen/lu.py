@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Solver
     from glle_engine.eigen.pattern import Pattern
 
-_THRESHOLD = 0.01  # of pivoting: 1 fills without bound and 0 loses digits
+_THRESHOLD = 0.01  # pivoting threshold: 1 fills without bound, 0 loses digits
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
 _TAG = (0,)
-_SHIFT = 1e-9  # of the norm of M: far above its rounding errors, far below the eigenvalues that matter
+_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
 
 @dataclass(frozen=True)

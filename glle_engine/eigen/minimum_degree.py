@@ -48,8 +48,8 @@ def _elimination_steps(
         length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
     weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 for none
-    alive = np.zeros(n, np.bool_)  # as an element
-    size = np.zeros(n, np.int64)  # of an element
+    alive = np.zeros(n, np.bool_)  # whether a point is an element now
+    size = np.zeros(n, np.int64)  # entries of each element
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     outside, mark = np.zeros(n, np.int64), 1

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
-_EQUAL = 2.0**-46  # of the largest coordinate: the rounding of some operations
+_EQUAL = 2.0**-46  # rounding of some operations, relative to the largest coordinate
 _SEARCHED = 64  # nearest points of each start: enough for classes of fewer points, in one search for all of them
-_SEARCHED_ENTRIES = 1 << 22  # of these at once
+_SEARCHED_ENTRIES = 1 << 22  # distances in memory at a time
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:

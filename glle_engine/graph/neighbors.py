@@ -57,7 +57,7 @@ _WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
 _GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
 LOW_RECALL = 0.99
 MINUTE = 60.0  # seconds of an exact search that leaves out no pair
-FEW_FEATURES = 15  # in which few pairs are compared
+FEW_FEATURES = 15  # with fewer features a tree compares few pairs
 # Measured: docs/explanation/neighbors.md.
 EXPECTED_RECALL = ".99 or more of the neighbors, .93 for noise in 64 dimensions"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-MAX_CANDIDATES = 1 << 25  # of all points together
+MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
 _FIRST = 16
 
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-ROUNDING = 1e-7  # of the largest distance: digits of a root of a difference of squares
-NEGATIVE = 1e-10  # of the largest eigenvalue of a Gram matrix: rounding
+ROUNDING = 1e-7  # relative to the largest distance, the root of a difference of squares
+NEGATIVE = 1e-10  # smaller negative eigenvalues of a Gram matrix are rounding (relative to the largest)
 _BLOCK_ENTRIES = 1 << 22
-_RESIDUAL = 2.0**-46  # of the largest squared distance: residuals that are rounding
+_RESIDUAL = 2.0**-46  # smaller residuals are rounding (relative to the largest squared distance)
 
 
 @dataclass(frozen=True, eq=False)

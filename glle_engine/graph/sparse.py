@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 METRICS = ("euclidean", "cosine", "correlation")
 _EPSILON = float(np.finfo(np.float64).eps)
-_BLOCK_ENTRIES = 1 << 21  # of products, or of differences, at a time
-_ROUNDING = 2.0**-46  # as in `glle_engine.weights.constrained`
+_BLOCK_ENTRIES = 1 << 21  # products or differences in memory at a time
+_ROUNDING = 2.0**-46  # the same value as in `glle_engine.weights.constrained`
 
 
 @dataclass(frozen=True, eq=False)

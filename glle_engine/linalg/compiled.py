@@ -45,8 +45,8 @@ R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
 _AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # and what they imply: x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-_DIGITS = 16  # of a digest
-_DAYS = 30  # that code of other sources is kept
+_DIGITS = 16  # hexadecimal digits of a digest
+_DAYS = 30  # compiled code of other sources is deleted after this time
 
 if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT.")
@@ -139,7 +139,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         folder, name = self._impl.locator.folder, self._impl.filename_base
         self._delivered = IndexDataCacheFile(str(_DELIVERED / folder), name, folder)
-        self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)  # of its lock
+        self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)  # byte of the lock file
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code of a signature, or None; the process that gets None compiles it."""

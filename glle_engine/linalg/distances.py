@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FEW_POINTS = 60  # compared with all rows, which takes less time than to fill the leaves of a tree
 _BLOCK_ENTRIES = 1 << 20
-_LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are normal numbers
+_LARGEST_EXPONENT = 300  # power of 2, within which fourth powers of differences are normal numbers
 
 
 def power_of_two(extent: float) -> float:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 100
 TOLERANCE = 1e-10
-CANDIDATES = 32  # of the medoid: 496 pairs, fewer rotations than the rounds for a hundred embeddings
+CANDIDATES = 32  # embeddings among which the medoid is sought: 496 pairs
 
 
 def _rotation(

@@ -31,7 +31,7 @@ class _Threads:
 
     def note_fork(self) -> None:
         """Note in a child which threads the parent may have had."""
-        with suppress(ValueError):  # of numba, whose threads have not started
+        with suppress(ValueError):  # numba refuses before its threads have started
             is_gnu = numba.threading_layer() == "omp" and sys.platform == "linux"
             self.numba_is_lost |= is_gnu or self.one_caller.locked()
         self.faiss_is_lost = "faiss" in sys.modules

@@ -131,12 +131,8 @@ class RadiusSpec(DistanceSpec):
     def check_together(self) -> None:
         """Refuse a number of neighbors beside a radius."""
         super().check_together()
-        given = self._n_neighbors
-        if self.radius is not None and given != type(self).__dataclass_fields__["n_neighbors"].default:
-            raise InvalidParameterError(
-                f"n_neighbors={given} has no meaning with radius={self.radius:g}.",
-                remedy="Give one of the two: the number of neighbors, or the distance within which they are.",
-            )
+        if self.radius is not None:
+            self.refuse_unused("radius", "n_neighbors")
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points; a radius has any number of neighbors."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MAX_POINTS = 2000  # a minute or two, and five matrices of 32 MB
+MAX_POINTS = 2000  # this many take a minute or two, and five matrices of 32 MB
 _SEARCHED = 300  # points on which the starts compete; all n then go on from the best
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200

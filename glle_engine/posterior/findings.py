@@ -162,7 +162,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
         variance = apart.var(axis=0)
         varying = np.sqrt(variance)[np.ptp(apart, axis=0) > 0]
     return {
-        "feature_scale_ratio": _scale_ratio(varying),
+        "feature_scale_ratio": float(varying.max() / varying.min()) if varying.size and varying.min() > 0 else 1.0,
         "features_of_most_variance": _features_of_most_variance(variance),
         "feature_of_most_variance": int(np.argmax(variance)),
     }
@@ -180,11 +180,6 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
             f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
             f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
         )
-
-
-def _scale_ratio(deviation: NDArray[np.float64]) -> float:
-    """Return the ratio of the largest to the smallest standard deviation of the varying features."""
-    return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
 
 
 def _features_of_most_variance(variance: NDArray[np.float64]) -> int:

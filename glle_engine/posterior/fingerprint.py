@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align
     from glle_engine.posterior.posterior import Posterior
 
-PINNED = "5327895c35fd8ce2"  # of `glle_engine.base.version.NUMBERS`: change both together
+PINNED = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.NUMBERS`: change both together
 DIGITS = 16  # hex digits: 64 bits
 
 _SPARSE_POINTS = 120  # solved by lanes
-_SOLID_POINTS, _DIMENSIONS = 600, 5  # in an order by nested dissection, with fronts of several supernodes
-_DENSE_POINTS = 40  # below `glle_engine.eigen.eigenproblem.DENSE_BELOW`
+_SOLID_POINTS, _DIMENSIONS = 600, 5  # their order by nested dissection has fronts of several supernodes
+_DENSE_POINTS = 40  # fewer than `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
 _DRAWS = 3  # some lanes of a group, and each draw is the same in any group
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
-_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
-DRAWS = 64  # of a posterior, as far as the time to search an elimination order goes
+_BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
+DRAWS = 64  # draws among which the time to search an elimination order is shared
 
 
 def fit(
@@ -193,7 +193,7 @@ def _fit_on_landmarks(
             remedy=f"{error.remedy} More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
-    spec = replace(spec, noise=fitted.spec.noise)  # of "auto"
+    spec = replace(spec, noise=fitted.spec.noise)  # "auto" has chosen
     return _place_others(replace(fitted, spec=spec), placed, landmarks, on_progress)
 
 
@@ -445,5 +445,5 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
             f"spec={spec!r:.60} is no FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
         )
     require_known_names(parameters, FitSpec.parameters())
-    values: dict[str, Any] = {**parameters}  # with the word "auto"
+    values: dict[str, Any] = {**parameters}  # "auto" among them
     return replace(spec or FitSpec(), **values)

@@ -61,7 +61,7 @@ _ARRAYS = {
     "scale": "scale",
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
-_ROUNDING = 1e-6  # of sums of weights in a file, relative to the largest
+_ROUNDING = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
 _MAX_WEIGHT = 2.0**480  # in a file: the squares of sums of weights and their residuals stay finite
 _MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glle_engine.weights.gaussian import WeightDistribution
 
 T = TypeVar("T")
-_BLOCK_ENTRIES = 1 << 22  # of the factors of some points: 32 MB
+_BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
 
 
 @dataclass(frozen=True)

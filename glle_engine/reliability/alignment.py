@@ -1,7 +1,7 @@
-r"""Aligned embeddings of the same points: their spread, whether it ranks the points, and regions around these.
+r"""Align embeddings of the same points: measure their spread, how reliable it is, and regions around the points.
 
-Random halves of the embeddings, whose spreads have the rank correlation r over points, give the reliability of f times
-as many embeddings as a half: :math:`f r / (1 + (f - 1) r)` (Spearman and Brown, 1910).
+The embeddings are split into random halves. If the spreads over the two halves have the rank correlation r, the spread
+over f times as many embeddings as a half has the reliability :math:`f r / (1 + (f - 1) r)` (Spearman and Brown, 1910).
 
 The coverage of regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
 c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its place in the reference
@@ -11,12 +11,12 @@ are split into folds, the covariance is computed without a fold, and :math:`r_q`
 held-out resamples from the mean of the others, in units of that covariance. For normal resamples with the covariance
 :math:`C_i` it is the radius of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
-So the regions around the consensus contain the stated share of the places of a further resample, on average over points
-and resamples. Around the reference they are meant to contain the mean place of a point over new samples of the data
-(confidence regions). The place of a point in one new sample scatters around that mean as the reference does, so that
-its regions are wider by the root of 2 (prediction regions, `Regions.of_new_sample`). No region shows bias, and the
-level holds for the average point, not for each. The points of an embedding move together, so that the share of points
-inside varies widely between samples of the data.
+The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
+over points and resamples. Regions around the reference are confidence regions: they are meant to contain the mean
+position of a point over new samples of the data. The position of a point in one new sample scatters around that mean as
+the reference does, so that prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows
+bias, and the level holds for the average point, not for each. The points of an embedding move together, so that the
+share of points inside varies widely between samples of the data.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ SPLITS = 6
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
-NEW_SAMPLE = math.sqrt(2)  # a new place scatters around the mean place, which scatters around the reference
-FLAT = 1e-12  # of the largest eigenvalue of a covariance: a direction without variance
+NEW_SAMPLE = math.sqrt(2)  # a new position scatters around the mean as the reference position does
+FLAT = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Kinds of embeddings of the same points, all rotated to their consensus, and this to an original.
+    """Kinds of embeddings of the same points, all rotated to their consensus, which is rotated to an original.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Alignment:
     kinds : tuple of (m, n, p) float64
         At least 4 embeddings of each kind.
     factors : tuple of float
-        On the covariance of each kind, so that all estimate that over new samples.
+        Factor on the covariance of each kind, so that all of them estimate the covariance over new samples.
 
     """
 
@@ -169,14 +169,14 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return twice the mean rank of each value minus n + 1: the numbers of smaller and of larger ones differ by it."""
+    """Return 2 (mean rank) - (n + 1) for each value: the number of smaller values minus the number of larger ones."""
     ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
     below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")
     return (below - above).astype(np.float64)
 
 
 def spearman_brown(r: float, times: float) -> float:
-    """Return the reliability of a number of times as many embeddings as those that correlate by r; 0 for r below 0."""
+    """Predict the reliability of `times` as many embeddings, given that two sets correlate with r; 0 for r below 0."""
     return times * r / (1 + (times - 1) * r) if r > 0 else 0.0
 
 

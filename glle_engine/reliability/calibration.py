@@ -96,7 +96,7 @@ class Calibration:
             yield Note(
                 "scale-saturated",
                 f"No scale can be identified, because the spread of draws hardly depends on it (slope {self.slope:.2g} "
-                f"in logarithms). {times} at the scale {self.scale:.3g}, the closest of those tried. Raise n_neighbors "
+                f"in logarithms). {times} at the scale {self.scale:.3g}, the closest one tried. Raise n_neighbors "
                 "or lower n_components, and compare spreads within this posterior only.",
             )
         elif not _is_close(self.ratio):
@@ -180,7 +180,7 @@ def calibrate(
         above = [pair for pair in trace if pair[1] >= 1]
         if len(trace) > 1:
             slope = _slope(trace)
-        if below and above:  # between the nearest scales on either side
+        if below and above:  # interpolate between the nearest scale on either side
             scale = _between(max(below, key=lambda pair: pair[1]), min(above, key=lambda pair: pair[1]))
         elif slope is not None and slope < SATURATED:
             break

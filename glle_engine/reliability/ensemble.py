@@ -5,12 +5,12 @@ r"""Ensemble spread: the mean of four estimates of how far points move over new 
     C_i = \tfrac{1}{4} \big[C_i(\text{draws at } a^*) + C_i(\tfrac12, k) + C_i(\tfrac12, \kappa) + C_i(.632, k)\big],
 
 where :math:`C_i(\varphi, k)` is the covariance of point i over embeddings of :math:`\varphi n` points
-(`glle_engine.reliability.resamples`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and
-:math:`a^*` is the calibrated scale of the draws. This is an empirical calibration: no theory says that these
-covariances are those over samples, but redrawn data do (docs/explanation/honesty.md). All embeddings are aligned
-together by generalised Procrustes analysis (Gower 1975), which starts from the reference: from one of the embeddings
-it more often ends in a poor minimum. The four estimates err on different points, so that their mean ranks points better
-than any of them.
+(`glle_engine.reliability.resamples`), :math:`\kappa` is log-uniform on [.7 k, 1.5 k] for each of them, and :math:`a^*`
+is the calibrated scale of the draws. This is an empirical calibration: no theory says that these covariances equal the
+covariances over samples, but redrawn data do (docs/explanation/honesty.md). All embeddings are aligned together by
+generalised Procrustes analysis (Gower 1975), which starts from the reference: from one of the embeddings it more often
+ends in a poor minimum. The four estimates err on different points, so that their mean ranks points better than any of
+them.
 
 Cost: with the default numbers the time of 110 to 130 fits of the posterior, on one core (measured at n = 800 and 2,000,
 neighbor search included). Nearly all of it are resamples, each about .8 of a fit, which can be computed anywhere:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 DRAWS = 100
-RESAMPLES = 40  # of each stream
+RESAMPLES = 40  # resamples of each stream
 # Median spread of half-samples over the spread of larger samples: .88 to 1.28 if the embedding is stable.
 UNSTABLE = 1.38
 
@@ -183,7 +183,7 @@ def ensemble(
 ) -> Ensemble:
     """Compute the ensemble spread of a posterior from its data.
 
-    `calibrate` finds the scale of the draws with its defaults, and the first half-samples serve both.
+    `calibrate` finds the scale of the draws with its defaults. The ensemble uses its half-samples, too.
 
     Parameters
     ----------

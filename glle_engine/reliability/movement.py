@@ -1,4 +1,4 @@
-r"""Summary of refits: how far each point moves, and which neighbors, clusters and distances between classes remain.
+r"""Summarize refits: how far each point moves, and which neighbors, clusters and distances between classes remain.
 
 All embeddings are centered, scaled to the root mean square radius of the whole data's embedding and rotated to their
 common mean (generalized Procrustes): position, size and orientation of a picture mean nothing. Movement is the root of
@@ -7,12 +7,13 @@ kind", and ranks points. It is no interval: the coverage of regions by it is not
 half-samples share does not show.
 
 Samples of .632 of the points show less variance of linear methods than new data, and the part by sampling is then
-multiplied by 1.72; for other methods no such factor holds (`glle_engine.reliability.resamples`). With seeds, the
-variance over half-samples contains the variance of the seeds, which refits of the whole data measure apart:
+multiplied by 1.72; for other methods no such factor holds (`glle_engine.reliability.resamples`). If the method has a
+seed, the variance over half-samples contains the variance of the seeds, which refits of the whole data measure alone:
 
 .. math:: \operatorname{tr} C_i = s_i^2 + t_i^2
 
-with s_i the movement by seeds and t_i that by sampling, 0 if the seeds alone explain more than the half-samples show.
+with s_i the movement by seeds and t_i the movement by sampling, which is 0 if the seeds alone explain more than the
+half-samples show.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Resamples
 
 MAX_CLUSTERS = 10
-MAX_CLASSES = 100  # of labels
-ROUNDS = 20  # of Lloyd's algorithm
+MAX_CLASSES = 100  # distinct labels
+ROUNDS = 20  # iterations of k-means
 ALIKE = 0.7  # rank correlation above which the baseline ranks points nearly as the movement does
 _UNCERTAIN = {
     "isomap": "If the graph has edges between turns of a sheet (short circuits), half-samples of Isomap move about 3 "
@@ -55,7 +56,7 @@ _UNCERTAIN = {
     "ltsa": "The movement of LTSA over half-samples does not measure movement over new data: on sheets it was .4 to "
     "11 times as large. Compare points with each other, not with points of other methods.",
 }
-"""Notes on the methods for which movement over half-samples is known to differ from that over new data, by name."""
+"""Notes on methods, by name, that are known to move otherwise over half-samples than over new data."""
 
 
 class MovementFigures(TypedDict):
@@ -74,15 +75,15 @@ class MovementFigures(TypedDict):
     n_neighbors : int
         Neighbors that may be kept.
     median_movement : float
-        In the unit of the embedding.
+        Median over points, in the unit of the embedding.
     relative_movement : float
-        The same over the root mean square radius of the embedding.
+        The median movement, divided by the root mean square radius of the embedding.
     seed_share : float
         Share of the variance that refits with other seeds explain.
     pairs_kept : float
         Share of neighbor pairs of the embedding that stay neighbors: the mean of `Movement.neighbor_stability`.
     pairs_by_chance : float
-        The same of noise.
+        What `pairs_kept` is for noise.
     cluster_stability : float
         Mean adjusted Rand index of the clusters; 0 is chance.
     classes : {"labels", "clusters"}
@@ -120,24 +121,24 @@ class Movement:
     Attributes
     ----------
     consensus : (n, p) float64
-        Mean place of each point over the half-samples, aligned to the embedding, in its unit.
+        Mean position of each point over the half-samples, aligned to the embedding, in its unit.
     covariance : (n, p, p) float64
-        Of each point's place over the half-samples.
+        Covariance of each point's position over the half-samples.
     movement : (n,) float64
         Root of the trace of that covariance; no interval.
     sampling_movement : (n,) float64
         Part due to the choice of points. The squares of this part and of the next one add up to the square of the
         movement, unless the next alone is larger.
     seed_movement : (n,) float64
-        Its part by the seed; 0 for a method without one.
+        Part due to the seed; 0 for a method without a seed.
     radius : (n,) float64
         Of the disc about the consensus that holds half of the half-samples.
     margin : (n,) float64
         Distance in the consensus to the nearest point of another class; NaN with one class.
     neighbor_stability : (n,) float64 in [0, 1]
-        Mean share of the neighbors in the embedding that are neighbors over a half-sample.
+        Mean share of a point's neighbors in the embedding that are its neighbors in a half-sample, too.
     baseline : (n,) float64
-        Mean distance to the 10 nearest neighbors in the data: what ranks points without any refit.
+        Mean distance to the 10 nearest neighbors in the data, which ranks points without any refit.
     classes : (n,) int64
         Of `margin` and of `cluster_stability`: the labels, or else the clusters of the embedding.
     figures : MovementFigures
@@ -189,8 +190,7 @@ def movement(
         The embedding of all points.
     samples : Resamples
         Of a `glle_engine.reliability.resamples.stream_of`, in any order; at least 4 without a problem. The part of the
-        variance by sampling is multiplied by the factor of the stream; shares of kept neighbors are those over the
-        samples.
+        variance by sampling is multiplied by the factor of the stream; shares of kept neighbors have no factor.
     seeds : Resamples, optional
         Of the whole data with other seeds (`glle_engine.reliability.resamples.SEEDS`).
     labels : (n,) int64, optional
@@ -271,7 +271,7 @@ def movement(
 def adjusted_rand(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
     """Return the adjusted Rand index of two partitions (n,), numbered from 0: 1 if equal, 0 as by chance.
 
-    Hubert and Arabie 1985, Eq. 5. Two partitions in one part, or all parts single, are equal.
+    Hubert and Arabie 1985, Eq. 5. Two partitions that both have one part, or only single points, are equal.
     """
     table = np.zeros((a.max() + 1, b.max() + 1))
     np.add.at(table, (a, b), 1)
@@ -296,8 +296,8 @@ def _variance_by_seeds(seeds: Resamples | None, whole: NDArray[np.float64]) -> t
 def _classes(whole: NDArray[np.float64], labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the labels numbered from 0, or the clusters of an embedding.
 
-    The clusters are those that a reader sees: k-means of the picture for 2 to 10 clusters, of which the index of
-    Calinski and Harabasz (1974) is greatest. It chooses from pictures without clusters, too.
+    The clusters are what a reader sees: k-means of the embedding, with the number of clusters (2 to 10) that has the
+    greatest index of Calinski and Harabasz (1974). The index finds a number in embeddings without clusters, too.
     """
     if labels is not None:
         classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
@@ -363,7 +363,7 @@ def _notes(figures: MovementFigures, problems: Sequence[str], uncertainty: str |
         yield Note(
             "movement-as-baseline",
             f"Movement ranks the points nearly as their mean distance to the 10 nearest neighbors in the data does "
-            f"(rank correlation {correlation:.2f}): the points that move are those in sparse regions.",
+            f"(rank correlation {correlation:.2f}): the points in sparse regions move.",
         )
     if figures["seed_share"] >= MOSTLY:
         yield Note(

@@ -4,8 +4,8 @@ The method is refitted to a sample with counts of neighbors that shrink with it 
 placed: by the method's own map if it has one or is linear, otherwise by their LLE weights on the points of the sample.
 Weights are a poor map of a linear method: they inflate the movement of PCA 1.6 to 2.8 times.
 
-Samples of .632 of the points keep neighborhoods and graphs closer to the whole data, where half of the points are
-too few. A method with a seed has another seed in each refit: the seed of its parameters plus 1 + j. Refits of the whole
+Where half of the points are too few, samples of .632 of the points keep neighborhoods and graphs closer to the whole
+data. A method with a seed has another seed in each refit: the seed of its parameters plus 1 + j. Refits of the whole
 data (`SEEDS`) measure what the seeds alone change.
 """
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=MethodSpec)
 HALF_SAMPLES = 40
-REFITS = 8  # of the whole data with other seeds
-_MIN_COUNT = 5  # below it, neighborhoods of a plane are as likely in parts as not
+REFITS = 8  # refits to the whole data with other seeds
+_MIN_COUNT = 5  # with fewer neighbors the graph of a plane is often disconnected
 _SEEDS = 2**63
 
 

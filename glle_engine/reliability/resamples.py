@@ -1,15 +1,15 @@
-r"""Embeddings of random parts of the data, which show how an embedding varies over samples of the data.
+r"""Embed random parts of the data, which shows how an embedding varies over samples of the data.
 
 Resample j of a stream embeds a random share :math:`\varphi` of the points, and places the other points in that
-embedding. It is a pure function of (embedder, stream, seed, j): any range of a stream is computed anywhere, and the
-bits agree.
+embedding. It is a pure function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets
+the same bits.
 
-For a smooth function of the sample, :math:`\varphi / (1 - \varphi)` times the covariance over resamples estimates that
-over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackknife variance estimation", Annals of
-Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two resamples, so
-that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a factor, was
-.99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves have no
-factor, and the factor of other shares is for linear methods alone.
+For a smooth function of the sample, :math:`\varphi / (1 - \varphi)` times the covariance over resamples estimates the
+covariance over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackknife variance estimation",
+Annals of Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two
+resamples, so that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a
+factor, was .99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves
+have no factor, and the factor of other shares is for linear methods alone.
 
 Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
 """
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.posterior import Posterior
 
-_RESAMPLES = 1 << 32  # of a stream: the upper bits of the counter are its number
+_RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
 HALF = 0.5
-SHARES = (HALF, 0.632)  # of the points in a sample of a method
-SMALLEST_K, LARGEST_K = 0.7, 1.5  # of random n_neighbors, relative to the fit's
+SHARES = (HALF, 0.632)  # shares of the points in a sample of a method
+SMALLEST_K, LARGEST_K = 0.7, 1.5  # range of a random n_neighbors, relative to the n_neighbors of the fit
 MIN_POINTS = 20
 PLACING = 10  # neighbors in the sample of a point that is placed
 _REG = 1e-3  # ridge of their weights
@@ -95,7 +95,7 @@ HALVES = Stream("half-samples", 0.5, number=0)
 RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
 LARGER = Stream("larger samples", 0.632, number=2)
 SEPARATE = Stream("separate halves", 0.5, number=3, paired=True)
-STREAMS = (HALVES, RANDOM_K, LARGER)  # of a posterior's ensemble
+STREAMS = (HALVES, RANDOM_K, LARGER)  # the resamples of an ensemble
 SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
 
 
@@ -116,7 +116,7 @@ class Sample:
     number : int
         Of the resample in its stream.
     chosen, others : (m,), (n - m,) int
-        Rows of the embedded points, and of those to be placed; both ascending.
+        Rows of the embedded points, and rows of the points to place; both ascending.
     uniform : float, optional
         Random number in [0, 1), for a parameter that varies.
 
@@ -168,7 +168,8 @@ class Resamples:
     ----------
     stream : Stream
     places : (m, n, p) float64
-        NaN where an embedding failed. Those of posteriors are rotated to their reference, others not.
+        Positions of the points; NaN where an embedding failed. Embeddings of posteriors are rotated to their
+        reference, others are not.
     problems : tuple of str
         The messages of embeddings that failed.
 
@@ -255,7 +256,8 @@ def resample(
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
-    rng = _generator(stream, seed, number // 2 if stream.paired else number)
+    counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
     is_second = stream.paired and number % 2 == 1
     size = stream.size(len(embed.rows))
     if embed.blocks is None:
@@ -270,10 +272,6 @@ def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Samp
         chosen = np.sort(embed.rows[~in_first if is_second else in_first])
     others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
     return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
-
-
-def _generator(stream: Stream, seed: int, number: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=np.array([seed, stream.number * _RESAMPLES + number], np.uint64)))
 
 
 def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) -> NDArray[np.float64] | GlleError:

@@ -1,20 +1,20 @@
-r"""Statements on how far to rely on a spread: a word and its reason.
+r"""State how far to rely on a spread: a level and its reason.
 
-All figures are rank correlations of two spreads over points.
+All numbers are rank correlations of two spreads over points.
 
-- *reliability*: of the spread over all its embeddings (`alignment`). It is near 1 if there are enough embeddings. Its
-  root is the *ceiling*: no quantity is expected to correlate more with this spread.
-- *reproducibility* :math:`R`: of the spread of 20 resamples of one kind, the mean over the kinds, whatever their
-  number. It is low if points hardly differ, or if few resamples determine the spread.
-- *agreement* :math:`A`, of draws and resamples. Both estimate the spread over new samples, draws by a model and
-  resamples without one, so that they disagree where the data do not determine it.
-- *expected* :math:`\sqrt{R A}`, an estimate of the correlation of the ensemble's spread with that over new samples.
-  There is no theorem behind the geometric mean: it and the limits of the words were chosen on nine settings, and
+- *reliability* of the spread over all its embeddings (`alignment`): near 1 if there are enough embeddings. The root of
+  it is the *ceiling*: we expect no quantity to correlate more with this spread.
+- *reproducibility* :math:`R`: the reliability of the spread over 20 resamples of one kind, averaged over the kinds,
+  whatever the number of resamples. It is low if points hardly differ, or if few resamples determine the spread.
+- *agreement* :math:`A` of draws and resamples. Both estimate the spread over new samples, draws by a model and
+  resamples without one. They disagree where the data do not determine the spread.
+- *expected* :math:`\sqrt{R A}`: an estimate of the correlation between the ensemble's spread and the spread over new
+  samples. There is no theorem behind the geometric mean. It and the thresholds were chosen on nine settings, and
   checked on others that were chosen afterwards (docs/explanation/honesty.md).
 
-The movement of a method has no draws. Its word sees the noise of resampling alone: one sample does not show whether
+The movement of a method has no draws. Its level covers the noise of resampling alone: one sample does not show whether
 movement over half-samples ranks points as movement over new data does (docs/reference/methods.md has measurements).
-Where the seed explains most of the variance, the word is at best "moderate".
+Where the seed explains most of the variance, the level is at best "moderate".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reliability:
     Attributes
     ----------
     level : {"high", "moderate", "low"}
-        The statement in one word.
+        How far to rely on the order of the points.
     reason : str
         The statement in one or two sentences.
     reliability : float in [0, 1]
@@ -90,7 +90,7 @@ class SpreadReliability(Reliability):
     Attributes
     ----------
     expected : float in [0, 1]
-        Expected rank correlation of the spread with that over new samples of the data.
+        Expected rank correlation between this spread and the spread over new samples of the data.
     agreement : float in [-1, 1]
         Rank correlation of the spread of draws with the spread of resamples; 0 if one of them is constant.
     saturated : bool

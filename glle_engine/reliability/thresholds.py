@@ -7,14 +7,14 @@ from __future__ import annotations
 
 # Shares of an audit that remain in another sample: `remains`, arrangement and shape.
 TRUST = 0.6
-PARTLY = 0.3  # below it, do not rely on the share at all; also the least share of neighbors that is more than chance
+PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
 STAYS = 0.9  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
-GROUP_CONTACT = 0.1  # the same for labeled groups, whose labels may be wrong
+GROUP_CONTACT = 0.1  # the same share for groups by labels, because labels may be wrong
 
 # Places where the picture and its resamples disagree.
 FAR = 4.0  # distance of two points in units of the larger distance to a k-th neighbor, from which on they are far

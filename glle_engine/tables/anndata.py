@@ -49,7 +49,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     values = data.X if obsm is None else data.obsm[obsm]
     if values is None:
         raise InvalidParameterError("The AnnData has no X.", remedy=f"Name the points by obsm=, one of {keys}.")
-    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix of a file
+    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
         detail = "The AnnData has several variables of one name."

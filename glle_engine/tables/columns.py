@@ -236,7 +236,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
     if kind == "text":
         return text_column([cell.strip() or None for cell in cells])
     plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
-    if kind == "number" and (values := plain_numbers(plain)) is not None:
+    if kind == "number" and (values := _plain_numbers(plain)) is not None:
         return Column("number", kind, values, np.zeros(len(values), bool), cells=cells, decimal=decimal)
     found = [_read_cell(cell, kind, decimal) for cell in cells]
     missing = np.array([code == "missing-value" for _, code in found], bool)
@@ -248,7 +248,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
     return Column(name, kind, values, missing, cells=cells, faults=faults, decimal=decimal)
 
 
-def plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
+def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
     """Return the numbers of cells if all of them have one that is finite and exact, or None."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SINGLE = frozenset({"labels", "colors"})
 """Roles of one column."""
-MAX_PATTERNS = 100  # of a request: each is compared with every name
+MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids whose values are stored
 MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
@@ -211,7 +211,7 @@ class Layout:
             said = f"{subject} numbers or names the rows. It is set apart and is no feature"
             if not profile.is_text:
                 return f"{said}; to fit it, use {option('features', ['*'])}."
-            if is_unnamed:  # its number may be the name of another column
+            if is_unnamed:  # another column may have this number as its name
                 return f"{said}."
             return f"{said}; to leave it out, use {option('ignore', [name])}."
         noun = f"{count:,} distinct words" if role == "labels" else "dates"

@@ -43,7 +43,7 @@ _BLOCK_ENTRIES = 1 << 20
 POOLED = 3  # times k neighbors a frame
 NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it
 VANISHING = 1e-6  # variance along the sheet in the limit that gives the mean
-SQUARED_TO_ROUNDING = 1e-8  # a Gram matrix holds directions whose variance is a smaller share with half the digits
+SQUARED_TO_ROUNDING = 1e-8  # directions with a smaller share of the variance have half the digits in a Gram matrix
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,15 @@ from qa.frame import ROOT, say
 from qa.mutations.changes import Change, find_changes
 
 ROOMS = {"glle": "client", "glle_engine": "engine", "service": "service", "worker": "worker"}  # and their tests
+_EVERY_METHOD = ["tests/engine/methods/test_refusals.py", "tests/engine/methods/test_every_method.py"]
 # Tests of packages that are tested by what uses them.
 ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
     "service/responses": ["tests/service/encoding"],
+    **{
+        f"glle_engine/methods/{family}": _EVERY_METHOD
+        for family in ("entropy", "linear", "lle_variants", "neighbor_embedding", "spectral")
+    },
 }
 COMPILED = b"@compiled"  # kernels, which would be compiled again for each change
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")

@@ -54,7 +54,7 @@ SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
-SHOWN_IDS = 5  # of records without files
+SHOWN_IDS = 5  # ids of records without files in a message
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
@@ -101,7 +101,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
             yield _readiness(http.get("/readyz"))
         with Client(url, key, progress=False, retries=Retries(deadline=0.0), timeout=RESPONSE_SECONDS) as client:
             yield from _end_to_end(client)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # of another program
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # another program answers
         remedy = "Check the URL, the log of the API, and the network."
         yield Check("service", "problem", f"{url} does not answer: {type(error).__name__}: {error}.", remedy)
 

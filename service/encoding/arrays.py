@@ -38,7 +38,7 @@ _PIECE_BYTES = 2**20
 _JSON_VALUES = 2**14  # encoded at a time; the encoder holds the interpreter, 0.7 ms for so many
 # Of the encoder, for strong ETags: another version may write other digits of the same numbers.
 JSON_ENCODER = f"orjson-{orjson.__version__}"
-_ARROW_VALUES = 2**17  # of a record batch, 1 MB
+_ARROW_VALUES = 2**17  # values of a record batch, 1 MB
 _CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms for 2,048 values
 
 

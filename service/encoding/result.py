@@ -36,10 +36,10 @@ _LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
 _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # of a result with a main array
+MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
 NOTES_HEADER = "Glle-Notes"  # for scale=auto
-_INLINE_BYTES = 2**17  # of values that are encoded in less than a millisecond, on the event loop
+_INLINE_BYTES = 2**17  # fewer bytes are encoded in less than a millisecond, on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-MAX_CACHE_BYTES = 64 * 2**20  # of the cache of a process
-MAX_ANSWER_BYTES = 2**20  # of a cached body
+MAX_CACHE_BYTES = 64 * 2**20  # size of the cache in each process
+MAX_ANSWER_BYTES = 2**20  # largest body in the cache
 MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
-ENTRY_BYTES = 2**11  # of an entry beside its body: headers, key and containers
+ENTRY_BYTES = 2**11  # what an entry takes beside its body: headers, key and containers
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-PATIENCE_SECONDS = 30.0  # without a byte of a body
+PATIENCE_SECONDS = 30.0  # a body may pause this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
-LOOK_SECONDS = 0.02  # between two looks for a place
+LOOK_SECONDS = 0.02  # pause between two checks for a free place
 GRACE_SECONDS = 1.0  # before a body may be ended because others need its place
 
 

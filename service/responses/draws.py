@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
     from worker.stores import Stores
 
-_TABLE_BYTES = 2**20  # of the rows of a table that are made at once
-SMALL_BYTES = 12 * 2**20  # of a result that is sent without a thread for each piece
+_TABLE_BYTES = 2**20  # rows of a table that are made at once
+SMALL_BYTES = 12 * 2**20  # a smaller result is sent without a thread for each piece
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
@@ -85,7 +85,7 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
 
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()
-        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # its pages are in memory
+        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # the pages of a small file are in memory
         ids = query.ids() if media in {CSV, ARROW} else None
         lead = (*((len(scales),) if spec.grid else ()), len(draws))
         shape = (len(points), spec.p)

@@ -39,12 +39,12 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
 from worker.stores import Stores
 
-ATTEMPTS = 5  # to delete a data set, while jobs add posteriors and embeddings of it
+ATTEMPTS = 5  # attempts to delete a data set while jobs add posteriors and embeddings of it
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _BODIES = {
-    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, XLSX, "application/gzip", "application/zstd")),
+    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, XLSX, "application/gzip")),
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "text/tab-separated-values": {"schema": {"type": "string"}, "example": "x\ty\tz\n1.0\t2.0\t3.0\n"},
     "text/plain": {"schema": {"type": "string"}, "example": "x;y;z\n1,0;2,0;3,0\n"},
@@ -56,7 +56,7 @@ _BODIES = {
                 "file": {
                     "type": "string",
                     "format": "binary",
-                    "description": "The table, also .gz or .zst.",
+                    "description": "The table, also .gz.",
                 },
             },
         }
@@ -150,7 +150,7 @@ async def _receive_upload(
         **_CREATED,
         **failures(
             _413="Longer than GLLE_MAX_BODY (JSON: than a 128th of it).",
-            _415="Not npy, npz, CSV, Arrow, Parquet, xlsx or JSON, nor these by gzip or zstd; or without its library.",
+            _415="Not npy, npz, CSV, Arrow, Parquet, xlsx or JSON, nor these by gzip; or without its library.",
             _422="Not a finite matrix: see the row and the column.",
             _507="The disk is full, but for the reserve.",
         ),
@@ -166,8 +166,8 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
     values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
     first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
     the first one of few distinct words has the labels, and the first one of dates the colors, with a notice each;
-    other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip or
-    zstd), or a form with one file and the query parameters as fields.
+    other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip),
+    or a form with one file and the query parameters as fields.
     """
     async with _receive_upload(request, stores, options) as read_table:
         return _created_response(*await run_in_threadpool(lambda: _add(stores, read_table())))

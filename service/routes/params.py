@@ -27,7 +27,7 @@ from worker.stores import Stores
 
 STRICT = "/v1/"  # pages and probes ignore a query, because browsers, links and load balancers add parameters
 _ALIKE = 0.6  # similarity of a name to be suggested
-_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # of the routes that have been requested
+_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested
 CONTENT_STAYS = "\n\nThey are not part of the content: id and ETags stay."
 
 

@@ -41,7 +41,7 @@ from service.submission.validation import (
 )
 from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records.job import Priority, Terms, is_quick_fit
+from worker.records.job import Terms, is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord, posterior_id, recorded_parameters
 from worker.stores import Stores
@@ -232,7 +232,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.Command
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
-    terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, parameters))
+    terms = Terms.within(command.deadline, "interactive" if is_quick_fit(dataset.n, dataset.d, parameters) else "batch")
 
     if (record := stores.posteriors.get(id_)) is not None:
         return record
@@ -268,11 +268,6 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     require_within("n_neighbors", least)
     require_storable(stores, n, FitSpec(n_neighbors=least))  # before the neighbors are in memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
-
-
-def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
-    """Return ``interactive`` for a quick fit, which a person is likely to wait for."""
-    return "interactive" if is_quick_fit(n, d, spec) else "batch"
 
 
 def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:

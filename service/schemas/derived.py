@@ -19,7 +19,7 @@ Matrix = list[Row]
 # Entry of a docstring's section of attributes: names, the axes of an array or another type, and the indented text.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
 _FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers alone
-_MODELS: dict[Any, type[BaseModel]] = {}  # by result type
+_MODELS: dict[Any, type[BaseModel]] = {}  # models by result type
 
 
 class _ArrayOut(BaseModel, Generic[T]):

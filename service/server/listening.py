@@ -7,7 +7,7 @@ import http.client
 import resource
 import socket
 
-STOP_SECONDS = 8.0  # that a stopping API, and `glle up`, wait for requests and tasks in progress
+STOP_SECONDS = 8.0  # a stopping API and `glle up` wait this long for requests and tasks in progress
 DESCRIPTORS = 2**14
 BACKLOG = 2048  # connections that wait for an API process to accept them
 # Connections that a process accepts at each turn of its event loop. The default, its backlog, gives a burst of

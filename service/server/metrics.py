@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from service.middleware.answer_cache import AnswerCache
     from worker.stores import Stores
 
-FLUSH_SECONDS = 5.0  # from the first count to the flush of a process's counts to Redis; each scrape flushes, too
+FLUSH_SECONDS = 5.0  # a process sends its counts to Redis this long after the first one; each scrape does, too
 LOG_STATUS = "aof_last_write_status"
 UNKNOWN = float("nan")  # managed Redis servers hide some figures
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -108,7 +108,7 @@ class Metrics:
         """Add the counts from `take` to the deployment's counts."""
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
-            label = method if method in _METHODS else "(other)"  # a client may send any word
+            label = method if method in _METHODS else "(other)"  # a client may send anything as method
             self._counts.add("http_requests", label, route, str(status), by=int(sum(counts)))
             self._counts.observe_counts("http_seconds", label, route, counts=counts, seconds=seconds)
         if hits:
@@ -181,7 +181,7 @@ class _Deployment(Collector):
     def _admin_keys(self) -> float:
         try:
             return self._stores.keys.count_admins()
-        except ProblemError:  # a key of another schema
+        except ProblemError:  # the key has another schema
             return UNKNOWN
 
     def _counter_metrics(self) -> Iterator[Metric]:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
-HEAD_BYTES = 64 * 2**10  # of the head of a request
+HEAD_BYTES = 64 * 2**10  # largest head of a request
 KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
-LAST_TURNS = 16  # of the event loop, each accepts a connection that waits: the kernel resets those left at the close
+LAST_TURNS = 16  # turns of the event loop before the close; each accepts a connection that the kernel would reset
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
-TICKS = 10  # of uvicorn, in a second
+TICKS = 10  # uvicorn calls `on_tick` ten times a second
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class ApiServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Prolong the alive file and publish the shares once a second, and renew the mark beside the files."""
         if counter % TICKS == 0:
-            with suppress(OSError):  # a full disk
+            with suppress(OSError):  # the disk may be full
                 prolong(self._settings)
             if self._publication is None or self._publication.done():
                 self._publication = asyncio.create_task(run_in_threadpool(self._publish_shares))

@@ -34,11 +34,11 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-SHORT_VALUES = 2**24  # of a data set whose estimate an interactive task makes in less than two seconds
+SHORT_VALUES = 2**24  # an interactive task estimates the fit of data up to this size in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 MIN_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
 COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
-RESAMPLE_SHARE = 0.8  # of the seconds of a fit (`glle_engine.reliability.ensemble`)
+RESAMPLE_SHARE = 0.8  # time of a resample relative to a fit (`glle_engine.reliability.ensemble`)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-OPEN: tuple[Status, ...] = ("queued", "running")  # a job that an equal request joins
+OPEN: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
 OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # the same, while the result is stored
 
 

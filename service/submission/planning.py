@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 NEIGHBORS = 10
-MEMORY_MARGIN = 3  # of the memory of an embedding over the arrays that it holds at least
-QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
+MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
+QUICK_SHARE = 1 / 10  # up to this share of a score's most points it takes about a second, and is a default
 
 
 @dataclass(frozen=True)

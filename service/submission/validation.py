@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-MAX_NEIGHBORS, MAX_COMPONENTS = 200, 50  # of a posterior
-MAX_DRAWS = 10_000  # of one job, all scales together
+MAX_NEIGHBORS, MAX_COMPONENTS = 200, 50  # largest values for a posterior
+MAX_DRAWS = 10_000  # draws in one job, all scales together
 
 
 def require_success(job: Job) -> None:

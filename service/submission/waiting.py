@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_WAIT_SECONDS = 60.0  # of a request
+MAX_WAIT_SECONDS = 60.0  # longest wait of a request
 FIRST_SLEEP = 1.0
 LONGEST_SLEEP = 2.0  # each reading costs a round trip; a notification ends the sleep sooner
 

@@ -22,7 +22,6 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
 from glle_engine.tables.roles import ColumnRoles
-from service.encoding.arrow import REMEDY, has_arrow
 from service.uploads.limits import Limits, check_inflated
 from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
 from worker.base.disk import disk_reserve, free_bytes, require_room, temporary_file
@@ -45,12 +44,11 @@ _BUFFER = 2**20
 _REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY."
 MULTIPART = "multipart/form-data"
 MAX_LAYERS = 3
-CODING_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
 LIST_FIELDS = ("features", "id", "ignore", "one_hot")
 FIELDS = ("labels", "colors", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
-_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "zstd": "zstd"}
-_CODING_OF_TYPE = {"application/gzip": "gzip", "application/x-gzip": "gzip", "application/zstd": "zstd"}
+_CODINGS = ("gzip", "x-gzip")
+_GZIP_TYPES = ("application/gzip", "application/x-gzip")
 # Types that browsers give to files they do not know, or to every table.
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
 _PIECE = 2**20
@@ -230,7 +228,7 @@ class Upload:
                 raise ProblemError(Problem.from_engine(error)) from None
         if not layers:
             detail = f"The body is packed more than {MAX_LAYERS} times."
-            raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip or zstd.")
+            raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip.")
         with temporary_file(Path(self.folder)) as unpacked:
             upload = self.unpack(file, unpacked)
             unpacked.seek(0)
@@ -242,15 +240,14 @@ class Upload:
         Raises
         ------
         ProblemError
-            ``inflated-too-large``, ``malformed-gzip``, ``malformed-zstd``, ``malformed-multipart``, and for an unknown
-            coding ``unsupported-media-type``.
+            ``inflated-too-large``, ``malformed-gzip``, ``malformed-multipart``, and for an unknown coding
+            ``unsupported-media-type``.
 
         """
         self._check()
-        if coding := self._coding:
+        if self._coding:
             file.seek(0)
-            pieces = _inflate(file) if _CODINGS[coding] == "gzip" else _decompress(file)
-            head = _write(pieces, out, self.limits.body)
+            head = _write(_inflate(file), out, self.limits.body)
             if self._codings:
                 return replace(self, encoding=", ".join(self._codings[:-1]))
             return replace(self, content_type=_media_of(head))
@@ -277,7 +274,9 @@ class Upload:
     @property
     def _coding(self) -> str:
         """Coding of the outermost layer, or an empty string."""
-        return self._codings[-1] if self._codings else _CODING_OF_TYPE.get(self._kind, "")
+        if self._codings:
+            return self._codings[-1]
+        return "gzip" if self._kind in _GZIP_TYPES else ""
 
     @property
     def _is_packed(self) -> bool:
@@ -291,11 +290,7 @@ class Upload:
         coding = self._coding
         if coding and coding not in _CODINGS:
             detail = f"The body has Content-Encoding {self.encoding[:100]}."
-            raise refuse("unsupported-media-type", 415, detail, "Send it uncompressed, or compressed by gzip or zstd.")
-        if coding and _CODINGS[coding] == "zstd" and not has_arrow():
-            detail = "A body compressed by zstd needs pyarrow, which is not installed."
-            remedy = f"Install it for the API, {REMEDY}, or compress by gzip."
-            raise refuse("unsupported-media-type", 415, detail, remedy)
+            raise refuse("unsupported-media-type", 415, detail, "Send it uncompressed, or compressed by gzip.")
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
@@ -318,26 +313,8 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
             while piece := stream.read(_PIECE):
                 yield piece
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _bad_coding("gzip", error) from None
-
-
-def _decompress(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the content of a zstd file, in pieces."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-
-    try:
-        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
-            while piece := stream.read(_PIECE):
-                yield piece
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
-            raise
-        raise _bad_coding("zstd", error) from None
-
-
-def _bad_coding(name: str, error: Exception) -> ProblemError:
-    detail = f"The body is not a {name} file: {str(error)[:200].rstrip('.')}."
-    return refuse(f"malformed-{name}", 422, detail, f"Write it again with {name}, and send the whole file.")
+        detail = f"The body is not a gzip file: {str(error)[:200].rstrip('.')}."
+        raise refuse("malformed-gzip", 422, detail, "Write it again with gzip, and send the whole file.") from None
 
 
 def _boundary(content_type: str) -> bytes:
@@ -378,7 +355,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
 def _packing_of(head: Message) -> tuple[str, str]:
     """Return Content-Type and Content-Encoding of a form's file; no type means to look at its bytes."""
     path = PurePath(_parameter(head, "filename").lower())
-    encoding = CODING_OF_SUFFIX.get(path.suffix, "")
+    encoding = "gzip" if path.suffix == ".gz" else ""
     kind = head.get_content_type() if head["content-type"] else ""
     if not encoding and kind not in _VAGUE:
         return head["content-type"], ""

@@ -315,7 +315,7 @@ def sheet(tmp_path: Path) -> Path:
 
 def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
     """Draws, summary, new points and embeddings have the numbers of the API in files of each kind."""
-    id_ = run("fit", str(sheet), "--label", "side", "-k", "9").strip()
+    id_ = run("fit", str(sheet), "--labels", "side", "-k", "9").strip()
     with Client(str(client.base_url)) as service:
         posterior = service.posterior(id_)
         draws, summary, placed = (
@@ -345,7 +345,7 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
     np.save(tmp_path / "new.npy", X[:4])
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
     np.testing.assert_array_equal(np.load(tmp_path / "P.NPY"), placed.embedding)
-    embed = ("embed", str(sheet), "--method", "pca", "--label", "side", "--scores", "-o", str(tmp_path / "t.csv"))
+    embed = ("embed", str(sheet), "--method", "pca", "--labels", "side", "--scores", "-o", str(tmp_path / "t.csv"))
     scored = json.loads(run(*embed, "--json"))
     assert scored["scores"].keys() >= {"trustworthiness", "neighborhood_hit"}
     places = pd.read_csv(tmp_path / "t.csv")
@@ -403,7 +403,7 @@ def test_ids_are_the_first_column_of_every_table(
 
 def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
     """A comparison has the problem of an impossible row; a spread and an audit say how far to rely on a map."""
-    data, moved, audited = (str(sheet), "--label", "side"), tmp_path / "m.csv", tmp_path / "a.csv"
+    data, moved, audited = (str(sheet), "--labels", "side"), tmp_path / "m.csv", tmp_path / "a.csv"
     methods = ("--methods", "pca", "mds:n_components=300", "--scores", "continuity", "--n-resamples", "4")
     head, pca, mds = run("compare", *data, *methods).splitlines()
     assert head.split() == ["method", "continuity", "pairs_kept", "separated", "seconds", "notes"]
@@ -438,7 +438,7 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
 
 def test_a_summary_and_draws_say_their_scale(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
     """With resamples the reliability, too; the calibrated scale only if it was asked for."""
-    id_ = glle("fit", str(sheet), "--label", "side", "-k", "9")[1].strip()
+    id_ = glle("fit", str(sheet), "--labels", "side", "-k", "9")[1].strip()
     head, stated, kept, spread = run("summary", id_, "--n-draws", "5", "--n-resamples", "4").splitlines()[:4]
     assert re.fullmatch(rf"{id_}  {N} points, 5 draws at scale [\d.]+, 3 x 4 resamples", head)
     assert stated.startswith("  Reliability of the spread: ")

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
 
-NEIGHBORS = "neighbors_"  # of the names of the arrays of a sparse matrix: they have no row for each point
+NEIGHBORS = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
 
 
-MIN_HALVES = 8  # of an audit by a method; its statement may need more
+MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
 """Parameters that the result repeats."""
 
@@ -46,8 +46,8 @@ class AuditSpec(AnalysisSpec):
 
     dataset: str
     coordinates: str | None = None  # the data set of the coordinates
-    embedding: str | None = None  # its id
-    recipe: dict[str, Any] | None = None  # its inputs
+    embedding: str | None = None  # the id of the embedding
+    recipe: dict[str, Any] | None = None  # the inputs of the embedding
     method: str | None = None
     parameters: dict[str, Any] | None = None  # all of the method's
     standardize: Standardize | None = None
@@ -99,7 +99,7 @@ class AuditSpec(AnalysisSpec):
             n_neighbors=self.n_neighbors,
             names=names,
             seed=self.seed,
-            threads=1,  # as the workers announce; they compute several tasks at once
+            threads=1,  # several tasks run at once, and workers announce one thread for each
             embed_halves=embed_halves,
             on_progress=context.on_progress,
         ):
@@ -124,7 +124,7 @@ class AuditSpec(AnalysisSpec):
             recipe = Recipe(**self.recipe)
             method, parameters = recipe.method, recipe.parameters
             subject["Y"] = np.asarray(recipe.load_or_compute(context, context.on_progress).arrays["embedding"])
-        if method == "glle":  # a draw, or the mean; resamples have the posterior's mean
+        if method == "glle":  # GLLE maps are draws or the mean, and resamples are of the mean
             parameters = {
                 name: parameters[name] for name in parameters.keys() & {item.name for item in fields(FitSpec)}
             }

@@ -41,7 +41,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     dataset: str
     methods: tuple[dict[str, Any], ...]  # label, method, all parameters; problem: why it cannot run, or None
-    align: Target | None = None  # of the returned embeddings; None returns none
+    align: Target | None = None  # target to which the returned embeddings are rotated; None returns none
     n_resamples: int | None = None  # half-samples to which each method is refitted; None for none
     spread_labels: str | None = None  # the data set of their classes; None for the clusters of each embedding
 

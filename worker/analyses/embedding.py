@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
 
-MAP = "map_"  # of the names of a map's arrays in the entry of an embedding
+MAP = "map_"  # prefix of the names of a map's arrays in the entry of an embedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +104,12 @@ class ScoreSpec:
     """Scores of embeddings."""
 
     scores: tuple[str, ...] = ()  # names, in the engine's order
-    score_neighbors: int = 10  # of the scores of neighborhoods
+    score_neighbors: int = 10  # neighbors in the scores of neighborhoods
     labels: str | None = None  # the data set of the classes
     truth: str | None = None  # the data set of the true coordinates
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", tuple(self.scores))  # a list after JSON
+        object.__setattr__(self, "scores", tuple(self.scores))  # JSON has a list
 
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
@@ -184,7 +184,7 @@ class PlacementSpec(AnalysisSpec):
 
     dataset: str  # the new points
     embedding: str  # the id of the embedding
-    recipe: dict[str, Any]  # its inputs
+    recipe: dict[str, Any]  # the inputs of the embedding
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the new points
         """Return the ids of the records with which the result is deleted: the embedding's."""

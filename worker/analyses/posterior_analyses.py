@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_SUMMARIZED = 1000  # draws, which are all in memory to be aligned to each other
-MAX_RESAMPLES = 200  # of each stream, which are all in memory, too
+MAX_RESAMPLES = 200  # of each stream; resamples, too, are all in memory
 TRUST_NEIGHBORS = 10
 TRUST_BLOCK = 8192  # points between two checks for a cancellation
 EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second
@@ -61,7 +61,7 @@ class SummarySpec(SampleSpec):
 
     n_draws: int
     calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
-    n_resamples: int = 0  # of each stream, for an ensemble with calibrated draws; 0: the spread of draws alone
+    n_resamples: int = 0  # in each stream of an ensemble with calibrated draws; 0: the spread of draws alone
 
     @property
     def total(self) -> int:

@@ -135,15 +135,15 @@ class SpreadSpec(AnalysisSpec):
     kind = "spread"
     main = "movement"
 
-    dataset: str  # of the embedding
-    embedding: str  # its id
-    recipe: dict[str, Any]  # its inputs
+    dataset: str  # the data of the embedding
+    embedding: str  # the id of the embedding
+    recipe: dict[str, Any]  # the inputs of the embedding
     n_resamples: int = 40
-    n_refits: int = 8  # with other seeds, of a method that has a seed
-    seed: int = 0  # of the half-samples
+    n_refits: int = 8  # refits with other seeds, if the method has a seed
+    seed: int = 0  # seed of the half-samples
     labels: str | None = None  # the data set of the classes; None for the clusters of the embedding
-    n_neighbors: int = 10  # that may be kept
-    share: float = 0.5  # of the points in a half-sample
+    n_neighbors: int = 10  # neighbors in the score of kept neighbors
+    share: float = 0.5  # share of the points in a sample
 
     @property
     def total(self) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 MAX_RESERVE = 2**28
-BUFFER_BYTES = 2**16  # between two looks at the disk
+BUFFER_BYTES = 2**16  # bytes written between two checks of the free space
 DISK_REMEDY = (
     "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 )

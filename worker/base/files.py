@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PREFIX = ".unfinished-"  # of temporary file names
+PREFIX = ".unfinished-"  # prefix of temporary file names
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file systems
 # Python 3.11 may raise SystemError if two threads parse npy headers at once (python/cpython#106905).

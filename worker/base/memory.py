@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 RESIDENT_SHARE = 8  # part of the memory that the posteriors of all workers may take
 MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # bytes of posteriors of one worker
 GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
-PROGRAM_BYTES = 280 * 2**20  # of the head of a worker or of an API, with the engine; its children share them
-INTERACTIVE_BYTES = 192 * 2**20  # of working memory of an interactive task
+PROGRAM_BYTES = 280 * 2**20  # head of a worker or an API with the engine; its children share these bytes
+INTERACTIVE_BYTES = 192 * 2**20  # working memory of an interactive task
 
 
 def resident_bytes() -> int:

@@ -13,8 +13,8 @@ from glle_engine import GlleError
 from worker.base.memory import work_limit
 
 MAX_TEXT = 2000  # characters of a text; the longest remedy has some 300
-MAX_MEMBERS = 100  # of a list or an object
-MAX_DEPTH = 6  # of nested lists and objects
+MAX_MEMBERS = 100  # members of a list or object in the details
+MAX_DEPTH = 6  # levels of nested lists and objects in the details
 MAX_TOTAL = 32_768  # characters of all facts
 CUT = "truncated"  # member of shortened details
 # Errors of a failed allocation: of a thread's stack, and of a library that is loaded.
@@ -250,7 +250,7 @@ def quotable(details: dict[str, Any]) -> dict[str, Any]:
 
     def quote(value: Any, depth: int = 0) -> Any:
         nonlocal is_cut
-        if hasattr(value, "dtype"):  # of numpy; a slice is converted, because an array may be large
+        if hasattr(value, "dtype"):  # numpy: convert a slice only, because an array may be large
             is_cut |= value.size > MAX_TOTAL
             value = (value.reshape(-1)[:MAX_MEMBERS] if value.size > MAX_TOTAL else value).tolist()
         if value is None or isinstance(value, bool):

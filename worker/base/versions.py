@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-SCHEMA = 4  # of records in Redis, files and cache entries
+SCHEMA = 4  # version of records in Redis, files and cache entries
 MEMBER = "format"  # member of a record with its schema
 
 Record = dict[str, Any]

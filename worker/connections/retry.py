@@ -60,7 +60,7 @@ class RetryPolicy(Retry):
             return False
         return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
             isinstance(error, redis.ResponseError)
-            and _TOO_FEW_REPLICAS in str(error)  # a pipeline prefixes its command
+            and _TOO_FEW_REPLICAS in str(error)  # a pipeline puts its command before the message
         )
 
     def call_with_retry(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-PROGRESS_SECONDS = 0.1  # between two writes of progress, which also look up a cancellation
+PROGRESS_SECONDS = 0.1  # pause between two writes of progress, which also notice a cancellation
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class TaskContext:
 
     stores: Stores
     job: Job
-    stage_prefix: str = ""  # for work whose steps are not steps of the job
-    report: OnProgress | None = None  # of a part's task, which counts by shard
+    stage_prefix: str = ""  # prefix of stages whose steps are not steps of the job
+    report: OnProgress | None = None  # report of a part's task, which counts by shard
 
     @cached_property
     def on_progress(self) -> OnProgress:

@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
-WAIT_SECONDS = 2.0  # for requests, at a time; less than the time-out of an answer
-FLUSH_SECONDS = 1.0  # between two writes of counts
+WAIT_SECONDS = 2.0  # longest wait for requests at a time; less than the timeout of a call
+FLUSH_SECONDS = 1.0  # pause between two writes of counts
 MIN_BYTES = 2**28
-RETRY_DELAY_SECONDS = 0.5  # between two attempts to reach a server
-IDLE_SECONDS = 300.0  # of a posterior in memory; a later draw loads it again
-HUNG_SECONDS = 15.0  # of one lane group, after which the process is ended; a draw of more than a second is a job
-AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # of work in hand, so that requests of several posteriors fill lane groups
+RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
+IDLE_SECONDS = 300.0  # a posterior that was not used this long leaves the memory
+HUNG_SECONDS = 15.0  # the process is ended if a lane group takes longer; a draw of more than a second is a job
+AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # work to claim ahead, so that requests of several posteriors fill lane groups
 # So long a request for a draw of the latest lane group may have been sent before the draw was cached.
 LATEST_SECONDS = 1.0
 
-SOLVER_FACTOR = 4  # a posterior with its solver takes some times the bytes of its arrays
+SOLVER_FACTOR = 4  # bytes of a posterior with its solver, relative to the bytes of its arrays
 
 NO_GROUP: tuple[str, frozenset[DrawAddress], float] = ("", frozenset(), 0.0)
 
@@ -131,8 +131,8 @@ class SamplerLoop:
         self._written: Future[object] | None = None  # the last call of the writer
         self._latest = NO_GROUP  # posterior, draws, monotonic time
         self._waiting = RequestsInHand()
-        self._ahead = LANES  # requests to have in hand
-        self._slow: set[str] = set()  # posteriors whose draws took longer than expected, and are jobs'
+        self._ahead = LANES  # number of requests to claim ahead
+        self._slow: set[str] = set()  # posteriors whose draws took longer than expected: their requests become jobs
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
 
@@ -221,7 +221,7 @@ class SamplerLoop:
             except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
                 self._resident.drop(batch.posterior)
                 self._refuse(batch, error)
-        seconds = time.thread_time() - began  # of this thread, whatever else the machine does
+        seconds = time.thread_time() - began  # processor time of this thread, whatever else the machine does
         self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
             self._slow.add(batch.posterior)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-LOOK_SECONDS = 1.0  # between two looks at the children; the end of one is noticed at once
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # before the replacement of a child that ended soon after its start
+LOOK_SECONDS = 1.0  # pause between two checks of the children; the end of one is noticed at once
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # pauses before a child is replaced that ended soon after its start
 STEADY_SECONDS = 5.0  # a child that ran longer is replaced without a pause
-REPEAT_SECONDS = 1.2  # between two signals to a child that is to stop at once; RQ ignores a second one within a second
-COLD_SECONDS = 4.0  # after which such a child is killed
+REPEAT_SECONDS = 1.2  # pause between two signals to a child that must stop at once; RQ ignores one within a second
+COLD_SECONDS = 4.0  # after this time a child that must stop at once is killed
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _M_ARENA_MAX = -8  # glibc's option
 

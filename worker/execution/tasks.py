@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
 
-AWAY_SECONDS = 300.0  # a task waits so long for a server; then its worker is free, and RQ retries the task
+AWAY_SECONDS = 300.0  # a task waits this long for a server; then its worker is free, and RQ retries the task
 RETRY_DELAY_SECONDS = 0.5
 BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory of a batch
 
@@ -150,7 +150,7 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
 
 def _fit(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
-    if stores.posteriors.exists(job.subject):  # a killed task has written it
+    if stores.posteriors.exists(job.subject):  # a task that was killed had written it
         return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)

@@ -77,7 +77,7 @@ class TaskTelemetry:
             self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
 
-_ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None)  # of the work in progress
+_ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None)  # of the task in progress
 
 
 @contextmanager

@@ -82,16 +82,16 @@ if TYPE_CHECKING:
     from worker.base.problems import Problem
     from worker.records.job import Job
 
-MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
-LOCK_SECONDS = 30  # of maintenance, after which the lock of a killed worker ends (RQ: a quarter of an hour)
+MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
+LOCK_SECONDS = 30  # a lock of maintenance that a killed worker held ends after this time (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
-RETRY_DELAY_SECONDS = 1.0  # between two attempts to reach a server
-REMIND_SECONDS = 1.5  # between two signals; RQ ignores a second one within a second
+RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
+REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
-INTERACTIVE_SECONDS = 5.0  # of a task in the queue of interactive ones
-LOOK_SECONDS = 1  # between two looks for a batch task while the other RQ worker has the long place
+INTERACTIVE_SECONDS = 5.0  # after this time an interactive task goes on as a batch
+LOOK_SECONDS = 1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
 LOADED_POINTS = 100
-CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # by which a work-horse ends itself
+CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse ends itself
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,8 @@ class TaskWorker(RqWorker):
     It stops an interactive task after its time, or lets it go on in the long place.
     """
 
-    max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
-    _oom_kills = 0  # of this machine before the task
+    max_connection_wait_time = 2.0  # longest pause between two attempts to reach the queue's Redis (RQ: a minute)
+    _oom_kills = 0  # processes that the kernel had killed for memory before the task
     _overdue = ""  # the task that was stopped to be queued as a batch
     _prolonged = ""  # the task that goes on in the long place
 
@@ -306,7 +306,7 @@ def begin_work_horse(parent: int) -> None:
     process_guard.die_with_parent(signal.SIGKILL, parent)
     offer_to_oom_killer()
     limit_work(process_stores().settings.method_bytes)
-    process_stores().counts.clear()  # its parent's
+    process_stores().counts.clear()  # the parent sends its own counts
 
 
 def batch_parts(job: Job) -> PartsSharding | None:
@@ -374,7 +374,7 @@ class Worker:
             return
         self._next_heartbeat = time.monotonic() + self._settings.heartbeat
         client = self._stores.client
-        with suppress(OSError):  # a full disk; the worker works on
+        with suppress(OSError):  # the worker goes on when the disk is full
             prolong(self._settings)
         with suppress(redis.RedisError, ProblemError):
             announce(client, self._settings, self._state())

@@ -11,14 +11,14 @@ from worker.records.shares import MAY_HOLD
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
-ENDED_INDEX = "glle:jobs:ended"  # the same of its ended jobs, by the milliseconds since 1970 at which they expire
+ENDED_INDEX = "glle:jobs:ended"  # ended jobs of the default tenant, by the time (ms since 1970) at which they expire
 ENDED_BYTES = "glle:jobs:bytes"  # bytes of the records of a tenant's ended jobs
 TENANTS = "glle:tenants"  # the set of tenants with jobs
 OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.tenant_key` names the others'
 ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
 REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
-STRING_BYTES = 24  # that a string of a record takes beside its characters
-SWEEP_SECONDS = 3600  # that Redis keeps an expired record, so that a sweep can subtract its bytes
+STRING_BYTES = 24  # overhead of a string in a record
+SWEEP_SECONDS = 3600  # Redis keeps an expired record this long, so that a sweep can subtract its bytes
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 

@@ -143,7 +143,7 @@ class _Subscription:
     def _receive(self, message: bytes) -> None:
         try:
             outcomes = self._outcomes(message)
-        except (ValueError, KeyError, TypeError):  # of another program
+        except (ValueError, KeyError, TypeError):  # another program published it
             outcomes = {}
         if not outcomes:
             self.wake_all()

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-SWEEP_TENANTS = 20  # a random sample
-NO_QUOTA = Quota(records=0)  # of a worker
+SWEEP_TENANTS = 20  # a sweep visits this many tenants, chosen at random
+NO_QUOTA = Quota(records=0)  # workers have no quota
 SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
 
 
@@ -172,7 +172,8 @@ class JobStore:
         raw, *record = self._create(
             keys=[self._claim(claim), job_key(new)],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},",
+                "" if terms.deadline is None else str(terms.deadline), terms.priority,
                 self.limit(), MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
@@ -394,11 +395,6 @@ class JobStore:
     def _move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> Job | None:
         """Change the status by `moves` {from: to}; return the job."""
         return self._change(id_, "move", fields, moves)[2]
-
-
-def _term_fields(terms: Terms) -> tuple[str, str]:
-    """Return deadline and priority as arguments of the scripts."""
-    return "" if terms.deadline is None else str(terms.deadline), terms.priority
 
 
 def _count_field(shard: int) -> str:

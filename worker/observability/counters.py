@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Upper edges in seconds, densest where single draws lie (5 to 100 ms); one more bucket is open.
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0, 60.0, 600.0)
-KEY = "glle:counts"  # of all versions, so that an upgrade keeps the totals
+KEY = "glle:counts"  # one key for all versions, so that an upgrade keeps the totals
 SEPARATOR = "\t"
 
 # KEYS: the hash. ARGV: fields and increments.

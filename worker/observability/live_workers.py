@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 _NAMES = "glle:workers"
-PATIENCE_SECONDS = 60.0  # that a worker waits for an unreachable Redis, or for a new master
+PATIENCE_SECONDS = 60.0  # a worker waits this long for an unreachable Redis, or for a new master
 
 
 @dataclass(frozen=True, kw_only=True)

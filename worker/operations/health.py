@@ -35,9 +35,9 @@ OBJECT_STORE = "object store"  # name of the check
 RECORDS = "records"  # name of the check
 DRAWS = "draws"  # name of the requests for single draws, among the queues
 
-FULL = 0.98  # of the queue server's memory: beyond it workers cannot register, so the service is not ready
+FULL = 0.98  # share of the queue server's memory beyond which workers cannot register: not ready
 PROBE, PROBE_TTL = "glle:probe", 60  # key of the write to the queue's server, and its seconds
-PROBE_SECONDS = 1.0  # between two writes to a disk, because /readyz is public and each write is synchronised
+PROBE_SECONDS = 1.0  # pause between two test writes, because /readyz is public and each write is synchronised
 
 UNKNOWN = "unknown"  # for facts that a managed server does not report
 
@@ -52,7 +52,7 @@ class Check:
     state: State
     detail: str
     remedy: str = ""
-    code: str = ""  # of a problem, as in problem+json
+    code: str = ""  # code of the problem, as in problem+json
 
     def to_dict(self) -> dict[str, str]:
         """Return the fields as a JSON-able dictionary."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
 _GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # other numbers are other draws
-MAX_SHARD_BYTES = 2**26  # of the draws of a shard, which a worker has in memory until it writes their file
+MAX_SHARD_BYTES = 2**26  # draws of a shard, which a worker holds in memory until it writes their file
 QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler makes; a slower one is a job's
 
 

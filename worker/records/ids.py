@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGEST = 32  # hex digits: 128 bits, no collision by chance
-KEY_PREFIX = "glle"  # of a bearer key: <prefix>_<id>_<secret>
+KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # tenant of requests without a key
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")

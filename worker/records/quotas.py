@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BYTES_SECONDS = 60  # Retry-After, if a user must delete something
 SHARE_SECONDS = 1  # Retry-After of requests, most of which take milliseconds
 MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
-RECORD_BYTES = 2**13  # of a posterior's record, on average, that the quota allows; a fit's record has some 3,000
+RECORD_BYTES = 2**13  # average size of a posterior's record that the quota allows; a fit's record has some 3,000
 
 ALL = "*"  # instead of a tenant
 _COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"

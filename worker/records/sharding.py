@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Of work in one shard at most, so that jobs interleave; four resamples may take longer.
 SHARD_SECONDS = 2.0
-MAX_SHARDS = 500  # of a job; each is a task of RQ, which costs a millisecond to enqueue
+MAX_SHARDS = 500  # shards of a job; each is a task of RQ, which takes a millisecond to enqueue
 
 
 class Sharding(Protocol):

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     import redis
 
-PART = 3  # a tenant may hold so many times what it leaves free
+PART = 3  # a tenant may hold at most this many times what it leaves free
 SHARE, UNLIMITED = -1, 0  # instead of the number that a tenant may hold
 
-MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # of an API process
-MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # of the deployment
+MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # in an API process
+MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # in the deployment
 HELD = "glle:shares"  # hash in the cache's Redis: what tenants hold in each API process, as JSON with its time
 HELD_MS = 5000  # until what a process has published counts no more
 

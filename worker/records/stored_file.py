@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pydantic import ConfigDict
 
-STORED = ConfigDict(extra="forbid")  # of records: a member of another program is not dropped
-ORPHAN_SECONDS = 6 * 3600  # a file may be written so long before a record or the index names it
+STORED = ConfigDict(extra="forbid")  # refuse members that another program has added to a record
+ORPHAN_SECONDS = 6 * 3600  # a file may be written this long before a record or the index names it
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class KeyStore:
         self.records = RecordStore(client, KIND)
         self._client = client
         self._mark = mark
-        self._read: dict[str, tuple[Key, float]] = {}  # by id: a key that was read, and the time of its next look
+        self._read: dict[str, tuple[Key, float]] = {}  # keys that were read, by id, with the time of the next check
         self._is_guarded: bool | None = None  # None: not read
         self._next_look = 0.0  # whether a key exists; monotonic
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-ATTEMPTS = 3  # at a read whose file is replaced, or whose local copy another process removes
+ATTEMPTS = 3  # attempts to read, while another process replaces the file or removes the local copy
 
 KIND = RecordKind[Dataset](
     "dataset",

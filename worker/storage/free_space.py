@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
-LOOK_SECONDS = 1.0  # between two looks of a process at the disk and the server's memory
+LOOK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
 HIGH_WATER = 0.8  # share of the queue server's memory
 RETRY_SECONDS = 30
 

@@ -37,12 +37,12 @@ from worker.storage.records import CHANGES, KEYS, SERVICE, USAGE_OF_ALL
 if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
-MARK_FOLDER = f"{FOLDER}/mark/"  # with the files, so that both are lost together
+MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records
-MAX_BYTES = 4096  # of the mark
+MAX_BYTES = 4096  # a larger file is no mark
 READ_SECONDS = 10.0
-RENEW_SECONDS = 10  # between two looks of an API process at the changes
+RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
 SETTLED_SECONDS = 60.0
 _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 

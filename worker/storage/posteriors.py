@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
 
 ARRAYS = "arrays_sha256"  # member of a provenance and of a file's metadata: the digest of the arrays
-NEIGHBORS = "neighbors"  # of a spec: the data set of given neighbors; absent otherwise
+NEIGHBORS = "neighbors"  # member of a spec: the data set of given neighbors, if any
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:

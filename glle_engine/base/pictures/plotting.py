@@ -35,11 +35,11 @@ CLASSES = (
 )  # fmt: skip
 SEQUENCE = "viridis"
 MAX_CLASSES = 20
-_OPACITIES = 0.12, 1.0  # of a point without and with certainty
-_SIZES = 0.5, 6.0  # of the points of the smallest and of the largest spread, relative to the usual area
+_OPACITIES = 0.12, 1.0  # opacity of the least and of the most certain point
+_SIZES = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
-_INCHES = 3.2  # of a panel whose points have the usual area
-_LETTERS, _SMALL_LETTERS = 17, 15  # in an inch of a title, and of the text below
+_INCHES = 3.2  # width of a panel in which points have the usual area
+_LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _BETWEEN = 0.7  # inches between panels, which titles leave free
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
 _LONGEST = 30  # letters of a name in a legend
@@ -59,9 +59,9 @@ _MAX_FOLDED = 0.5  # share of the points; more are no local fault
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
 )  # places of a name beside the middle of its group, in units of its box, the nearest first
-_OVERFLOW = 0.08  # of the width of a panel, by which a name may lie outside
+_OVERFLOW = 0.08  # share of the width of a panel that a name may extend beyond it
 _COUNTED_GROUPS = 10  # whose names have a count; the names of more are smaller
-_OUTLINE_POINTS = 3  # of an island, at least
+_OUTLINE_POINTS = 3  # an island with fewer points has no outline
 BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
 
 
@@ -73,7 +73,7 @@ class PointColors:
     values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class
     classes: tuple[str, ...] = ()  # names; empty for numbers
     is_time: bool = False  # numbers are days since 1970
-    names: tuple[str, ...] = ()  # of more classes than colors
+    names: tuple[str, ...] = ()  # names of the classes, if there are more classes than colors
 
     @classmethod
     def from_values(cls, title: str, raw: NDArray[Any]) -> PointColors:
@@ -121,7 +121,7 @@ class Panel:
     opacities: NDArray[np.float64] | None = None  # (n,)
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
     covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
-    radii: dict[float, float] = field(default_factory=dict)  # of the regions of each level
+    radii: dict[float, float] = field(default_factory=dict)  # radius of the regions of each level
     apart_from: dict[str, int] = field(default_factory=dict)  # of the classes that are groups of an audit
     islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # names, and whether they stay
     of_islands: NDArray[np.int64] | None = None  # (n,)

@@ -25,7 +25,7 @@ _COLUMNS = (
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
 APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
-_MISSING = {"None", "nan", "NaT", "<NA>"}  # of Python, numpy and pandas
+_MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
@@ -82,7 +82,7 @@ class PointTable:
             return shown
         values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
         of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
-        index: Any = getattr(shown, "index", None)  # a method of lists, and the number of a draw
+        index: Any = getattr(shown, "index", None)  # lists have a method of this name, draws a number
         of_table["index"] = index if np.ndim(index) else None
         options = getattr(shown, "options", None)
         of_table["label"] = str((options.get("labels") or "") if isinstance(options, dict) else "")
@@ -98,7 +98,7 @@ class PointTable:
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
             of_table["apart_from"] = dict(zip(map(str, _part(groups, "names")), counts, strict=True))
-        if hasattr(groups, "classes"):  # of this process
+        if hasattr(groups, "classes"):  # an audit of this process, not of a service
             given["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
         if (islands := getattr(shown, "islands", None)) is not None:
@@ -171,7 +171,7 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
     aligned = {name: align_rows(values, points.index) for name, values in given.items() if values is not None}
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
-    if "id" in columns and columns["id"].ndim == 2:  # of several columns
+    if "id" in columns and columns["id"].ndim == 2:  # ids of several columns
         columns = {f"id_{at}": part for at, part in enumerate(columns.pop("id").T, start=1)} | columns
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
@@ -255,8 +255,9 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
         return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
-    doubt = "Do not read places or neighbors: " if "unrelated-draws" in _codes(shown) else ""
-    draws = getattr(shown, "n_draws", None) or len(shown.eigenvalues)  # of a service, or of the engine
+    codes = [_part(note, "code") for note in getattr(shown, "notes", ())]
+    doubt = "Do not read positions or neighbors: " if "unrelated-draws" in codes else ""
+    draws = getattr(shown, "n_draws", None) or len(shown.eigenvalues)  # results of a service have `n_draws`
     return f"{doubt}{columns['stability'].mean():.0%} of a point's neighbors stay in a draw, the mean of {draws} draws."
 
 
@@ -269,15 +270,10 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
     return {"islands": named, "tears": np.asarray(tears, np.int64).reshape(-1, 2), "level": str(shown.level)}
 
 
-def _codes(shown: Any) -> list[str]:
-    """Return the codes of the notes."""
-    return [_part(note, "code") for note in getattr(shown, "notes", ())]
-
-
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
     """Return the covariance (n, 2, 2) of the regions of two coordinates, or None, and the radii of their levels."""
     regions = getattr(shown, "regions", None)
-    if isinstance(regions, Mapping):  # of an audit by name, of a service as JSON
+    if isinstance(regions, Mapping):  # audits have regions by name, services send JSON
         regions = regions.get("mean", regions)
     if p == 2 and regions:
         half_axes = np.asarray(shown.half_axes if isinstance(regions, Mapping) else regions.half_axes)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WIDEST = 8  # columns of a supernode: the numeric kernels keep as many in registers
-MAX_SUPERNODES = 8  # of a front
+MAX_SUPERNODES = 8  # supernodes in a front
 _WIDEST_FRONT = MAX_SUPERNODES * WIDEST
 _WIDE = 24  # columns: a narrower front is faster as several of one supernode each
 # Merge with the parent while at most this share of the stored values is zeros, up to this width of the front.

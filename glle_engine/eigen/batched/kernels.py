@@ -34,7 +34,7 @@ AHEAD = 8192  # bytes between a prefetch and the use of a panel
 WIDTHS = range(1, WIDEST + 1)
 # Doubles of a register, and registers in a column of a tile: 24 of AVX-512's 32 registers hold sums, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
-_COLUMNS = 6  # of a tile
+_COLUMNS = 6  # columns of a register tile
 _STRIP = 72  # columns of the target whose packed rows stay in the second cache
 _DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS

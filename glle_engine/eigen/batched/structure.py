@@ -163,7 +163,7 @@ def plan_blocks(
     """Place each contribution block in the heir's, or at the lowest address that is free while its sources live."""
     nodes = len(below)
     at, stride = np.zeros(nodes, np.int64), below.copy()
-    begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # of the room that a block lies in
+    begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
     live = np.empty(nodes + 1, np.int64)  # ascending by address
     count, highest = 0, 0
     for node in range(nodes):

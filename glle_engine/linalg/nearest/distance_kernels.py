@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DROPPED_BITS = 19  # of the 53 of a distance, in a comparison with another one
+DROPPED_BITS = 19  # distances are compared without these bits of their 53
 TIED = 2.0 ** (DROPPED_BITS - 52)  # relative difference within which distances may be equally near
 _HALF = 1 << (DROPPED_BITS - 1)
 

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
-VECTORS = 2  # of points, beside each other in a tile
+VECTORS = 2  # SIMD vectors of points beside each other in a tile
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """As long as a vector of floats: two of them by six rows of sums fit into the registers."""
 PANEL = VECTORS * len(TAG)
 ROWS = (0,) * 6
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
-_LARGEST_SQUARE = 2.0**60  # of a point far outside the data: products of floats may overflow above
+_LARGEST_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
 _TINY = 2.0**-120  # more than a feature's numbers below the normal range of float32 add to a bound
 _NONE = 2**63 - 1  # index of no row, after all others
 _NEAR_ZERO = 2.0**-1020

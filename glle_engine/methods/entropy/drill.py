@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_EXACT = 1e-9  # of a column's lasso, relative to the largest entry of S in it
+_EXACT = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in it
 _GAP_EVERY = 5  # rounds
 MAX_POINTS = 1000
 RELATIVE_L1 = 0.1  # the paper's best with 20 neighbors is 0.01 at a mean variance of 0.1
@@ -176,7 +176,7 @@ def _precision(
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
     """Return log |W| and the duality gap."""
     upper, failed = dpotrf(W)
-    if failed:  # by rounding
+    if failed:  # the matrix lost definiteness by rounding
         return np.nan, np.inf
     log_det = float(2 * np.log(np.diagonal(upper)).sum())
     factor, failed = dpotrf(P)

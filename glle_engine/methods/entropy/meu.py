@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-13  # of F: relative rise of a step that is rounding
+_ROUNDING = 1e-13  # a step that raises F by a smaller share has reached rounding
 _HALVINGS = 40
 _CG_STEPS = 200
 _SMALL = 1e-3  # share of the largest multiplier below which one may vanish in a step

@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-12  # of the objective: relative rise of a step that is rounding
+_ROUNDING = 1e-12  # a step that raises the objective by a smaller share has reached rounding
 _HALVINGS = 40
 _CENTERED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
 _FALL = 0.2
-_JITTER = 1e-13  # of the Hessian scaled to a unit diagonal
+_JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
 MAX_POINTS = 400
 MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
 

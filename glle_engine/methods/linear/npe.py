@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MAX_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
-REPRODUCED = 1e-8  # of the embedding's largest coordinate: to it the map reproduces the embedding without a note
+REPRODUCED = 1e-8  # a larger error of the map, relative to the largest coordinate, is told by a note
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four digits of sixteen
-NO_NOISE = 1e-20  # of the variance: rounding, for data in p dimensions
+NO_NOISE = 1e-20  # smaller shares of the variance are rounding: the data lie in p dimensions
 EQUAL = 1e-9  # relative excess over the noise variance that is rounding
-EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: nats a point at which to stop, and steps at most
-MIN_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
+EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: stop below this gain in nats per point; maximum of steps
+MIN_NOISE = 1e-6  # smallest noise as a share of a feature's variance, because the likelihood is unbounded
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import solve
 from scipy.spatial.distance import cdist
 
-from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.errors import DegenerateDataError, OutOfRangeError
 from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
 from glle_engine.base.space import Space
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-NEGATIVE = 1e-6  # of the largest eigenvalue: distances have smaller negative ones
+NEGATIVE = 1e-6  # Euclidean distances have no negative eigenvalue beyond this share of the largest
 _BLOCK_ENTRIES = 1 << 20
-VANISHING = 1e-12  # of the largest eigenvalue
+VANISHING = 1e-12  # smaller eigenvalues count as 0 (relative to the largest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +169,8 @@ class KernelPcaSpec(MethodSpec):
 
     def check_together(self) -> None:
         """Refuse an option of another kernel."""
-        used = {"polynomial": ("gamma", "degree", "offset"), "rbf": ("gamma",)}.get(self.kernel, ())
-        for name, default in {"gamma": "auto", "degree": 3, "offset": 1.0}.items():
-            if name not in used and getattr(self, name) != default:
-                raise InvalidParameterError(
-                    f"{name} has no meaning for kernel={self.kernel!r}.", remedy=f"Leave {name} away."
-                )
+        unused = {"polynomial": (), "rbf": ("degree", "offset")}.get(self.kernel, ("gamma", "degree", "offset"))
+        self.refuse_unused("kernel", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse more components than the images can span."""

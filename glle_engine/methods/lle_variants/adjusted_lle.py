@@ -277,7 +277,7 @@ def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float
     if points.shape[2] <= points.shape[1]:
         axes = np.linalg.eigh(scaled.transpose(0, 2, 1) @ scaled)[1][:, :, -p:]
         along = offset @ axes
-    else:  # the same plane from the smaller matrix
+    else:  # compute the same plane from the smaller matrix
         values, vectors = np.linalg.eigh(scaled @ scaled.transpose(0, 2, 1))
         root = np.sqrt(np.maximum(values[:, None, -p:], np.finfo(float).tiny))
         along = offset @ (scaled.transpose(0, 2, 1) @ (vectors[:, :, -p:] / root))

@@ -98,7 +98,7 @@ def short_circuits(
     least = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
     allowed = least * distances[pairs, -1].max(axis=1)
     cut = doubtful
-    while cut.any():  # a saved edge may be a detour for others
+    while cut.any():  # an edge that is kept may be part of a detour for other edges
         saved = cut & ~_find_detours(pairs, length, cut, allowed, on_progress)
         cut = cut & ~saved
         if not saved.any():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """Value and gradient (n, p) at Y (n, p)."""
 
-_MU = 1e-8  # of the mean degree: keeps nearly separate parts from diverging in one step
+_MU = 1e-8  # times the mean degree: keeps nearly separate parts from diverging in one step
 _BLOCK_ENTRIES = 1 << 16
 
 

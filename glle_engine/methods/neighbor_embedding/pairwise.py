@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _MIN_TOTAL = 1e-200
-_HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
+_HOMOTOPY_SPAN = 100.0  # ratio of the last lambda to the first
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _START = 1e-4  # standard deviation, of van der Maaten and Hinton
-_PERPLEXITY = 5.0  # of new points, as in openTSNE
+_PERPLEXITY = 5.0  # perplexity of new points, as in openTSNE
 _EVERY = 25  # iterations between callbacks, each of which computes the divergence
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # points, as in openTSNE

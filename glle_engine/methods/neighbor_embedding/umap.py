@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
-_BISECTIONS = 64  # of the width of the memberships, as in umap-learn
+_BISECTIONS = 64  # steps to find the width of the memberships, as in umap-learn
 _MIN_SIGMA = 1e-3  # mean distances, as in umap-learn
 _EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
 

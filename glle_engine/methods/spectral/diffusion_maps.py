@@ -90,11 +90,8 @@ class DiffusionMapsSpec(RadiusSpec):
     def check_together(self) -> None:
         """Refuse two bandwidths."""
         super().check_together()
-        if self.bandwidth is not None and self.epsilon != "auto":
-            raise InvalidParameterError(
-                f"epsilon={self.epsilon} and bandwidth={self.bandwidth:g} set the same kernel.",
-                remedy="Give one of the two: epsilon divides squared distances, bandwidth distances.",
-            )
+        if self.bandwidth is not None:
+            self.refuse_unused("bandwidth", "epsilon")
 
     def neighbors_among(self, n: int) -> int | None:
         """Return the number of neighbors to which the kernel of n points is cut, or None for the whole kernel."""

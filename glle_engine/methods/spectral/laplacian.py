@@ -182,12 +182,7 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
         """Refuse a bandwidth without a kernel, and a graph beside given weights."""
         super().check_together()
         unused = {"heat": (), "simple": ("epsilon",)}.get(self.weights, ("epsilon", *_GRAPH))
-        for name in unused:
-            if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
-                raise InvalidParameterError(
-                    f"{name}={value} has no meaning for weights={self.weights!r}.",
-                    remedy=f'Leave {name} away, or give weights="heat".',
-                )
+        self.refuse_unused("weights", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points."""

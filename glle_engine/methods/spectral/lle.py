@@ -79,8 +79,8 @@ def embedding_of(
 ) -> Embedding:
     """Embed by weights (n, k), rows of sum one, on neighbors (n, k), ascending in each row."""
     on_progress(0, 1, "embedding")
-    graph = neighbors if kept is None else edges(neighbors, kept)
-    _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(graph), spec.n_components + 1)
+    classes = closed_classes(edges(neighbors, kept))
+    _, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1)
     on_progress(1, 1, "embedding")
     p = spec.n_components
     figures = {"relative_gap": relative_gap(pairs.values, p)}

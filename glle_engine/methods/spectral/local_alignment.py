@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, at once
-_VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M
-_FLAT = 1e-10  # of the p-th singular value of a patch, relative to the first
+_VANISHING = 1e-13  # smaller eigenvalues count as 0 (relative to the largest entry of M)
+_FLAT = 1e-10  # a patch with a smaller p-th singular value (relative to the first) is flat
 
 
 class HessianLleSpec(NeighborSpec):

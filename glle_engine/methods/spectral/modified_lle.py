@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
-_RIDGE = 1e-3  # of the trace of a Gram matrix, as in LLE
+_RIDGE = 1e-3  # relative to the trace of a Gram matrix, as in LLE
 
 
 class ModifiedLleSpec(NeighborSpec):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 _ENTRY = 1e-7  # seconds to sort a distance in a row of some thousand
-_GROWTH = 1.1  # of the approximate search, in place of n log n
+_GROWTH = 1.1  # exponent of n in the time of the approximate search
 
 
 @dataclass(frozen=True)

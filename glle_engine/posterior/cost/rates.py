@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MAX_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
-MAX_EDGES = 150_000  # of an analysed graph
-MAX_VALUES = 1_500_000  # of searched data
+MAX_EDGES = 150_000  # edges of a graph that is analysed
+MAX_VALUES = 1_500_000  # values of data that are searched
 _MIN_POINTS_PER_NEIGHBOR = 8  # points of the smaller size, for each neighbor
 _DENSE_ENTRIES, _DENSE_FLOPS = 2.0, 3.0  # exponents of dense factors
 _MIN_ENTRIES_POWER = 1.1  # n log n as a power, between a thousand and a million points
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
-_DENSE_SECONDS = 6e-9  # of the dense solver, for each entry of a cube of n
-_CACHE_BYTES = 3.2e7  # of the shared cache; the factors of the lanes beyond it are read from memory
+_DENSE_SECONDS = 6e-9  # seconds of the dense solver, times n^3
+_CACHE_BYTES = 3.2e7  # shared cache; larger factors of the lanes are read from memory
 _MAX_FURTHER = 0.75  # time of further runs for large separators, as a share of the time of a dissection
 
 

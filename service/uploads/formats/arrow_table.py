@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list
-_FILE_MARK, _OLD_MARK = b"ARROW1", b"FEA1"
+_FILE_MARK = b"ARROW1"
 
 
 def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -44,10 +44,7 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
     """
     mark = os.pread(file.fileno(), len(_FILE_MARK), 0)
-    if mark.startswith(_OLD_MARK):
-        remedy = "Write it with pandas' to_feather or pyarrow.feather.write_feather(version=2), or send Parquet."
-        raise refuse("malformed-arrow", 422, "The body is a Feather file of version 1.", remedy)
-    remedy = "Write it with pyarrow.ipc.new_stream, or with pandas' to_feather."
+    remedy = "Write it with pyarrow.ipc.new_stream, or with pandas' to_feather (Feather of version 2)."
     with _malformed_as("malformed-arrow", "an Arrow stream", remedy):
         mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if mark.startswith(_FILE_MARK):

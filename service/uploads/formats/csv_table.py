@@ -1,6 +1,6 @@
 """CSV bodies: one point in each row, an optional header, optional columns of labels, colors and ids.
 
-Parsed by Python's csv and float (3 s for 100,000 x 50), in blocks of bounded memory, in the API process or in a reader.
+Parsed by Python's csv and float (3.3 s for 100,000 x 50), in blocks of bounded memory, in this process or in a reader.
 numpy.loadtxt refuses quotes. pyarrow (0.4 s) reads `"1"2` as 12 and the end of a file within quotes as the end of a
 cell. polars (0.2 s) holds all texts of a table, takes a short row for one with empty cells, aborts without memory, and
 starts threads at its import, behind which the forks of the readers hang.
@@ -12,33 +12,25 @@ import csv
 import itertools
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import chain
-from operator import itemgetter
-from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
+from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
-from glle_engine.tables.columns import Block, Column, Columns, cell_column, plain_numbers
+from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
 from service.uploads.formats.dialect import HEAD, Declared, Dialect, sniff
 from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from glle_engine.tables.cells import TextKind
     from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-BLOCK_CELLS = 2**15  # in memory as text: a cell takes some 60 bytes
+BLOCK_CELLS = 2**15  # cells in memory as text; a cell takes some 60 bytes
 _USUAL = Declared()
 
 
@@ -113,10 +105,7 @@ class CellColumns(Columns):
             if {*map(len, block)} != {self._width} or self._has_end:
                 self._require_even(block, count)
             count += len(block)
-            cells = _CellBlock(block, self._kinds, self._dialect.decimal)
-            del block  # so that the memory of its cells is free for the next ones
-            yield cells
-            cells.clear()
+            yield _CellBlock(block, self._kinds, self._dialect.decimal)
 
     def _require_even(self, block: list[list[str]], start: int) -> None:
         """Raise ``ragged-row`` for a row of another width, or with a cell behind its last delimiter."""
@@ -147,48 +136,17 @@ class CellColumns(Columns):
 
 
 class _CellBlock(Block):
-    """Rows of cells; from the second column of numbers on, all of them are read at once, in the order of the memory."""
+    """Rows of cells."""
 
     def __init__(self, rows: list[list[str]], kinds: Sequence[TextKind], decimal: str) -> None:
         self._rows, self._kinds, self._decimal = rows, kinds, decimal
-        self._numbers = [at for at, kind in enumerate(kinds) if kind == "number"]
-        self._places = {at: place for place, at in enumerate(self._numbers)}
-        self._present = np.zeros(len(rows), bool)
-        self._asked = False
-
-    def __len__(self) -> int:
-        return len(self._present)
-
-    @cached_property
-    def _values(self) -> NDArray[np.float64] | None:
-        """All numbers, row by row, if they are plain."""
-        return plain_numbers([*chain.from_iterable(map(itemgetter(*self._numbers), self._rows))])
-
-    def column(self, at: int) -> Column:
-        """Return the values of a column."""
-        is_second, self._asked = self._asked and self._decimal == ".", True
-        if at not in self._places or not is_second or len(self._numbers) < 2 or self._values is None:
-            return cell_column([row[at] for row in self._rows], self._kinds[at], self._decimal)
-        values = self._values[self._places[at] :: len(self._numbers)]
-        return Column("number", "number", values, self._present, cells=_Cells(self._rows, at))
-
-    def clear(self) -> None:
-        """Forget the cells."""
-        self._rows.clear()
-
-
-class _Cells(Sequence[str]):
-    """Cells of a column, taken from the rows when they are needed."""
-
-    def __init__(self, rows: list[list[str]], at: int) -> None:
-        self._rows, self._at = rows, at
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, row: Any) -> Any:
-        """Return the cell of a row."""
-        return self._rows[row][self._at]
+    def column(self, at: int) -> Column:
+        """Return the values of a column."""
+        return cell_column([row[at] for row in self._rows], self._kinds[at], self._decimal)
 
 
 class _TextColumns(CellColumns):

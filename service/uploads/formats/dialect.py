@@ -1,4 +1,4 @@
-"""Dialect of a table of text: encoding, delimiter, quotes, decimal mark and header, declared or sniffed.
+"""Dialect of a table of text: encoding, delimiter, decimal mark and header, declared or sniffed; quotes are double.
 
 A body that comma, double quotes and decimal points read without a fault is read so; other dialects only compete for
 bodies that would be refused.
@@ -19,7 +19,6 @@ from worker.base.problems import refuse
 HEAD = 2**16  # bytes that are sniffed
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 DECIMALS = {"point": ".", "comma": ","}
-QUOTES = {"double": '"', "single": "'"}
 CHARSETS = {
     "utf-8": "utf-8-sig",
     "us-ascii": "utf-8-sig",
@@ -148,7 +147,6 @@ class Dialect:
 
     encoding: str
     delimiter: str = ","
-    quote: str = '"'
     decimal: str = "."
     skipped: int = 0
     rows: list[list[str]] = field(default_factory=list)
@@ -157,7 +155,7 @@ class Dialect:
     @property
     def reading(self) -> dict[str, Any]:
         """Options of `csv.reader`; several spaces are one."""
-        return _reading(self.delimiter, self.quote)
+        return _reading(self.delimiter)
 
     def is_number(self, cell: str) -> bool:
         """Return whether a cell is a number of this dialect, or NaN in words."""
@@ -166,7 +164,7 @@ class Dialect:
 
     def source(self) -> dict[str, str]:
         """Return what differs from CSV with commas, points and UTF-8, in words."""
-        choices = {"delimiter": DELIMITERS, "decimal": DECIMALS, "quote": QUOTES, "encoding": CHARSETS}
+        choices = {"delimiter": DELIMITERS, "decimal": DECIMALS, "encoding": CHARSETS}
         words = {
             name: next(word for word, value in choice.items() if value == getattr(self, name))
             for name, choice in choices.items()
@@ -195,14 +193,13 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
         text = text.partition("\n")[2] if "\n" in text else text.partition("\r")[2]
     delimiters = [delimiter] if delimiter else [*DELIMITERS.values()]
     decimals = [declared.decimal] if declared.decimal else [".", ","]
-    quotes = QUOTES.values() if "'" in text else ['"']
     best, best_score = None, (-1.0, -1.0)
-    for quote, sign in itertools.product(quotes, delimiters):
+    for sign in delimiters:
         if best_score[0] == 2:
             break
-        rows = _sample(text, sign, quote, is_whole=is_whole)
+        rows = _sample(text, sign, is_whole=is_whole)
         for decimal in decimals:
-            dialect = Dialect(encoding, sign, quote, decimal, skipped, rows)
+            dialect = Dialect(encoding, sign, decimal, skipped, rows)
             score = (2.0, 0.0) if _is_read(dialect, labels) else _score(dialect)
             if score > best_score:  # the first is the usual one
                 best, best_score = dialect, score
@@ -210,9 +207,9 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
     return replace(best, header=Header.from_rows(best.rows, best.decimal, declared.header))
 
 
-def _reading(delimiter: str, quote: str) -> dict[str, Any]:
+def _reading(delimiter: str) -> dict[str, Any]:
     """Return the options of `csv.reader`; several spaces are one delimiter."""
-    return {"delimiter": delimiter, "quotechar": quote, "skipinitialspace": delimiter == " ", "strict": True}
+    return {"delimiter": delimiter, "skipinitialspace": delimiter == " ", "strict": True}
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
@@ -230,11 +227,11 @@ def _encoding(head: bytes, declared: Declared) -> str:
     return "utf-8-sig"
 
 
-def _sample(text: str, delimiter: str, quote: str, *, is_whole: bool) -> list[list[str]]:
+def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
     """Return the first rows, without the last if the head may cut it."""
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter, quote)):
+        for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter)):
             if row:
                 rows.append(row)
             if len(rows) > SAMPLE_ROWS + 1:  # the first one may be the header
@@ -275,5 +272,5 @@ def _score(dialect: Dialect) -> tuple[float, float]:
     if _is_even(dialect) and (dialect.delimiter != " " or share >= 0.5):
         return (1.0, share)
     first = len(dialect.rows[0]) if dialect.rows else 0
-    usual = dialect.delimiter == "," and dialect.quote == '"' and dialect.decimal == "."
+    usual = dialect.delimiter == "," and dialect.decimal == "."
     return (0.0, (share if first > 1 else 0.0) + (0.5 if usual and first > 1 else 0.0))

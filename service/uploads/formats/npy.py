@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Members = dict[str, zipfile.ZipInfo]
 
 _DATA = ("data", "X")
-_SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # of scipy.sparse.save_npz
+_SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
 _MAX_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading

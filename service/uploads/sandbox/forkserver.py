@@ -36,8 +36,8 @@ REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
 _ALIGNED = 64  # bytes
-_KINDS = "fiubU"  # of dtypes
-_GRACE_SECONDS = 5  # of processor time between SIGXCPU and SIGKILL
+_KINDS = "fiubU"  # kinds of dtypes that a table may have
+_GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 
 
 def main() -> None:

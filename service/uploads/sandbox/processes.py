@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
-CPU_SECONDS = 60  # of processor time for parsing one body
+CPU_SECONDS = 60  # processor time to parse one body
 SECONDS = 120.0  # for parsing one body, and for its wait for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of one
-SMALL_BYTES = 2**18  # of a body that has a reader of its own; it takes less than a second
+SMALL_BYTES = 2**18  # smaller bodies have a reader of their own, and take less than a second
 READ_SPEED = 2**20  # bytes per second of a reader, roughly
-GRACE_SECONDS = 10.0  # beyond the limit of a reader, after which the fork server counts as stuck
+GRACE_SECONDS = 10.0  # the fork server counts as stuck this long after the time limit of a reader
 _MAX_STDERR = 4096  # characters of a reader's standard error
 _MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
-_ATTEMPTS = 3  # to read a body, because the readers die with their fork server
+_ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # None of these variables has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
 _ONE_THREAD = {

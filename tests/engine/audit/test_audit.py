@@ -13,12 +13,10 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
-from glle_engine.audit.answers import Answer, Disturbed, Islands
 from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.islands import contact, find_islands
 from glle_engine.audit.result import Groups
-from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
     GlleError,
     InvalidParameterError,
@@ -407,47 +405,6 @@ def test_many_points_are_audited_by_a_sample(by_name: bool, monkeypatch: pytest.
     for score in (found.stretch, found.squeeze, found.spread):
         others = np.median(score[~is_sampled])
         assert others == pytest.approx(np.median(score[is_sampled]), rel=0.25), "placed points are like the others"
-
-
-SHARES = (0.0, 0.2, 0.45, 0.95)
-
-
-@pytest.mark.parametrize("structure", [True, None, False])
-@pytest.mark.parametrize("remains", [None, *SHARES])
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_a_statement_does_not_contradict_itself(count: int, remains: float | None, structure: bool | None) -> None:  # noqa: FBT001
-    """Nothing is both trusted and not; there are at most two sentences; the level agrees with the lists."""
-    rng = np.random.default_rng(count)
-    for _ in range(40):
-        in_samples, in_data = rng.choice([0.3, 0.9, 1.0], count), rng.random(count) < 0.7
-        islands = Islands(
-            0.5, 0.1, np.arange(60) % count, in_data & (count > 1), None if remains is None else in_samples
-        )
-        flags = rng.random((2, 60)) < rng.choice([0, 0.05, 0.9])
-        disturbed = Disturbed(np.ones(60), np.ones(60), flags[0], flags[1], np.empty((0, 2), np.int64))
-        answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
-        facts = Facts(
-                name="PCA", n=200, has_structure=structure,
-                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1, least_kept=0.01,
-                islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
-                neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
-                foreign=(0.1, 0.8) if rng.random() < 0.1 else None,
-                dominant=("column 1", 0.97) if rng.random() < 0.1 else None,
-                hidden=3 if rng.random() < 0.2 else None,
-            )  # fmt: skip
-        found = state(facts)
-        assert not set(found.trusted) & set(found.distrusted)
-        assert found.text.count(". ") <= 1
-        assert found.text.endswith(".")
-        assert found.text.startswith("Trust ") == bool(found.trusted)
-        assert ("do not read" in found.text) == bool(found.trusted and found.distrusted)
-        assert (found.level in {"trust", "partly", "unknown"}) or not found.trusted
-        if found.level == "trust":
-            assert remains is not None
-            assert not set(found.distrusted) - {"neighbors"}
-        if structure is False:
-            assert (found.level, found.trusted) == ("no", ())
-        assert found.text.startswith("Audit these coordinates by the method") == (facts.foreign is not None)
 
 
 @pytest.mark.parametrize("n", [20, 60, 99])

@@ -2,12 +2,14 @@
 
 import inspect
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import FitParameters, NeighborCount, default_neighbors
 from glle_engine.methods import METHODS
 
@@ -66,6 +68,112 @@ def test_an_unknown_name_gives_the_closest_one() -> None:
     with pytest.raises(InvalidParameterError, match="Unknown parameters: qqq") as caught:
         FitSpec.from_dict({"qqq": 1})
     assert caught.value.remedy.startswith("The parameters are method, ")
+
+
+PUBLISHED: Any = {"variant": "published"}
+DISTANCES: Any = {"metric": "precomputed"}
+CONSTRAINED = "variant='constrained'"
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({"mean": "derived"}, "method='direct'"),
+        ({"covariance": "full"}, "method='em' and variant='published'"),
+        ({"covariance": "full", "method": "direct", **PUBLISHED}, "method='em' and variant='published'"),
+        ({"noise": "tangent", **PUBLISHED}, CONSTRAINED),
+        ({"neighborhoods": "adaptive", **PUBLISHED}, CONSTRAINED),
+        ({"neighborhoods": "adaptive", "noise": "tangent"}, "noise='isotropic'"),
+        ({"variance": "ml", **PUBLISHED}, CONSTRAINED),
+        ({"landmarks": 50, **PUBLISHED}, CONSTRAINED),
+        (DISTANCES | PUBLISHED, CONSTRAINED),
+        (DISTANCES | {"noise": "auto"}, "noise='isotropic'"),
+        (DISTANCES | {"neighborhoods": "adaptive"}, "neighborhoods='fixed'"),
+        (DISTANCES | {"search": "approximate"}, "search='exact'"),
+        (DISTANCES | {"landmarks": 50}, "landmarks='all'"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(options: Any, needed: str) -> None:
+    """By their names, with what gives them one."""
+    with pytest.raises(InvalidParameterError, match="has a meaning with") as caught:
+        FitSpec(**options)
+    assert caught.value.remedy == f"Leave it at its default, or use {needed}."
+
+
+def test_options_without_an_effect_are_reset() -> None:
+    """Steps belong to the published em, and the tangent noise has one variance; landmarks are enough for the graph."""
+    assert FitSpec(covariance="full", max_iter=7, **PUBLISHED).max_iter == 7
+    assert FitSpec(mean="derived", method="direct").mean == "derived"
+    for spec in (FitSpec(max_iter=7), FitSpec(max_iter=7, method="direct", **PUBLISHED)):
+        assert spec.max_iter == FitSpec().max_iter
+    assert FitSpec(noise="tangent", variance="dirichlet").variance == "auto"
+    assert FitSpec(variance="dirichlet").variance == "dirichlet"
+    for options, least in (({}, 4), ({"n_neighbors": 8}, 9), ({"n_components": 12}, 14)):
+        assert FitSpec(landmarks=least, **options).landmarks == least  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match=f"of at least {least}"):
+            FitSpec(landmarks=least - 1, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "landmarks"),
+    [
+        ({}, 2000, ["all"]),
+        ({}, 2001, ["all", 2000]),
+        ({}, 5000, ["all", 4000, 2000]),
+        ({}, 50_000, ["all", 4000, 2000]),
+        ({}, 50_001, [4000, 2000]),
+        ({"disconnected": "error"}, 50_001, ["all"]),
+        (DISTANCES, 5000, ["all"]),
+        (PUBLISHED, 5000, ["all"]),
+        ({"n_neighbors": 999}, 5000, ["all", 4000, 2000]),
+        ({"n_neighbors": 1000}, 5000, ["all"]),
+        ({"n_components": 997}, 5000, ["all", 4000, 2000]),
+        ({"n_components": 998}, 5000, ["all"]),
+        ({"landmarks": 300}, 5000, [300]),
+    ],
+)
+def test_landmarks_are_chosen_for_many_points(options: Any, n: int, landmarks: list[Any]) -> None:
+    """Where half of them are enough for the neighbors and the components; 4,000 landmarks decide the neighbors."""
+    assert [choice.landmarks for choice in FitSpec(**options).choices(n)] == landmarks
+    if n > 50_000:
+        k = 22 if landmarks[0] == 4000 else 30
+        assert FitSpec(**options).of_points(n).n_neighbors == k
+
+
+def test_parameters_say_their_domain() -> None:
+    """In words and as a schema, and take what is in it: both ends of closed bounds, no end of open ones."""
+    count = Parameter(kind="integer", doc="", least=2, most=9, words=("auto",))
+    share = Parameter(kind="number", doc="", above=0, below=1, optional=True)
+    seed = Parameter(kind="integer", doc="", most=2**64 - 1)
+    word = Parameter(kind="word", doc="", words=("a", "b"))
+    either = Parameter(kind="integer", doc="", words=("auto", "all"))
+    assert [each.domain() for each in (count, share, seed, word, either)] == [
+        "an integer of at least 2 and of at most 9, or auto",
+        "a finite number above 0 and below 1, or null",
+        "an integer of at most 2^64 - 1",
+        "one of a, b",
+        "an integer, or one of auto, all",
+    ]
+    taken: list[tuple[Parameter, object, object]] = [
+        (count, 2, 2), (count, np.int8(9), 9), (count, None, "auto"), (count, "auto", "auto"),
+        (share, 0.5, 0.5), (share, None, None), (word, "a", "a"),
+    ]  # fmt: skip
+    for parameter, value, expected in taken:
+        assert parameter.check("x", value) == expected
+    refused: list[tuple[Parameter, object]] = [
+        (count, 1), (count, 10), (count, 2.0), (count, True), (count, "all"), (share, 0), (share, 1),
+        (share, float("nan")), (share, True), (word, "c"), (word, None), (seed, 2**64), (seed, None),
+    ]  # fmt: skip
+    for parameter, value in refused:
+        with pytest.raises(InvalidParameterError, match=r"x=.* is not "):
+            parameter.check("x", value)
+    common = {"description": "", "default": 3}
+    numbers = {"type": "integer", "minimum": 2, "maximum": 9}
+    assert count.schema(3) == {"anyOf": [numbers, {"type": "string", "enum": ["auto"]}], **common}
+    bounded = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    assert share.schema(3) == {"anyOf": [bounded, {"type": "null"}], **common}
+    assert word.schema("a") == {"type": "string", "enum": ["a", "b"], "description": "", "default": "a"}
+    assert Parameter(kind="boolean", doc="").schema(default=3) == {"type": "boolean", **common}
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

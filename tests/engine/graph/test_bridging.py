@@ -12,7 +12,14 @@ from scipy.spatial.distance import cdist
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph import connectivity
-from glle_engine.graph.connectivity import bridge, closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.connectivity import (
+    bridge,
+    closed_classes,
+    components,
+    edges,
+    require_connected,
+    smallest_connecting_k,
+)
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Data, Distances
 
@@ -131,6 +138,17 @@ def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
     with pytest.raises(DisconnectedGraphError):
         fit(X, n_neighbors=k - 1, disconnected="error")
     assert fit(X, n_neighbors=k, disconnected="error").spec.n_neighbors == k
+    assert "Duplicated points" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(("count", "shown"), [(5, "3, 3, 3, 3, 3"), (6, "3, 3, 3, 3, 3, ...")])
+def test_small_components_may_be_duplicates(count: int, shown: str) -> None:
+    """Of as many points as have no neighbor elsewhere; the message has five sizes."""
+    X = np.repeat(100.0 * np.arange(count), 3)[:, None] ** 1.1
+    with pytest.raises(DisconnectedGraphError, match=rf"into {count} components, of {shown} points") as caught:
+        require_connected(X, kneighbors(X, 2)[0])
+    assert caught.value.remedy.startswith("The smallest n_neighbors that connects it is 3. Or take the method glle")
+    assert caught.value.remedy.endswith("Duplicated points may be the cause.")
 
 
 def test_smallest_k_against_every_k() -> None:

@@ -33,18 +33,18 @@ Options = dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("kernel-pca", {"kernel": "rbf", "degree": 2}, "degree has no meaning"),
+        ("kernel-pca", {"kernel": "rbf", "degree": 2}, "degree=2 has no meaning with kernel='rbf'"),
         ("auto-k-lle", {"k_least": 9, "k_most": 8}, "k_least of at most k_most"),
         ("auto-reg-lle", {"reg_least": 2.0}, "reg_least of at most reg_most"),
         ("auto-reg-lle", {"n_neighbors": 2}, "leave no residual"),
         (
             "laplacian-eigenmaps",
             {"weights": "simple", "epsilon": 1.0},
-            "epsilon=1.0 has no meaning for weights='simple'",
+            "epsilon=1.0 has no meaning with weights='simple'",
         ),
         ("laplacian-eigenmaps", {"weights": "precomputed", "n_neighbors": 5}, "Leave n_neighbors away"),
         ("laplacian-eigenmaps", {"weights": "precomputed", "metric": "cosine"}, "Leave metric away"),
-        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma has no meaning"),
+        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma=2.0 has no meaning with kernel='precomputed'"),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),

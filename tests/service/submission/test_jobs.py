@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from service.submission.jobs import shards_of
 from tests.service.conftest import check_problem, upload
 from tests.service.submission.conftest import CREATING, POST_1
 from worker.execution import tasks
@@ -39,6 +41,17 @@ def test_every_post_of_the_contract_is_repeated_here(app: FastAPI) -> None:
     contract = {path for path, methods in app.openapi()["paths"].items() if "post" in methods}
     known = {path.replace("post_1", "{id}").replace("emb_here", "{id}") for path in POSTS}
     assert known == contract
+
+
+@pytest.mark.parametrize(
+    ("seconds", "per_shard"), [(8 * 2.0, 1), (8 * 0.5, 4), (8 * 0.25, None), (8 * 5.0, 1), (None, 1)]
+)
+def test_shards_take_two_seconds(seconds: float | None, per_shard: int | None) -> None:
+    """Of all parts; a part of unknown time is a shard, and two seconds are one task."""
+    parts: Any = SimpleNamespace(parts=lambda: [SimpleNamespace(size=4)] * 8)
+    shards = shards_of(parts, "resamples", seconds)
+    assert (None if shards is None else shards.per_shard) == per_shard
+    assert shards is None or (shards.stage, shards.sizes) == ("resamples", (4,) * 8)
 
 
 @pytest.mark.parametrize("path", POSTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ from glle_engine.reliability.resamples import STREAMS
 from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
 from tests.worker.execution.workers import SHEET
 from worker.analyses import posterior_analyses, registry
-from worker.analyses.audit import AuditSpec
+from worker.analyses.audit import MIN_HALVES, AuditSpec, groups_of
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
@@ -246,3 +247,26 @@ def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, 
     assert len(blocks) == before
     run_analysis(stores, replace(ENSEMBLE, seed=1), posterior_id)
     assert len(blocks) == before + len(STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "column", "expected"),
+    [
+        (["b", "a"], [1.0, 2.0], ["b", "a"]),
+        ([3, 4], [1.0, 2.0], [3, 4]),
+        (None, [1.0, 2.0], [1, 2]),
+        (None, [1.5, 2.0], ["1.5", "2.0"]),
+    ],
+)
+def test_groups_are_texts_or_integers(labels: Any, column: Any, expected: list[Any]) -> None:
+    """Of the labels of a data set, or of its first column."""
+    extras = {} if labels is None else {"labels": np.array(labels)}
+    context: Any = SimpleNamespace(extras=lambda _: extras, values=lambda _: np.array([column, [7.0, 8.0]]).T)
+    assert groups_of(context, "ds_1").tolist() == expected
+
+
+def test_an_audit_by_a_method_has_halves() -> None:
+    """In parts; coordinates alone have none."""
+    assert AUDIT.parts() == []
+    for spec in (replace(AUDIT, method="pca"), replace(AUDIT, coordinates=None, method="pca")):
+        assert sum(part.size for part in spec.parts()) == MIN_HALVES

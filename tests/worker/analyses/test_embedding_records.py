@@ -80,6 +80,15 @@ def test_a_deleted_embedding_is_not_stored(
     assert not stores.embeddings.exists(spec.recipe.id)
 
 
+def test_labels_are_a_part_of_the_recipe_where_the_method_takes_them() -> None:
+    """So that scores by labels are of one embedding; a method that was removed takes none."""
+    made = {
+        name: EmbeddingSpec(dataset="ds_1", method=name, parameters={}, labels="ds_2").recipe.labels
+        for name in ("pca", "supervised-lle", "removed")
+    }
+    assert made == {"pca": None, "supervised-lle": "ds_2", "removed": None}
+
+
 def test_the_first_of_equal_embeddings_stays(stores: Stores, spec: EmbeddingSpec) -> None:
     """A repeated task leaves one file; a further request leaves the file."""
     stores.embeddings.put(spec.recipe.id, ENTRY)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 PIECE = 2**23  # bytes of a request, at most, because the time limit is per request
 SECONDS = 15.0  # time limit of a request
-RETRIES = 3  # of a failed request, within a second or two
+RETRIES = 3  # retries of a failed request, within a second or two
 _PARALLEL = 2  # requests of a long write
-_ATTEMPTS = 10  # at a folder that other processes remove when they have emptied it
+_ATTEMPTS = 10  # attempts to write into a folder that other processes remove once it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
 
@@ -73,7 +73,7 @@ class Bucket:
         self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
     ) -> None:
         self._counts = counts
-        self._root = Path(url.removeprefix(_LOCAL))  # of a local store
+        self._root = Path(url.removeprefix(_LOCAL))  # folder of a local store
         self.is_local = url.startswith(_LOCAL)
         self._store: Store | None = None if self.is_local else _open(url, timedelta(seconds=seconds), retries)
         if self.is_local and not self._root.is_absolute():

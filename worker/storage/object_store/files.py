@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
     Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and their bytes
 
-FOLDER = "data"  # of the store
+FOLDER = "data"  # folder in the store
 LOCAL = "objects"  # folder of the store within the data folder, without another store
 COPIES = "copies"  # folder within the data folder
 STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
 ENTRY = "entry"  # name of the file of an entry
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
 MAX_COPIES = 2**32  # bytes, and a quarter of the disk at most
-RECENT_SECONDS = 60.0  # a copy stays for so long after its last use, so that a reader can open it
+RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
 VERIFY_SECONDS = 3600.0  # disks lose bits without a change of the file times
 MAX_REMEMBERED = 2**16  # verified files, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."

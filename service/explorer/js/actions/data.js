@@ -9,7 +9,7 @@ import { writeLink } from './link.js';
 import { isText, keepLeftOut, keptColumns, MAX_KEPT } from './metadata.js';
 import { clearResults, runWork } from './state.js';
 
-const ENDINGS = /\.(csv|tsv|txt|xlsx|npy|npz|parquet|feather|arrow|arrows|json)(\.(gz|zst))?$/i;
+const ENDINGS = /\.(csv|tsv|txt|xlsx|npy|npz|parquet|feather|arrow|arrows|json)(\.gz)?$/i;
 const MAX_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
 const HEAD = 2 ** 20; // bytes of a large text that are sent for its preview

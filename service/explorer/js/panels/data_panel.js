@@ -13,7 +13,7 @@ export async function take(file) {
     set({
       problem: {
         title: 'This file cannot be read',
-        detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz or .zst.`,
+        detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz.`,
         remedy: 'Save the table as CSV with one row per point, and drop it here.',
         details: {},
       },
@@ -52,7 +52,7 @@ function Drop() {
     if (file) take(file);
   };
   return html`<label class="drop" data-testid="drop">
-    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz,.zst" onChange=${heard} />
+    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz" onChange=${heard} />
     <span class="drop-sign" aria-hidden="true">↥</span>
     <span><strong>Choose a file</strong> or drop it here</span>
     <span class="quiet">CSV, Excel, npy, Parquet · one row per point</span>

@@ -58,7 +58,7 @@ export function Columns() {
       ? html`<${Table} columns=${heads} />`
       : shown?.rows.length > 0 && html`<${Table} columns=${plainColumns(shown)} />`}
     <${Notices} notices=${shown?.notices} />
-    ${/\.(csv|tsv|txt)(\.(gz|zst))?$/i.test(file.name) && html`<label class="find">Separator
+    ${/\.(csv|tsv|txt)(\.gz)?$/i.test(file.name) && html`<label class="find">Separator
       <select data-testid="delimiter" onChange=${(event) => readAgain({ delimiter: event.target.value })}>
         ${SEPARATORS.map((name) => html`<option value=${name} selected=${name === delimiter}>${name || 'automatic'}</option>`)}</select></label>`}
     ${/\.xlsx$/i.test(file.name) && html`<label class="find">Sheet <input type="text" data-testid="sheet" placeholder="the first" value=${sheet} onChange=${(event) => readAgain({ sheet: event.target.value.trim() })} /></label>`}

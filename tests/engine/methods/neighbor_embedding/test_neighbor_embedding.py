@@ -13,6 +13,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.methods import method
 from glle_engine.methods.neighbor_embedding.affinities import (
     _calibrate,
     conditional_affinities,
@@ -185,7 +186,11 @@ def test_lambda_grows_to_the_one_wanted() -> None:
 def test_tsne_agrees_with_another_implementation() -> None:
     """The divergence is that of its places by the definition, and scikit-learn finds an optimum as good."""
     X = load_digits().data[:150]
-    found = embed("t-sne", X, perplexity=15.0, theta=0.0, early_iter=150, max_iter=300)
+    spec, done = method("t-sne").spec(perplexity=15.0, theta=0.0, early_iter=150, max_iter=300), list[int]()
+    found = method("t-sne").embed(X, spec, on_progress=lambda at, *_: done.append(at))
+    descent = done[len(done) - 1 - done[::-1].index(0) :]
+    assert descent == sorted(descent)
+    assert (200 in descent, descent[-1]) == (True, 450)
     nearest, distances = kneighbors(X, 45)
     shares, _ = _calibrate(distances**2, np.log(15.0))
     P = np.zeros((150, 150))

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import glle_engine
 from glle_engine.methods import method as method_of
-from tests.service.conftest import check_problem, store_posterior
+from tests.service.conftest import check_problem, store_posterior, upload
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
 
@@ -55,6 +56,34 @@ def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, 
     one = method_of(method)
     direct = one.embed(SHEET.X, one.spec(**OPTIONS.get(method, {})))
     np.testing.assert_allclose(new["data"], direct.transform(SHEET.X[:3] + 0.1), rtol=1e-9, atol=1e-9)
+
+
+def test_matrices_of_all_pairs_are_embedded(client: httpx.Client, stores: Stores) -> None:
+    """Given kernels and weights, and a graph whose parts are joined, as in the engine; a given kernel places points."""
+    K = np.exp(-0.5 * cdist(SHEET.X, SHEET.X, "sqeuclidean"))
+    parts = np.concatenate([SHEET.X, SHEET.X + 100])
+    cases: dict[str, tuple[np.ndarray, dict[str, str]]] = {
+        "kernel-pca": (K, {"kernel": "precomputed"}),
+        "laplacian-eigenmaps": (K, {"weights": "precomputed"}),
+        "isomap": (parts, {"disconnected": "bridge"}),
+    }
+    links = {}
+    for name, (data, parameters) in cases.items():
+        answer = embed(client, upload(client, data), name, scores=[], parameters=parameters)
+        result_of(stores, answer)
+        links[name] = answer.json()["links"]["embedding"]
+        one = method_of(name)
+        direct = one.embed(data, one.spec(**parameters))
+        found = client.get(f"{links[name]}/coordinates", headers=NPY).content
+        assert found.endswith(direct.Y.tobytes())
+        assert [note["code"] for note in client.get(links[name]).json()["notes"]] == [
+            note.code for note in direct.notes
+        ]
+    assert len(client.get(links["isomap"]).json()["figures"]["bridges"]) == 1
+    job = client.post(f"{links['kernel-pca']}/transform", json={"data": K[:5].tolist()})
+    placed = client.get(result_of(stores, job)).json()["arrays"]["embedding"]["data"]
+    one = method_of("kernel-pca")
+    np.testing.assert_allclose(placed, one.embed(K, one.spec(kernel="precomputed")).Y[:5], atol=1e-9)
 
 
 def test_the_arrays_of_an_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:

@@ -1,0 +1,136 @@
+"""Statements of audits: what they name, and how far they rely on it."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
+from glle_engine.audit.statement import Facts, state
+
+N = 200
+NEAR, FAR = Answer(0.95, 0.01), Answer(0.2, 0.01)
+
+
+def islands(in_data: Any, in_samples: Any) -> Islands:
+    """Return islands of equal sizes."""
+    samples = None if in_samples is None else np.array(in_samples)
+    return Islands(0.5, 0.1, np.arange(N) % len(in_data), np.array(in_data, bool), samples)
+
+
+def disturbed(torn: int = 0, glued: int = 0, *seams: tuple[Literal["tear", "fold"], int, int]) -> Disturbed:
+    """Return so many disturbed points, and seams of 12 points of an island and 5 of another one."""
+    regions = (np.arange(12), np.arange(5))
+    found = tuple(Seam(kind, regions, (a, b), 2.0) for kind, a, b in seams)
+    numbers = np.arange(N)
+    return Disturbed(np.ones(N), np.ones(N), numbers < torn, numbers < glued, np.empty((0, 2), np.int64), found)
+
+
+ONE, BOTH, THREE = islands([0], [0.3]), islands([1, 1], [1, 1]), islands([1, 1, 1], [1, 1, 1])
+SOME = islands([1, 1, 1], [1, 0.9, 0.2])
+NOISE: Any = {"has_structure": False}
+ALONE: Any = {"remains": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "trusted", "distrusted", "parts"),
+    [
+        ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96%"]),
+        ({"half": 2000}, "trust", "layout neighbors", "", ["of 2,000 points"]),
+        ({"remains": 0.5}, "partly", "layout neighbors", "", ["the rough layout", "50%"]),
+        ({"remains": 0.2}, "partly", "neighbors", "layout", ["do not read the layout"]),
+        ({"remains": 0.2, "neighborhoods": FAR}, "no", "", "layout neighbors", ["Do not rely on this map.", "20%"]),
+        ({"has_gain": False}, "trust", "layout", "neighbors", ["do not read single neighbors"]),
+        ({"neighborhoods": None}, "trust", "layout", "neighbors", []),
+        ({"islands": BOTH}, "trust", "islands neighbors", "", ["both islands"]),
+        ({"islands": THREE, "arrangement": NEAR, "shape": NEAR}, "trust", "islands arrangement shape neighbors", "",
+         ["all 3 islands, the distances between islands, the shapes of the islands and which points"]),
+        ({"islands": THREE, "arrangement": FAR, "shape": FAR}, "partly", "islands neighbors", "arrangement shape",
+         ["the distances between islands or the shapes of the islands"]),
+        ({"islands": SOME, "arrangement": NEAR}, "partly", "islands neighbors", "", ["2 of the 3 islands (A, B)"]),
+        ({"islands": SOME, "arrangement": FAR}, "partly", "islands neighbors", "arrangement", ["One island is", "(C)"]),
+        ({"islands": islands([1, 0], [1, 1])}, "partly", "islands neighbors", "", ["is one island that", "(B)"]),
+        ({"islands": islands([0, 0], [1, 1])}, "partly", "layout neighbors", "islands", ["are 2 islands", "(A, B)"]),
+        ({"islands": islands([1, 1], [0.2] * 2)}, "partly", "layout neighbors", "islands", ["2 islands are", "(A, B)"]),
+        ({"foreign": (0.1, 0.8)}, "unknown", "", "", ["shares 10% of its", "share 80%", "keeps 60%", "keep 10%."]),
+        ({"foreign": (0.1, 0.8), **NOISE}, "no", "", "", ["shares 10%", "we found none; your points"]),
+        ({"n": 99, **NOISE}, "unknown", "", "", ["99 points are too few"]),
+        ({"n": 100, **NOISE}, "no", "", "", ["we found none."]),
+        ({"kept": 0.105}, "no", "", "", ["the map does not show it", "keeps 10%"]),
+        ({"has_structure": None, "kept": 0.105}, "unknown", "layout neighbors", "", ["fewer than two features vary"]),
+        ({"dominant": ("column 'a'", 0.97)}, "partly", "", "", ["column 'a' has 97% of the variance"]),
+        (ALONE, "unknown", "", "", ["coordinates alone cannot tell. The map keeps 60% of", "would keep 10%."]),
+        (ALONE | {"islands": islands([1, 0, 0], None)}, "unknown", "", "", ["1 of its 3 islands is separate"]),
+        (ALONE | {"islands": islands([1, 1], None)}, "unknown", "", "", ["both islands are separate"]),
+        (ALONE | {"islands": islands([1, 1, 1], None)}, "unknown", "", "", ["all 3 islands are separate"]),
+        (ALONE | {"islands": islands([0, 0], None)}, "unknown", "", "", ["none of its 2 islands are separate"]),
+        ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2."]),
+        ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2; ABC."]),
+        ({"disturbed": disturbed(20)}, "partly", "layout neighbors", "", ["20 points lie far", "`stretch`"]),
+        ({"disturbed": disturbed(0, 20)}, "partly", "layout neighbors", "", ["20 points lie beside", "`squeeze`"]),
+        ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
+        ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
+        ({"disturbed": disturbed(20, 0, ("tear", 0, 0))}, "partly", "layout neighbors", "", ["in two (5 and 12"]),
+        ({"disturbed": disturbed(0, 20, ("fold", 0, 0))}, "partly", "layout neighbors", "", ["regions of 5 and 12"]),
+        ({"islands": BOTH, "disturbed": disturbed(20, 0, ("tear", 1, 0))}, "partly", "islands neighbors", "",
+         ["islands A and B apart (5 and 12 points"]),
+        ({"islands": BOTH, "disturbed": disturbed(0, 20, ("fold", 0, 1))}, "partly", "islands neighbors", "",
+         ["parts of islands A and B (12 and 5 points"]),
+        ({"disturbed": disturbed(20, 0, ("tear", 0, 0), ("tear", 0, 0))}, "partly", "layout neighbors", "",
+         ["in 2 places (20 points"]),
+    ],
+)  # fmt: skip
+def test_a_statement_follows_from_the_facts(
+    changes: Any, level: str, trusted: str, distrusted: str, parts: list[str]
+) -> None:
+    """Its level, what to rely on, and the numbers and names that it says."""
+    facts: dict[str, Any] = {
+        "name": "PCA", "n": N, "has_structure": True, "kept": 0.6, "by_chance": 0.1, "least_kept": 0.01,
+        "islands": ONE, "remains": 0.96, "neighborhoods": NEAR,
+    }  # fmt: skip
+    found = state(Facts(**facts | changes))
+    assert (found.level, " ".join(found.trusted), " ".join(found.distrusted)) == (level, trusted, distrusted)
+    for part in parts:
+        assert part in found.text
+    assert found.text.count(";") <= 3
+
+
+SHARES = (0.0, 0.2, 0.45, 0.95)
+
+
+@pytest.mark.parametrize("structure", [True, None, False])
+@pytest.mark.parametrize("remains", [None, *SHARES])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_statement_does_not_contradict_itself(count: int, remains: float | None, structure: bool | None) -> None:  # noqa: FBT001
+    """Nothing is both trusted and not; there are at most two sentences; the level agrees with the lists."""
+    rng = np.random.default_rng(count)
+    for _ in range(40):
+        in_samples, in_data = rng.choice([0.3, 0.9, 1.0], count), rng.random(count) < 0.7
+        islands = Islands(
+            0.5, 0.1, np.arange(60) % count, in_data & (count > 1), None if remains is None else in_samples
+        )
+        flags = rng.random((2, 60)) < rng.choice([0, 0.05, 0.9])
+        disturbed = Disturbed(np.ones(60), np.ones(60), flags[0], flags[1], np.empty((0, 2), np.int64))
+        answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
+        facts = Facts(
+                name="PCA", n=200, has_structure=structure,
+                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1, least_kept=0.01,
+                islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
+                neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
+                foreign=(0.1, 0.8) if rng.random() < 0.1 else None,
+                dominant=("column 1", 0.97) if rng.random() < 0.1 else None,
+                hidden=3 if rng.random() < 0.2 else None,
+            )  # fmt: skip
+        found = state(facts)
+        assert not set(found.trusted) & set(found.distrusted)
+        assert found.text.count(". ") <= 1
+        assert found.text.endswith(".")
+        assert found.text.startswith("Trust ") == bool(found.trusted)
+        assert ("do not read" in found.text) == bool(found.trusted and found.distrusted)
+        assert (found.level in {"trust", "partly", "unknown"}) or not found.trusted
+        if found.level == "trust":
+            assert remains is not None
+            assert not set(found.distrusted) - {"neighbors"}
+        if structure is False:
+            assert (found.level, found.trusted) == ("no", ())
+        assert found.text.startswith("Audit these coordinates by the method") == (facts.foreign is not None)
