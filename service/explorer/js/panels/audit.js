@@ -1,5 +1,6 @@
 /** Statements of the audit of the shown map. */
 
+import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
 import { state, useStore } from '../store.js';
@@ -7,10 +8,11 @@ import { state, useStore } from '../store.js';
 const APART = 0.9; // share of samples from which on two groups count as apart
 const MAX_GROUPS = 30; // of a matrix
 
-/** The panel; empty before an audit. */
+/** The panel; before an audit that is made without being asked it keeps its place, so that nothing moves. */
 export function Audit() {
-  const { audit } = useStore('audit');
-  if (!audit) return null;
+  const { audit, single, posterior, work, dataset } = useStore('audit', 'single', 'posterior', 'work');
+  if (!audit) return work && dataset.n <= MAX_AUDITED && html`<section class="panel awaited"><h2>What the data support</h2><p class="quiet">Being measured</p></section>`;
+  const shown = (single ? single.result.notes : posterior?.diagnostics.notes) ?? []; // among the notes on the fit
   const { arrays, beyond_chance: isBeyond, remains, remains_error: error, dimension, groups, islands, notes } = audit;
   const answers = [['Distances between islands', audit.arrangement], ['Neighborhoods', audit.neighborhoods], ['Shapes', audit.shape]].filter(([, answer]) => answer);
   const torn = count(arrays.is_torn);
@@ -31,7 +33,7 @@ export function Audit() {
         <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
     ${islands.names.length > 1 && html`<${Islands} islands=${islands} of=${arrays.island} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
-    ${notes.map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
+    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
   </section>`;
 }
 
