@@ -494,7 +494,7 @@ def compare(
     labels: ArrayLike | str | None = None,
     truth: ArrayLike | None = None,
     scores: Sequence[str] | None = None,
-    score_neighbors: int | Literal["auto"] | None = "auto",
+    n_neighbors: int | Literal["auto"] | None = "auto",
     **options: Unpack[ColumnOptions],
 ) -> Comparison:
     """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
@@ -511,7 +511,7 @@ def compare(
         use them.
     scores
         Names of scores; None for the fast ones whose inputs are given.
-    score_neighbors
+    n_neighbors
         Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
     options
         Of a table, as for `fit`; scores use its labels.
@@ -524,7 +524,7 @@ def compare(
     """
     found = read_points(X, {**table_options(options, _keywords(compare))[0], "labels": labels})
     X, truth, labels = found.X, found.rows(truth), found.labels
-    given = _Scored(X, labels, truth, score_neighbors)
+    given = _Scored(X, labels, truth, n_neighbors)
     names, of_scores = given.names(scores), given.options()
     compared = Comparison()
     scales: dict[str, Note] = {}

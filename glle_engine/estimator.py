@@ -59,9 +59,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
         require_unmasked(X, "the data")
-        accepted = "csr" if is_sparse else False
         options = {"dtype": [np.float64, np.float32], **options}
-        data = validate_data(self, X, accept_sparse=accepted, reset=reset, **options)
+        data = validate_data(self, X, accept_sparse="csr" if is_sparse else False, reset=reset, **options)
         if self._precomputed - {"kernel"}:
             check_non_negative(data[0] if "y" in options else data, type(self).__name__)
         return data
@@ -405,8 +404,13 @@ class Embedding(_Embedder):
 
     def _has_default_neighbors(self, spec: Any) -> bool:
         """Return whether the graph is made by a number of neighbors that is not given."""
-        is_default = "n_neighbors" not in self._parameters and hasattr(spec, "n_neighbors")
+        is_default = "n_neighbors" not in self._given and hasattr(spec, "n_neighbors")
         return is_default and getattr(spec, "radius", None) is None and spec.precomputed != "weights"
+
+    @property
+    def _given(self) -> set[str]:
+        """Names of the parameters that are not left to the method, as "auto" and None do."""
+        return {name for name, value in self._parameters.items() if not (value is None or str(value) == "auto")}
 
     def _spec(self, n: int, d: int) -> Any:
         """Return the parameters, with defaults that n points of d features allow."""
@@ -426,7 +430,7 @@ class Embedding(_Embedder):
         }
         for name, bound in most.items():
             value = getattr(spec, name, 0)
-            if name not in self._parameters and not isinstance(value, str) and value > bound:
+            if name not in self._given and not isinstance(value, str) and value > bound:
                 spec = replace(spec, **{name: bound})
         while "n_components" not in self._parameters and spec.n_components > 1:
             with suppress(GlleError):

@@ -205,9 +205,9 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            Options of `dataset` for data to upload; `labels` as for `embed`; `scores`, `score_neighbors`, `align`, with
-            which the result has the embeddings, and `n_resamples`, half-samples with which each row has the figures of
-            its movement.
+            Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `n_neighbors` of the
+            scores; `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
+            row has the figures of its movement.
 
         Returns
         -------

@@ -47,6 +47,8 @@ class Parameter:
         Whether it counts points, and so shrinks with a sample of them.
     added : bool
         Whether `Specification.to_dict` leaves it out at its default, because ids without it are older.
+    fixed : int, optional
+        Number that "auto" and None stand for, of a number of points that does not depend on the data.
 
     """
 
@@ -60,9 +62,12 @@ class Parameter:
     optional: bool = False
     counts: bool = False
     added: bool = False
+    fixed: int | None = None
 
     def check(self, name: str, value: object) -> Any:
         """Return the value as a Python type, with None as "auto" where that is a word, or raise an error."""
+        if self.fixed is not None and (value is None or (isinstance(value, str) and value == "auto")):
+            return self.fixed
         if value is None and "auto" in self.words and not self.optional:
             return "auto"
         if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
@@ -75,7 +80,8 @@ class Parameter:
 
     def domain(self) -> str:
         """Return the domain in words: "an integer of at least 2", "one of a, b"."""
-        words = f"one of {', '.join(self.words)}" if len(self.words) > 1 else "".join(self.words)
+        named = self._named
+        words = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
         if self.kind == "word":
             return words
         kind = {
@@ -99,7 +105,8 @@ class Parameter:
 
     def schema(self, default: object) -> dict[str, Any]:
         """Return the JSON Schema."""
-        common = {"description": self.doc, "default": default}
+        doc = self.doc if self.fixed is None else f"{self.doc} auto: {self.fixed}."
+        common = {"description": doc, "default": default}
         if self.kind == "word":
             return {"type": "string", "enum": list(self.words), **common}
         bounds = {
@@ -109,11 +116,15 @@ class Parameter:
             "exclusiveMaximum": self.below,
         }
         schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
-        if self.words:
-            return {"anyOf": [schema, {"type": "string", "enum": list(self.words)}], **common}
+        if self._named:
+            return {"anyOf": [schema, {"type": "string", "enum": list(self._named)}], **common}
         if self.optional:
             return {"anyOf": [schema, {"type": "null"}], **common}
         return {**schema, **common}
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return self.words if self.fixed is None else ("auto", *self.words)
 
     def _convert(self, value: object) -> Any:
         """Return the value in the type of the kind, or None."""
@@ -143,12 +154,12 @@ def integer(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare an integer; with the default None an optional one."""
-    is_optional = default is None
-    return _declare(
-        default,
-        Parameter(kind="integer", doc=doc, words=words, least=least, most=most, optional=is_optional, counts=counts),
-    )
+    """Declare an integer; with the default None an optional one. A number of points has the word "auto"."""
+    bounds: dict[str, Any] = {"least": least, "most": most}
+    fixed = default if counts and isinstance(default, int) else None
+    optional = default is None
+    parameter = Parameter(kind="integer", doc=doc, words=words, optional=optional, counts=counts, fixed=fixed, **bounds)
+    return _declare(default, parameter)
 
 
 def number(

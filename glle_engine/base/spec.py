@@ -196,7 +196,7 @@ class FitSpec(SpaceSpec):
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
-                    f"{option} has a meaning with {needed} only.",
+                    f"{option} applies only with {needed}.",
                     remedy=f"Leave it at its default, or use {needed}.",
                 )
         least = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)

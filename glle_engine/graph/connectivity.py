@@ -280,7 +280,7 @@ def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[n
 
 
 def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArray[np.intp]) -> dict[int, _Edge]:
-    """Return the shortest edges of small classes, by number, that the nearest points of their members prove.
+    """Return the shortest edge out of each small class, by the number of the class, where nearest points suffice.
 
     `only` (n,) is the one class that a point leads to, or -1.
     """

@@ -186,7 +186,7 @@ def require_points(n: int, least: int, reason: str) -> None:
 
 
 def require_size(n: int, most: int, title: str, instead: str) -> None:
-    """Raise `InvalidParameterError` for more than `most` points; `instead` names an alternative."""
+    """Raise `InvalidParameterError` for more than `most` points, with the alternative `instead` as remedy."""
     if n > most:
         raise InvalidParameterError(
             f"{title} takes at most {most:,} points; the data have {n:,}.",

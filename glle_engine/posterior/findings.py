@@ -1,6 +1,6 @@
-"""Findings of a fit: figures and notes on the data and on the equations, and the choice between two noise models.
+"""Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
 
-With ``noise="auto"`` the model is chosen whose draws keep neighbors better. Both are fitted on one graph. The
+``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. The
 trust of a model is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS`
 draws of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither model is better
 for all data, and the noise alone does not decide (docs/explanation/posterior.md).
@@ -57,7 +57,7 @@ def diagnose(
     facts: dict[str, Any],
     spec: FitSpec,
 ) -> Diagnostics:
-    """Return the figures and notes of a fit.
+    """Return the diagnostics of a fit: numbers and notes.
 
     X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
     first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
@@ -94,7 +94,7 @@ def diagnose(
 
 
 def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
-    """Return the figures of the data before scaling: the number of features, and the columns of constant ones.
+    """Return what is known of the data before scaling: the number of features, and which columns are constant.
 
     Columns of sparse data without an entry do not count as constant.
     """
@@ -129,7 +129,7 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
 
 
 def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
-    """Return minimum, median and maximum number of neighbors among the candidates, and the number of reduced points."""
+    """Return minimum, median and maximum of the kept neighbors, and the number of points that lost candidates."""
     if distribution.kept is None:
         return {}
     count = distribution.kept.sum(axis=1)
@@ -140,20 +140,20 @@ def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
-    """Count points whose nearest neighbor is nearer than NEAR of the typical nearest one, but not at 0."""
+    """Count points whose nearest neighbor is nearer than `NEAR` times the typical distance, but not at distance 0."""
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return the figures of how far distances are from distances between points."""
+    """Measure how far given distances are from distances between points of a Euclidean space."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
 
 def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
-    """Return the figures of the scales of features."""
+    """Measure how much the scales of features differ."""
     if isinstance(X, SparsePoints):
         deviation = X.deviations()
         varying, variance = deviation[deviation > 0], deviation**2
@@ -233,7 +233,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             "duplicates",
             f"{duplicated} points have an exact duplicate among their neighbors"
             + (
-                f", and {buried} have only duplicates: any weights reconstruct those, their posterior is the prior."
+                f", and {buried} have only duplicates: any weights reconstruct these, so their posterior is the prior."
                 if buried
                 else "."
             ),
@@ -247,7 +247,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if figures.get("given_neighbors"):
         yield Note(
             "given-neighbors",
-            "The neighbors are those given, and not searched. New points have the nearest points of the data as "
+            "The fit uses the given neighbors, without a search. New points have the nearest points of the data as "
             "neighbors; the scale cannot be calibrated.",
         )
     if bent := figures.get("non_euclidean_neighborhoods"):
@@ -262,7 +262,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
         yield Note(
             "flat-neighborhoods",
             f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
-            "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
+            "(collinear or duplicated points): they say nothing about the other directions. Raise n_neighbors.",
         )
     yield from dimension_notes(figures["n_features"], spec.n_components, spec.metric)
     if spec.n_components >= spec.n_neighbors:

@@ -336,7 +336,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
         yield _check(
             f"backlog of {state.name}",
             "warning" if state.oldest_seconds > LONG_WAIT_SECONDS else "ok",
-            f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} in work.",
+            f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} are being processed.",
             "Start more workers, on this or other machines: they share the work.",
         )
     if not (workers := live_workers(stores.client)):
@@ -358,9 +358,9 @@ def _workers(stores: Stores) -> Iterator[Check]:
     )
     yield _check_each(
         "worker clocks",
-        "Not those of the queue's server:",
+        "They differ from the clock of the queue's server:",
         [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS],
-        "They are the queue server's.",
+        "They agree with the clock of the queue's server.",
         "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
     )
     yield _check_each(
@@ -380,14 +380,14 @@ def _workers(stores: Stores) -> Iterator[Check]:
     yield _check(
         "shared settings",
         "warning" if others else "ok",
-        f"They differ: {'; '.join(others)}." if others else "Workers and this command have the same ones.",
+        f"They differ: {'; '.join(others)}." if others else "Workers and this command have the same settings.",
         "Start all processes with the same values; run this command with the environment of the API.",
     )
     yield from _roles(stores.client, len(workers))
 
 
 def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
-    """Yield whether each worker has its process for quick tasks and that for long ones."""
+    """Yield whether each worker has its two processes, for quick tasks and for long ones."""
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(

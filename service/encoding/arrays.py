@@ -196,7 +196,7 @@ def _json(rows: Array) -> bytes:
 
 
 def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """Join pieces up to about `_PIECE_BYTES`, because the server takes each one from a thread."""
+    """Join pieces to about `_PIECE_BYTES`: fetching a piece from a thread takes time, whatever its size."""
     small: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:

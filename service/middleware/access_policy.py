@@ -66,7 +66,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Return an app that allows these origins (`allowed_origins`)."""
+    """Wrap an app so that it answers pages of these origins (`allowed_origins`)."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(

@@ -59,6 +59,9 @@ class MethodIn(CommandIn):
     parameters: Parameters
 
 
+_SCORED = "Neighbors that the scores use; auto: 10, or fewer for few points."
+
+
 class ScoredIn(DatasetCommandIn):
     """Data set, and the scores of its embeddings."""
 
@@ -78,13 +81,12 @@ class ScoredIn(DatasetCommandIn):
         description="Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` "
         "up to a tenth of it; [] for none.",
     )
-    score_neighbors: AutoCount = Field(
-        default="auto", description="Neighbors that the scores use; auto: 10, or fewer for few points."
-    )
 
 
 class EmbeddingIn(ScoredIn, MethodIn):
     """Embedding to compute."""
+
+    score_neighbors: AutoCount = Field(default="auto", description=_SCORED)
 
 
 class ComparedIn(MethodIn):
@@ -101,6 +103,7 @@ class ComparisonIn(ScoredIn):
     """Methods to compare on one data set."""
 
     methods: list[ComparedIn] = Field(min_length=2, max_length=MAX_METHODS, description="One row each, in this order.")
+    n_neighbors: AutoCount = Field(default="auto", description=_SCORED)
     align: Literal["first", "truth"] | None = Field(
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
@@ -287,7 +290,7 @@ class TransformIn(PointsIn, SampleIn):
             raise ValueError("one draw has no covariance: give n_draws=0, or at least 2")
         unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
         if self.n_draws == 0 and unused:
-            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give n_draws, or leave it out")
+            raise ValueError(f"{', '.join(unused)} applies only to draws: give n_draws, or leave it out")
         return self
 
 

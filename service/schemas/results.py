@@ -214,7 +214,7 @@ class CalibrationOut(CalibrationFactsOut):
 
 @fields_of(NeighborsRow)
 class NeighborsRowOut(BaseModel):
-    """Quality of one n_neighbors."""
+    """Scores of one value of n_neighbors."""
 
 
 @fields_of(ComponentsRow)

@@ -155,7 +155,9 @@ class _Deployment(Collector):
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
         oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Wait of the oldest of them.", labels=("queue",))
-        running = GaugeMetricFamily("glle_queue_running", "Tasks and requests for draws in work.", labels=("queue",))
+        running = GaugeMetricFamily(
+            "glle_queue_running", "Tasks and draw requests that are being processed.", labels=("queue",)
+        )
         for state in queue_states(self._stores):
             length.add_metric((state.name,), state.length)
             oldest.add_metric((state.name,), state.oldest_seconds)

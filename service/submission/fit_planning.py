@@ -195,7 +195,7 @@ def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
     if scale != "auto":
         if resamples is not None:
             raise InvalidParameterError(
-                f"n_resamples={resamples} has a meaning with scale=auto only.",
+                f"n_resamples={resamples} applies only with scale=auto.",
                 remedy="Leave `scale` or `n_resamples` out.",
             )
         return replace(sample, scale=1.0 if scale is None else float(scale))

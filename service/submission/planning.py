@@ -101,15 +101,20 @@ class Plan:
         )
 
 
-def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
+def judgement(
+    stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str], **neighbors: int | str
+) -> ScoreSpec:
     """Return the scores of a request, with their labels and truth.
 
     Parameters
     ----------
     uses
         The inputs, of `labels` and `truth`, that the method itself uses.
+    neighbors
+        The number of neighbors that the scores use, by its name in the request.
 
     """
+    ((name_of_neighbors, count),) = neighbors.items()
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
     if body.labels is not None:
         _require_classes(stores, stores.datasets.fetch(body.labels), dataset.n)
@@ -132,7 +137,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        score_neighbors=_neighbors(body.score_neighbors, dataset.n) if names else NEIGHBORS,
+        score_neighbors=_neighbors(name_of_neighbors, count, dataset.n) if names else NEIGHBORS,
         labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )
@@ -188,18 +193,18 @@ def _is_possible(name: str, n: int, share: float = 1) -> bool:
     return most is None or n <= share * most
 
 
-def _neighbors(score_neighbors: int | str, n: int) -> int:
+def _neighbors(name: str, count: int | str, n: int) -> int:
     """Return the number of neighbors for the scores, fewer than half of the points."""
     most = max(1, (n - 1) // 2)
-    if isinstance(score_neighbors, str):
+    if isinstance(count, str):
         return min(NEIGHBORS, most)
-    if score_neighbors > most:
+    if count > most:
         raise InvalidParameterError(
-            f"score_neighbors={score_neighbors} is not below half of {n} points.",
-            remedy=f"Use score_neighbors <= {most}.",
-            details={"n_points": n, "score_neighbors": score_neighbors},
+            f"{name}={count} is not below half of {n} points.",
+            remedy=f"Use {name} <= {most}.",
+            details={"n_points": n, name: count},
         )
-    return score_neighbors
+    return count
 
 
 def _require_rows(name: str, dataset: Dataset, n: int) -> None:
@@ -212,7 +217,7 @@ def _require_rows(name: str, dataset: Dataset, n: int) -> None:
 
 
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
-    """Return the column of a data set, or the id of another one, with the block of each point.
+    """Return where the blocks of the points are: a column of the data set, or the id of another data set.
 
     Raises
     ------

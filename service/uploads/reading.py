@@ -318,7 +318,7 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _boundary(content_type: str) -> bytes:
-    """Return the delimiter of the parts."""
+    """Return the boundary between the parts of a form."""
     head = Message()
     head["content-type"] = content_type
     boundary = head.get_param("boundary")

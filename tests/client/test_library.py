@@ -144,7 +144,7 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
         (lambda: glle.embed(X, THREE), "method='3' is not known"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
-        (lambda: glle.compare(X, ["pca"], score_neighbours=3), "Did you mean score_neighbors"),  # type: ignore[call-arg]
+        (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
         (lambda: glle.audit(X, method="pca", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.advise(X, neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
@@ -162,7 +162,7 @@ def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
 
 def test_arguments_are_not_read_as_others() -> None:
     """No neighbors are not the default, and masked coordinates are not those below the mask."""
-    assert "n_neighbors=0" in str(glle.compare(X, "pca", score_neighbors=0).problems["pca"][0])
+    assert "n_neighbors=0" in str(glle.compare(X, "pca", n_neighbors=0).problems["pca"][0])
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
 
 

@@ -1,4 +1,4 @@
-"""Audits: which statements of a map the data support, for an embedding, a posterior, or coordinates from anywhere."""
+"""Audits of a map: an embedding, a posterior, or coordinates from elsewhere."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AuditSpec(AnalysisSpec):
         return resample_parts(self._halves, MIN_HALVES) if is_of_method else []
 
     def _halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
-        """Return the maps of halves, which are stored, so that a task that starts again makes the missing ones."""
+        """Return the maps of halves. They are stored, so that a task that starts again makes only the missing ones."""
 
         def load_embedder(_: AnalysisContext) -> Embedder:
             from glle_engine.audit.audit import embedder_of_halves  # noqa: PLC0415 # as in `run`

@@ -67,7 +67,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 
     def parts(self) -> list[Part]:
-        """Return the embeddings and the refits of a comparison with a spread; a failure is left to its row."""
+        """Return the embeddings and the refits of a comparison with a spread; the row reports a failure."""
         if self.n_resamples is None:
             return []
         recipes = [self.embedding(method).recipe for method in self.methods if method["problem"] is None]
@@ -156,7 +156,7 @@ def _make_embedding(context: AnalysisContext, *, recipe: Recipe) -> None:
 
 
 def _attempt(context: AnalysisContext, *, part: Part) -> None:
-    """Make a part; if it fails, its row tries again, and has the problem or the note."""
+    """Make a part. If it fails, the row tries again, and reports the problem or the note."""
     try:
         part.make(context)
     except _FATAL:

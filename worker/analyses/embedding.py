@@ -1,8 +1,8 @@
 """Embeddings by any method of the registry, with scores; new points placed in them.
 
-The id of an embedding covers its inputs, so an embedding and a comparison share it. Scores belong to the request:
-another truth or neighborhood size gives other scores of the same coordinates. The entry of an embedding also has the
-arrays of the method's map to new points, if it has one.
+The id of an embedding covers its inputs, so that a comparison reuses the embedding. Scores belong to the request,
+because another truth or neighborhood size gives other scores for the same coordinates. The entry of an embedding also
+has the arrays of the method's map to new points, if it has one.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class EmbeddingRecord:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The file by its path, if there is one."""
+        """The file of the record, by its path in the store, if there is one."""
         return {} if self.file is None else {self.file.path: self.file}
 
     @property

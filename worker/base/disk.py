@@ -47,7 +47,7 @@ def require_room(folder: Path, nbytes: int) -> None:
 
 
 def require_room_in(file: IO[bytes], nbytes: int) -> None:
-    """Raise ``storage-full`` if `nbytes` more on the disk of an open file would leave less than the reserve."""
+    """Raise ``storage-full`` if writing `nbytes` more to an open file would leave less than the reserve of its disk."""
     _require(os.fstatvfs(file.fileno()), nbytes)
 
 

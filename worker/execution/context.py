@@ -51,7 +51,7 @@ class TaskContext:
 
     @cached_property
     def on_progress(self) -> OnProgress:
-        """Write progress; raises `worker.jobs.store.Cancelled` if the job is not wanted."""
+        """Write progress; raises `worker.jobs.store.Cancelled` if the job was cancelled."""
         return self.report or progress_writer(self.stores, self.job, self.stage_prefix)
 
     @cached_property
@@ -83,7 +83,7 @@ class TaskContext:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return a data set's values, in the order of the columns of `like`, or the request's points of that id."""
+        """Return the values of a data set, with columns in the order of `like`, or the request's points of this id."""
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
         values = self.stores.datasets.values(dataset)
@@ -113,7 +113,7 @@ class TaskContext:
                 self.on_progress(done, len(keys), "drawing")
 
     def embedder(self) -> PosteriorEmbedder:
-        """Return the job's posterior and its data, to be embedded again."""
+        """Return an embedder of the job's posterior, which embeds parts of its data again."""
         return self._embedder
 
     @cached_property
@@ -175,7 +175,7 @@ def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) ->
 
 
 def put_result(stores: Stores, job: Job, key: str, entry: Entry, owners: Sequence[str]) -> tuple[Entry, bool]:
-    """Store an entry with its digest; return it, and whether it is stored, which needs its owners."""
+    """Store an entry with its digest. Return it, and whether it is stored: it is not if an owner was deleted."""
     entry = _with_digest(entry)
     with stage("storing"):
         is_stored = stores.results.put(
@@ -196,10 +196,10 @@ def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_pro
 
 
 def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:
-    """Return a callback that writes the begin and end of each stage, and progress every `PROGRESS_SECONDS`.
+    """Return a callback that writes when stages begin and end, and progress every `PROGRESS_SECONDS`.
 
     Each write takes some tenths of a millisecond, so an interactive task writes none in its first `PROGRESS_SECONDS`.
-    The callback raises `worker.jobs.store.Cancelled` if the job is not wanted.
+    The callback raises `worker.jobs.store.Cancelled` if the job was cancelled.
     """
     first = time.monotonic() + (PROGRESS_SECONDS if job.queue == INTERACTIVE else 0.0)
     written, last_stage = float("-inf"), ""

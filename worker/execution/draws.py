@@ -1,4 +1,4 @@
-"""Draws of a worker: one lane group at a time."""
+"""Make draws in a worker, one lane group at a time."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
 def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:
-    """Limit the working memory of draws; once for several lane groups, or for each."""
+    """Limit the working memory of draws, for several lane groups or for a single one."""
     return limited_work(untouched_bytes(len(posterior.order)))
 
 
 def untouched_bytes(n_points: int) -> int:
-    """Return the bytes that draws of a posterior of `n_points` points allocate and do not use."""
+    """Return the bytes that draws of `n_points` points allocate and never touch."""
     return _UNTOUCHED * n_points
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return the size of a lane group, whose draws cost little more than one; raises MemoryError."""
+    """Return how many draws to make together at little more than the cost of one; raises MemoryError."""
     with limited_drawing(posterior):
         return LANES if posterior.lane_solver else 1
 
 
 def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
-    """Return a draw and the others of its lane group of a size, which cost next to nothing."""
+    """Return the addresses of a draw's lane group of `size` draws; the others cost next to nothing."""
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
@@ -94,7 +94,7 @@ def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
 def draw_meta(key: DrawAddress, draw: Draw, seconds: float) -> dict[str, Any]:
     """Return the metadata of a draw.
 
-    Their digest covers what answers contain, not the seconds, which differ each time.
+    The digest of metadata covers what answers contain; it leaves out the seconds, which differ each time.
     """
     meta = {**asdict(key), "diagnostics": draw.diagnostics}
     arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}

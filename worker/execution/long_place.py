@@ -1,4 +1,4 @@
-"""The long place of a worker, by which its two RQ workers take turns with tasks of any length."""
+"""A lock with which the two RQ workers of a worker take turns at long tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 class LongPlace:
-    """A lock between the RQ workers of one parent, which the end of a process releases.
+    """A lock between the RQ workers of one parent; a process that ends releases it.
 
-    A batch task needs the place to start. A task that began as interactive needs it once its first seconds are over.
+    A batch task starts only with the lock. An interactive task needs it once its first seconds are over.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class LongPlace:
         weakref.finalize(self, os.close, self._file)
 
     def try_acquire(self) -> bool:
-        """Acquire the place unless the other RQ worker has it; return whether this one has it now."""
+        """Acquire the lock unless the other RQ worker has it; return whether this one has it now."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -29,5 +29,5 @@ class LongPlace:
         return True
 
     def release(self) -> None:
-        """Release the place, if this RQ worker has it."""
+        """Release the lock, if this RQ worker has it."""
         fcntl.lockf(self._file, fcntl.LOCK_UN)

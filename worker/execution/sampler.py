@@ -2,7 +2,7 @@
 
 It keeps posteriors, compiled code and connections, and draws the requests of a posterior as lane groups. It may be
 killed at any moment, and the kernel ends it if it hangs. A request stays in its stream until it is answered, so the
-successor of a killed sampler draws it again, each by itself.
+successor of a killed sampler draws each of its requests again, one at a time.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ResidentPosteriors:
     Parameters
     ----------
     max_bytes
-        Of all posteriors; the last one stays in any case.
+        Limit for all posteriors together; the posterior that was used last is always kept.
 
     """
 
@@ -87,7 +87,7 @@ class ResidentPosteriors:
         return posterior
 
     def keep(self, id_: str, posterior: Posterior, nbytes: int) -> None:
-        """Keep a posterior whose arrays have `nbytes`; drop those that were not used for longest."""
+        """Keep a posterior whose arrays have `nbytes`; drop the least recently used ones."""
         self._posteriors[id_] = posterior, SOLVER_FACTOR * nbytes, time.monotonic()
         for oldest in list(self._posteriors)[:-1]:
             if sum(size for _, size, _ in list(self._posteriors.values())) <= self._max_bytes:
@@ -95,13 +95,13 @@ class ResidentPosteriors:
             self.drop(oldest)
 
     def drop_idle(self) -> None:
-        """Drop the posteriors that were not used for `IDLE_SECONDS`, such as deleted ones; also from another thread."""
+        """Drop posteriors that were not used for `IDLE_SECONDS`, such as deleted ones. Any thread may call it."""
         for id_, (_, _, used) in list(self._posteriors.items()):
             if used < time.monotonic() - IDLE_SECONDS:
                 self.drop(id_)
 
     def drop(self, id_: str) -> None:
-        """Drop a posterior, if it is kept; also from another thread."""
+        """Drop a posterior, if it is kept. Any thread may call it."""
         self._posteriors.pop(id_, None)
 
 
@@ -177,7 +177,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read requests, unless those in hand fill the next lane group, or several: a busy server answers late."""
+        """Read requests unless enough were read already; several lane groups ahead when a busy server answers late."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:
@@ -190,13 +190,13 @@ class SamplerLoop:
             self._is_waiting = False
 
     def _draw_abandoned(self, *, own: bool) -> None:
-        """Draw the requests of a sampler that is gone, each by itself, because one may have ended it."""
+        """Draw the requests of a sampler that is gone one at a time, because one of them may have ended it."""
         for request in self._stream.claim_abandoned(own=own):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
 
     def _retire_if_large(self) -> None:
-        """End after the present work if the process has grown beyond its posteriors; the parent replaces it."""
+        """End after this lane group if the process has grown beyond its posteriors; the parent replaces it."""
         if (size := resident_bytes()) > self._max_bytes:
             log.warning("The sampler takes %s bytes of memory, and is replaced", f"{size:,}")
             self._is_stopping = True
@@ -236,7 +236,7 @@ class SamplerLoop:
                 self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
-        """Draw a lane group, the requests' first; return False if it fails.
+        """Draw a lane group, starting with the requested draws; return False if it fails.
 
         A draw that fails by itself is refused: the other clients' draws of its batch are not.
         """
@@ -268,7 +268,7 @@ class SamplerLoop:
         return posterior
 
     def _submit(self, call: Callable[[], object]) -> None:
-        """Run a call in another thread, after the one before it has ended; raises the error of that one."""
+        """Run a call in another thread once the previous call has ended; raises the error of the previous call."""
         self._wait_until_written()
         self._written = self._writer.submit(copy_context().run, call)
 

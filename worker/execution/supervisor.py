@@ -69,7 +69,7 @@ def fork(name: str, run: Callable[[], int]) -> int:
 
 @dataclass
 class Child:
-    """One place in a process tree.
+    """One position in a process tree, whose process is replaced when it ends.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Load what forked children share. A signal meanwhile exits, because a first compilation takes minutes."""
+        """Load what forked children share. A signal meanwhile ends it, because a first compilation takes minutes."""
         with suppress(AttributeError, OSError):  # glibc; more arenas keep the freed memory of each thread
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True
@@ -200,7 +200,7 @@ class Supervisor:
             os.read(self._wake, 4096)
 
     def run(self, tick: Callable[[list[Child]], object] = lambda _: None) -> None:
-        """Replace children until a signal; `tick` is called after each look, with those that ended."""
+        """Replace children until a signal; `tick` is called after each check, with the children that ended."""
         while not self.signals:
             tick(self.reap())
             self.start_due()
@@ -209,7 +209,7 @@ class Supervisor:
     def stop(
         self, children: Iterable[Child], grace: float = math.inf, tick: Callable[[], object] = lambda: None
     ) -> None:
-        """End children: warm, at once after `grace` seconds or a second signal, then by SIGKILL."""
+        """End the children: ask them to finish, stop them after `grace` seconds or a second signal, then kill them."""
         children = list(children)
         stages = self._stages(children, grace)
         next(stages)
@@ -227,7 +227,7 @@ class Supervisor:
         os.close(self._wake_write)
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
-        """Stop the children with ever harder signals. The caller resumes the generator to send what is due."""
+        """Stop the children with ever harder signals. The caller resumes the generator to send the next one."""
         for child in children:
             child.send(signal.SIGTERM)
         until = time.monotonic() + grace

@@ -69,7 +69,7 @@ def analyse(job_id: str) -> None:
 
 
 def sweep_files() -> None:
-    """Remove expired results, and files that no record names; a failure is logged, and the next sweep goes on."""
+    """Remove expired results, and files that no record names. A failure is logged; the next sweep tries again."""
     try:
         expired, unnamed = sweep(process_stores())
         log.info("Swept: %s expired results, %s files without a record", expired, unnamed)
@@ -133,7 +133,7 @@ def _points(stores: Stores, job: Job) -> int:
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
     """Record the problem that ended a job; return the job.
 
-    An error while recording, such as a time-out, is recorded instead: RQ would run a task that raises four times.
+    If recording fails, for example by a timeout, this error is recorded instead: RQ would run a task that raises again.
     """
     try:
         timeout = stores.settings.job_timeout
@@ -218,7 +218,7 @@ class _Shard:
             self.stores.queue.enqueue_others(self.job)
 
     def report(self, count: int) -> Job | None:
-        """Write the number of finished steps of the shard; return the job, which that may have ended.
+        """Write the number of finished steps of the shard; return the job, which may have ended now.
 
         Raises `worker.jobs.store.Cancelled` if the job is not wanted.
         """
@@ -250,7 +250,7 @@ def _draw_shard(shard: _Shard) -> Job | None:
 
 
 def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
-    """Return the draws of a shard and the seconds of each; report the progress, but for the last draw."""
+    """Return the draws of a shard and the seconds of each; report progress after each draw except for the last."""
     posterior = shard.context.posterior()
     drawn: list[tuple[DrawAddress, Draw, float]] = []
     with limited_drawing(posterior):
@@ -266,7 +266,8 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 def _make_parts(shard: _Shard) -> Job | None:
     """Make the missing parts of a shard; the task that depends on all shards combines them.
 
-    Each part is stored before it is counted. Its resamples are reported while they are made, but for the last one.
+    Each part is stored before it is counted. Progress is reported after each resample except for the last one of a
+    part.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None

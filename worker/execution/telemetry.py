@@ -51,7 +51,7 @@ class TaskTelemetry:
         self.job: Job | None = None
 
     def begin(self, job: Job) -> Job:
-        """Log the start of the work on a job; at level debug if other tasks of the job have begun. Return the job."""
+        """Log that work on a job starts (at level debug if other tasks of the job have begun), and return the job."""
         self.job = job
         log.log(logging.DEBUG if job.done else logging.INFO, "Task of %s job: started", job.kind)
         return job
@@ -59,7 +59,7 @@ class TaskTelemetry:
     def end(self) -> None:
         """Count the task, and write a log line.
 
-        A task of a job that goes on has its line at level debug, because a large job has one a second.
+        The line is at level debug if the job has further tasks, because a large job has one task a second.
         """
         if (job := self.job) is None:
             return
@@ -97,7 +97,7 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
 
 @contextmanager
 def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
-    """Make the work for a request, whose id `metadata` has, the active one: the task of a `job`, or of a `kind`."""
+    """Observe the work for a request (its id is in `metadata`): the task of a `job`, or work of a `kind`."""
     with on_behalf(metadata, job):
         telemetry = TaskTelemetry(stores.counts, kind)
         token = _ACTIVE.set(telemetry)

@@ -451,7 +451,7 @@ def main(name: str | None = None) -> int:
 
 
 def load() -> None:
-    """Load what all processes of workers share, before a fork: compiled code, and the reference results."""
+    """Load, before the fork, what all processes of a worker share: compiled code and the reference results."""
     warm()
     fingerprint()
     draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls take milliseconds
@@ -473,7 +473,7 @@ def require_bits(settings: Settings) -> None:
 def require_records(settings: Settings) -> None:
     """Raise `SettingsError` if records or files are lost.
 
-    A process looks that ends afterwards, because no work-horse can use the object store if its parent has used it.
+    A separate process checks, because no work-horse can use the object store if its parent has used it.
     """
     guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
     with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:
@@ -488,7 +488,7 @@ def _find_start_refusal(settings: Settings) -> str:
 
 
 def _wait_for_server(connection: redis.Redis) -> None:
-    """Wait until a server answers; an exit would be restarted with ever longer pauses."""
+    """Wait until a server answers; a process that exits is restarted with ever longer pauses."""
     while True:
         try:
             connection.ping()

@@ -173,7 +173,7 @@ class DrawBatch:
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
-        """Return the requests for some of the draws."""
+        """Return the batch of the requests for these draws."""
         wanted = set(keys)
         return DrawBatch([request for request in self.requests if request.key in wanted])
 
@@ -201,21 +201,21 @@ class SentDraw(list[str]):
 
 
 class DrawRequests:
-    """The requests of an API process.
+    """Sends the draw requests of an API process.
 
     Parameters
     ----------
     reply
-        The channel of the answers.
+        Channel on which the answers arrive.
 
     Attributes
     ----------
     sent
-        The awaited draws by `waited_name`.
+        Draws that requests of this process wait for, by `waited_name`.
     tenant
         The tenant that requests draws.
     limit
-        Returns how many of its requests may wait, as for `worker.records.shares`.
+        Returns how many requests of the tenant may wait (see `worker.records.shares`).
 
     """
 
@@ -269,7 +269,7 @@ class DrawStream:
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
         """Return the next requests, at most `count`, waiting for one for some seconds.
 
-        A tenant whose turn it is gives up to a lane group, or its part of `count` if that is more.
+        The tenant whose turn it is gives a lane group at most, or an equal part of `count` if that is more.
         """
         requests = [] if self._has_all and seconds else self._take(count)
         if requests or not seconds:
@@ -279,7 +279,7 @@ class DrawStream:
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
-        """Return the next requests; if they are fewer than `count`, each later one rings the bell."""
+        """Return the next requests. If they are fewer than `count`, each later request wakes this sampler."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
         found = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
         self._has_all = len(found) < min(count, LANES)
@@ -294,7 +294,7 @@ class DrawStream:
         Parameters
         ----------
         own
-            Those of this sampler's predecessor, instead of those beyond their lease.
+            Claim the requests of this sampler's predecessor, instead of requests whose lease has ended.
 
         """
         for stream in _streams(self._client):
@@ -327,7 +327,7 @@ class DrawStream:
         self._client.eval(_FINISH, 1 + len(streams), TURNS, *streams, _SAMPLERS, *ids, *messages)
 
     def leave(self) -> None:
-        """Remove this sampler from the streams in which it has no unanswered request; others claim those."""
+        """Remove this sampler from the streams in which it has no unanswered request; other samplers claim the rest."""
         for stream in _streams(self._client):
             with suppress(redis.ResponseError):  # as in `claim_abandoned`
                 if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):

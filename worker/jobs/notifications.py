@@ -35,7 +35,7 @@ class Waiter(asyncio.Event):
     Attributes
     ----------
     outcome : Any
-        What the last notification said about that for which the request waits, or None.
+        What the last notification said about the awaited job or draw, or None.
 
     """
 
@@ -157,5 +157,5 @@ class _Subscription:
 
 
 def _job_outcomes(message: bytes) -> Mapping[str, None]:
-    """Return the job that a message names."""
+    """Return the id of the job that a message names, without an outcome."""
     return {text(message): None}

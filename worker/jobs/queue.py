@@ -1,11 +1,11 @@
 """The tasks of jobs as RQ jobs: enqueue, compare with RQ, repair, withdraw.
 
 The queue `INTERACTIVE` has tasks in their first seconds, `BATCH` the others. A tenant has a share of each queue, of
-waiting and running tasks (RQ's rate limit); the rest waits with RQ. The share is one less than the live workers, so
-that a tenant never has them all, and for shards of draws, which are short, their number. Without keys there is one
-tenant, with that number of everything. A job with shards begins with shard 0, which enqueues the others. The task
-that combines the parts of an analysis depends on their shards. Tasks carry JSON only. A worker runs a task because its
-name is in a table of handlers, never because it can be imported.
+waiting and running tasks (RQ's rate limit); its other tasks wait with RQ. The share is one less than the number of live
+workers, so that a tenant never has them all. For shards of draws, which are short, it is the number of workers. Without
+keys there is one tenant, with that number of everything. A job with shards begins with shard 0, which enqueues the
+others. The task that combines the parts of an analysis depends on their shards. Tasks carry JSON only. A worker runs a
+task because its name is in a table of handlers, never because it can be imported.
 
 Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
 that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
@@ -97,7 +97,7 @@ def open_queue(name: str, client: redis.Redis) -> Queue:
 def fetch_tasks(client: redis.Redis, ids: list[str]) -> list[RqJob | None]:
     """Return RQ's record of each task, or None.
 
-    Fields that a worker wrote to a record just after its deletion are no record.
+    A record with nothing but fields that a worker wrote after its deletion does not count.
     """
     try:
         return SafeJob.fetch_many(ids, connection=client, serializer=SERIALIZER)
@@ -170,7 +170,7 @@ class TaskQueue:
     def prolong(self, task: RqJob) -> bool:
         """Move a running interactive task to its tenant's share of batches; return whether there is room.
 
-        A waiting batch of the tenant has its place already. Without keys there is always room.
+        A batch that waits already counts in the tenant's share. Without keys there is always room.
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
@@ -201,7 +201,8 @@ class TaskQueue:
     def repair(self, job: Job) -> Job:
         """Compare a silent job with RQ, repair it, and return it.
 
-        A late job fails, and so does one of which a task has failed or exceeds its time limit; their tasks are stopped.
+        A job fails, and its tasks are stopped, if it is past its deadline or one of its tasks failed or exceeds its
+        time limit.
         """
         if job.is_late:
             job = self._jobs.expire(job.id)
@@ -283,7 +284,7 @@ class TaskQueue:
         return len(live_workers(self._client))
 
     def _enqueue_lost(self, job: Job, ids: list[str]) -> None:
-        """Enqueue the tasks again that RQ neither has nor runs; each leaves its place in the tenant's limit first.
+        """Enqueue tasks that RQ has lost again; each first leaves the tenant's share.
 
         RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
         neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
@@ -321,7 +322,7 @@ class TaskQueue:
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
     def _adjust_limits(self) -> None:
-        """Adjust the tenants' shares to the workers that live now: later ones share what waits already.
+        """Adjust the tenants' shares to the number of live workers, so that new workers take tasks that wait already.
 
         The lost tasks of ended jobs leave their places.
         """

@@ -66,7 +66,7 @@ class QueueState:
     Parameters
     ----------
     running
-        Tasks or requests in work.
+        Tasks or requests that are being processed.
 
     """
 

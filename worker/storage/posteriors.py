@@ -91,7 +91,7 @@ class PosteriorRecord:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The file by its path."""
+        """The file of the record, by its path in the store."""
         return {self.file.path: self.file}
 
     @property
@@ -259,7 +259,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
         """Remove a posterior with its file and its results, unless one of these keys exists; return it, or None.
 
-        Draws in the cache are out of reach without the record, and expire.
+        Without the record nobody reads the draws in the cache, and they expire.
         """
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:

@@ -280,7 +280,7 @@ class RecordStore(Generic[R]):
     ) -> Iterator[tuple[str, R | None]]:
         """Yield (cursor, record) of the tenant from the newest on, or from the one after the cursor `before`.
 
-        None is in place of a record that was deleted meanwhile, or lacks the name or one of the tags.
+        A record that was deleted meanwhile, or lacks the name or one of the tags, is None.
         """
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
         for member, id_, raw in self._members(label, before):

@@ -61,7 +61,7 @@ class ResultRecord:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The file by its path."""
+        """The file of the record, by its path in the store."""
         return {self.file.path: self.file}
 
 
@@ -95,7 +95,7 @@ class ResultStore(RecordStore[ResultRecord]):
         self._ttl = ttl
 
     def put(self, key: str, entry: Entry, *, owners: Sequence[str], job: str, tenant: str, max_bytes: int = 0) -> bool:
-        """Store a result; return whether it is stored, which it is not once one of its owners was deleted.
+        """Store a result unless one of its owners was deleted; return whether it is stored.
 
         Parameters
         ----------

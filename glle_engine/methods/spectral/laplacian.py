@@ -69,10 +69,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     """
     weights = graph.copy()
     weights.data = np.exp(-(graph.data**2) / epsilon)
-    significant = graph.copy()
-    significant.data = (weights.data > NEGLIGIBLE).astype(np.float64)
-    significant.eliminate_zeros()
-    count = int(connected_components(significant, directed=False)[0])
+    count = int(connected_components(weights > NEGLIGIBLE, directed=False)[0])
     if count == 1:
         return csr_array(weights), ()
     longest = float(minimum_spanning_tree(graph).data.max())

@@ -46,7 +46,7 @@ class Cost:
 
 
 def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
-    """Return the largest affordable size from `least` to `most`, or None; smaller sizes cost no more."""
+    """Return the largest affordable size from `least` to `most`, or None. The cost must grow with the size."""
     if is_affordable(most):
         return most
     if not is_affordable(least):
@@ -64,7 +64,7 @@ class Search(NamedTuple):
     ----------
     points : int
     seconds : float
-        Of so many points.
+        Time to search that many points.
     exponent : float
         At least 1 and at most 2.
 
@@ -76,7 +76,7 @@ class Search(NamedTuple):
 
     @classmethod
     def from_data(cls, X: Data, spec: FitSpec) -> Self:
-        """Predict the search of data X (n, d); of an exact one from the pairs that subsamples compare."""
+        """Predict the time to search data X (n, d); for an exact search, from the pairs that subsamples compare."""
         assert not isinstance(X, SparsePoints)
         (n, d), k = X.shape, spec.n_neighbors
         if isinstance(X, Distances):
@@ -191,7 +191,7 @@ class Estimate:
         return replace(self, n=n)
 
     def most_points(self, is_affordable: Callable[[Self], bool]) -> int | None:
-        """Return the largest affordable number of points up to n, or None if no posterior of these parameters is."""
+        """Return the largest affordable number of points up to n, or None if even the smallest fit is too expensive."""
         return largest(self.least, self.n, lambda n: is_affordable(self.at(n)))
 
     def most_landmarks(self, is_affordable: Callable[[Self], bool]) -> int | None:
@@ -310,9 +310,9 @@ class DrawCost(NamedTuple):
 
 
 def draw_cost(posterior: Posterior) -> DrawCost:
-    """Return the expected cost of the draws of a posterior, without factors and without their structure.
+    """Return the expected cost of draws of a posterior, without computing factors or their structure.
 
-    The fill of the elimination order is counted, in the time and memory of the graph, even if it is a forged one.
+    Counting the fill of the elimination order takes the time and memory of the graph, even for a forged posterior.
 
     Examples
     --------

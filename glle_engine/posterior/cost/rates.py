@@ -8,8 +8,8 @@ Fill and operations of the factors of B follow from the symbolic factorisation o
 all points is analysed if they are few. Of many points a fixed subsample and its two halves are searched and analysed.
 The work grows like a power of n. For data of intrinsic dimension D, a separator has some :math:`n^{(D-1)/D}` points
 (Lipton, Rose and Tarjan 1979), so that the fill grows like :math:`n^{2(D-1)/D}`, or :math:`n \log n` on sheets, and the
-operations like :math:`n^{3(D-1)/D}`. The exponent is the mean of this one and of that between the two sizes, which is
-noisy.
+operations like :math:`n^{3(D-1)/D}`. The exponent that is used is the mean of this theoretical one and of the measured
+one between the two sizes, which is noisy.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def sample(X: Data, size: int, first: int = 0) -> Data:
 
 
 def sample_rows(n: int, size: int, first: int = 0) -> NDArray[np.intp]:
-    """Return some of n rows, ascending: those from `first` on of a permutation that depends on n only."""
+    """Return some of n rows, ascending: rows `first` and later of a permutation that depends only on n."""
     shuffled = np.random.Generator(np.random.Philox(key=n)).permutation(n)
     return np.asarray(np.sort(shuffled[first : first + size]), np.intp)
 
@@ -161,7 +161,7 @@ def analyse(neighbors: NDArray[np.int32]) -> Work:
 
 
 def count_work(pattern: Pattern) -> Work:
-    """Return the work of a factorization in the order of a pattern, in the time and memory of the pattern itself."""
+    """Count the work of a factorization in the order of a pattern, in no more time or memory than the pattern."""
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
@@ -177,7 +177,7 @@ def search_bytes(n: int, d: int, spec: FitSpec) -> float:
 
 
 def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
-    """Return the seconds of weights, posterior and diagnostics, of both noise models if one is to be chosen."""
+    """Return the seconds of weights, posterior and diagnostics, for both noise models if the fit chooses one."""
     k = spec.n_neighbors
     each = 2.2e-6 + 1e-9 * k * k * (d + k)
     if spec.noise == "auto":
@@ -190,12 +190,12 @@ def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
 
 
 def trust_seconds(n: int, d: int) -> float:
-    """Return the seconds of the trust in one draw (`glle_engine.posterior.findings`)."""
+    """Return the seconds to compute the trustworthiness of one draw (`glle_engine.posterior.findings`)."""
     return 5e-3 + 1.4e-6 * n + (1e-7 * n * d if d > FEW_FEATURES else 0.0)
 
 
 def compared_draws(spec: FitSpec) -> int:
-    """Return the number of draws whose trust a fit compares."""
+    """Return the number of draws whose trustworthiness a fit compares."""
     return len(NOISE_MODELS) * COMPARED_DRAWS if spec.noise == "auto" else 0
 
 
@@ -246,7 +246,7 @@ def has_singular_draws(spec: FitSpec, d: int) -> bool:
 
 
 def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the seconds of a draw in other solvers than the lanes, which reject few constrained draws.
+    """Return the seconds of a draw that the lanes reject, which happens seldom to constrained draws.
 
     The share of published draws that the lanes reject grows with the number of points and the scale. On a Swiss roll it
     is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate takes every draw to be refined. The seconds of

@@ -95,7 +95,7 @@ CONSTRAINED = "variant='constrained'"
 )
 def test_options_without_a_meaning_are_refused(options: Any, needed: str) -> None:
     """By their names, with what gives them one."""
-    with pytest.raises(InvalidParameterError, match="has a meaning with") as caught:
+    with pytest.raises(InvalidParameterError, match="applies only with") as caught:
         FitSpec(**options)
     assert caught.value.remedy == f"Leave it at its default, or use {needed}."
 

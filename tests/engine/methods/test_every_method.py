@@ -272,3 +272,11 @@ def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
     assert least("glle", 1000, n_neighbors=20) == 8 * 1000 * 20**2
     assert least("glle", 1000, n_neighbors=20, landmarks=100) == 8 * 1000 * 20**2
     assert least("glle", 10**6) == 8 * 10**6 * 22**2
+
+
+@pytest.mark.parametrize("name", [name for name, one in METHODS.items() if "n_neighbors" in one.spec.parameters()])
+def test_auto_neighbors_are_those_of_the_method(name: str) -> None:
+    """The word "auto" and None mean the default in every method, in the schema, too."""
+    spec = METHODS[name].spec
+    assert spec.from_dict({"n_neighbors": "auto"}) == spec.from_dict({"n_neighbors": None}) == spec()
+    assert "auto" in spec.schema()["properties"]["n_neighbors"]["anyOf"][1]["enum"]

@@ -205,6 +205,22 @@ def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: flo
         embed("mds", D[:, :3], dissimilarity="precomputed")
 
 
+@pytest.mark.parametrize("name", ["laplacian-eigenmaps", "diffusion-maps"])
+def test_the_smallest_bandwidth_of_a_refusal_is_enough(name: str) -> None:
+    """The bandwidth that a refusal names connects two far parts, and a slightly smaller one does not."""
+    X = manifolds.make("s_curve", 40, seed=1).X
+    parts = np.concatenate([X, X + np.array([30.0, 0, 0])])
+    options: dict[str, Any] = {"n_neighbors": 79}
+    with pytest.raises(InvalidParameterError, match="between 2 parts") as caught:
+        embed(name, parts, epsilon=1.0, **options)
+    smallest = caught.value.details["smallest"]
+    gap = cdist(parts[:40], parts[40:]).min()
+    assert np.exp(-(gap**2) / smallest) == pytest.approx(1e-10, rel=0.05)
+    assert np.isfinite(embed(name, parts, epsilon=smallest, **options).Y).all()
+    with pytest.raises(InvalidParameterError, match="between 2 parts"):
+        embed(name, parts, epsilon=0.99 * smallest, **options)
+
+
 @pytest.mark.parametrize(("name", "option"), [("kernel-pca", "kernel"), ("laplacian-eigenmaps", "weights")])
 def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
     """The first entry that differs from its mirror image is named; other shapes are refused, and so are movements."""

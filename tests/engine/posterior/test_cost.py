@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -59,18 +58,6 @@ def test_an_estimate_is_a_function_of_the_data(landmarks: Any) -> None:
     expected = estimate(X, n_neighbors=8, n_components=3, landmarks=landmarks)
     assert estimate(4 * X, spec) == expected
     assert Estimate.from_dict(json.loads(json.dumps(expected.to_dict(), allow_nan=False))) == expected
-
-
-def test_cost_grows_with_dimension_points_and_neighbors() -> None:
-    """Fill grows with the intrinsic dimension; every cost grows with n and k."""
-    flat, deep = (estimate(cube(dimension, 1500), n_neighbors=10) for dimension in (2, 5))
-    assert deep.factorization.dimension > flat.factorization.dimension + 1
-    assert deep.work.flops > 10 * flat.work.flops
-    assert deep.draw.seconds > flat.draw.seconds
-    for more in (deep.at(3000), estimate(cube(5, 1500), n_neighbors=20)):
-        for part in ("fit.seconds", "fit.bytes", "draw.seconds", "draw.bytes", "posterior_bytes"):
-            assert attrgetter(part)(more) > attrgetter(part)(deep), part
-    assert deep.fit.seconds == pytest.approx(sum(deep.stages.values()))
 
 
 GROWTH = (rates.Work(1e6, 1e8, 4e4), rates.Work(2.4e6, 4e8, 9e4))

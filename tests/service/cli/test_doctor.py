@@ -144,7 +144,7 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     assert "0.0.1" in checks["engine versions"].detail
     assert checks["worker threads"].detail == "Not pinned: old."
     assert checks["backlog of glle-batch"].state == "warning"
-    assert checks["worker clocks"].detail == "Not those of the queue's server: old (-90.0 s)."
+    assert checks["worker clocks"].detail == "They differ from the clock of the queue's server: old (-90.0 s)."
     assert "old has GLLE_JOB_TIMEOUT=5, this command 600" in checks["shared settings"].detail
     assert "old (1GiB)" in checks["worker memory"].detail
     takers = [checks[f"takers of {queue}"].state for queue in QUEUES]

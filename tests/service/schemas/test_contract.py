@@ -16,7 +16,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from glle_engine import FitSpec
 from openapi import client_types, contract
-from service.schemas import openapi
+from service.schemas import openapi, problems
 from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
@@ -276,3 +276,21 @@ def test_docs_page_marks_deprecated_operations() -> None:
     marked = copy.deepcopy(CONTRACT)
     marked["paths"]["/v1/info"]["get"]["deprecated"] = True
     assert openapi.page(marked).count("(deprecated)") == 1
+
+
+@pytest.mark.parametrize(
+    ("location", "kind", "body", "place"),
+    [
+        (("body", "n_neighbors", "constrained-int"), "int_type", {"n_neighbors": "x"}, "n_neighbors"),
+        (("body", "dataset"), "missing", {}, "dataset"),
+        (("body", "options", "k"), "int_type", {"options": {}}, "options"),
+        (("body", "options", "Spec", "k"), "missing", {"options": {}}, "options k"),
+        (("body", "methods", "list[Row]", 1, "method"), "missing", {"methods": [{}, {}]}, "methods 1 method"),
+        (("body", "methods", 2, "method"), "missing", {"methods": [{}, {}]}, "methods 2"),
+    ],
+)
+def test_places_of_errors_have_no_names_of_alternatives(location: Any, kind: str, body: Any, place: str) -> None:
+    """Only members and rows that the body has, and the one that is missing."""
+    assert problems._place(location, kind, body) == ["body", *(int(w) if w.isdigit() else w for w in place.split())]
+    assert problems._place(("query", "wait", "float", 0), kind, body) == ["query", "wait", 0]
+    assert problems._place(("body", 17), "json_invalid", body) == ["body", 17]

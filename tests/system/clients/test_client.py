@@ -92,22 +92,6 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     assert set(roll.arrays()) == {"data", "coordinates"}
 
 
-def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
-    """Names, labels and the index survive; the same table as a file is the same data set."""
-    values = manifolds.make("s_curve", 60, seed=1).X
-    frame = pd.DataFrame(values, columns=["x", "y", "z"], index=[f"point {i}" for i in range(60)])
-    labelled = frame.assign(kind=["a", "b", "c"] * 20)
-    dataset = glle.dataset(labelled, labels="kind")
-    assert dataset.names == ["x", "y", "z"]
-    assert dataset.arrays()["labels"].tolist() == ["a", "b", "c"] * 20
-    labelled.to_csv(tmp_path / "table.csv")
-    assert glle.dataset(str(tmp_path / "table.csv"), labels="kind").metadata["sha256"] == dataset.metadata["sha256"]
-    posterior = glle.fit(dataset)
-    frame_of_draw = posterior.frame(posterior.draw(2))
-    assert list(frame_of_draw.index) == list(frame.index)
-    np.testing.assert_array_equal(frame_of_draw.to_numpy(), posterior.draw(2))
-
-
 def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> None:
     """Each result says which rows were dropped; new points have the roles of the fit, and columns in any order."""
     values = manifolds.make("s_curve", 60, seed=2).X

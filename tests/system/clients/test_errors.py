@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,19 +19,6 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
 
 SHEET = manifolds.make("s_curve", 150, seed=0).X
-
-
-def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
-    """A NaN in npy, CSV or JSON is reported with its row and column."""
-    values = SHEET.copy()
-    values[16, 2] = np.nan
-    for body, kind, code in (
-        (to_npy(values), "application/x-npy", "not-finite"),
-        ("\n".join(",".join(map(str, row)) for row in values).encode(), "text/csv", "missing-value"),
-        (json.dumps(values.tolist()).encode(), "application/json", "not-finite"),
-    ):
-        details = check(upload(client, body, kind), 422, code)["details"]
-        assert (details["row"], details["column"]) == (17, 3)
 
 
 def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:

@@ -6,11 +6,13 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
+from tests.worker.execution.workers import raiser
 from worker.connections import retry
 from worker.connections.retry import CircuitBreaker, CircuitOpenError
 from worker.stores import Stores
@@ -71,6 +73,22 @@ def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, mon
     for thread in threads:
         thread.join()
     assert sorted(kind.__name__ for kind in errors) == ["CircuitOpenError"] * 19 + ["TimeoutError"] * 2
+
+
+def test_another_trial_follows_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After twice the socket timeout; until then all other calls fail at once."""
+    now = 100.0
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now, sleep=None))
+    breaker = CircuitBreaker(3.0, "GLLE_REDIS_URL")
+    assert not breaker._require_closed()
+    with pytest.raises(redis.TimeoutError):
+        breaker.call_with_retry(raiser(redis.TimeoutError()), lambda *_: None)
+    for seconds in (retry.AWAY_SECONDS, 6.0, 6.0):
+        now += seconds - 0.1
+        with pytest.raises(CircuitOpenError):
+            breaker._require_closed()
+        now += 0.1
+        assert breaker._require_closed()
 
 
 def test_a_returned_server_closes_the_breaker(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
