@@ -19,7 +19,7 @@ from service.encoding.arrow import ARROW
 from service.encoding.result import Points, negotiate
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
-from service.routes.params import ON_POSTERIOR, Command, CommandOptions, Id, TenantStores, creates_job
+from service.routes.params import ON_POSTERIOR, Id, TenantStores, Wait, creates_job
 from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
@@ -49,7 +49,7 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Priority, Terms, is_quick_fit
+from worker.records.job import Priority, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
@@ -121,14 +121,14 @@ async def summary(
         _422="Out of range, other features than the training data, or a bad cell.",
     ),
 )
-async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: Command) -> Response:
+async def transform(id_: Id, body: TransformIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Embed new points by their LLE weights on the training points; a training point keeps its exact position.
 
     The result of a point does not depend on the other points. The result has `embedding` (m, p), positions in the
     reference embedding, and `distances` (m,) to the nearest training point: far from all of them the embedding
     extrapolates. With `n_draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
     """
-    return await job_response(stores, partial(_transform, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_transform, stores, id_, body), wait)
 
 
 @router.post(
@@ -136,12 +136,12 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
     summary="Generate data",
     **creates_job(**ON_POSTERIOR, _422="Out of range, or larger than the cache."),
 )
-async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, command: Command) -> Response:
+async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Generate data from drawn weights, each point from its neighbors: x_i = X_i w_i.
 
     The result has `data` (n_draws, n, d); data set i is of the weights of draw first + i.
     """
-    return await job_response(stores, partial(_reconstructions, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_reconstructions, stores, id_, body), wait)
 
 
 @router.post(
@@ -149,7 +149,7 @@ async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores
     summary="Calibrate the scale by half-sampling",
     **creates_job(**ON_POSTERIOR, _422="Out of range, published, or too few points."),
 )
-async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, command: Command) -> Response:
+async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Find the scale at which the median spread of draws equals the spread of half-samples, which need only the data.
 
     The result has `scale`, `ratio` of the medians at it, `rank_correlation` of the two spreads over points, `slope` of
@@ -158,7 +158,7 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, comman
     is saturated, not matched or poorly correlated), and the arrays `half_sample_spread` and `draw_spread` (n,). With
     the defaults it sets `scale=auto` of later draws and summaries of this posterior.
     """
-    return await job_response(stores, partial(_calibration, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_calibration, stores, id_, body), wait)
 
 
 @router.post(
@@ -166,7 +166,7 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, comman
     summary="Judge n_neighbors and n_components",
     **creates_job(**params.ON_DATASET, _422="Out of range, too few points, or all equal."),
 )
-async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Response:
+async def advice(body: AdviceIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Judge a range of n_neighbors on a data set, and the number of components for the best of them.
 
     The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
@@ -174,7 +174,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components` (the intrinsic dimension, rounded), null
     where the curve allows none. `notes` has the reasons in words. Nothing is applied.
     """
-    return await job_response(stores, partial(_advice, stores, body, command), command.wait)
+    return await job_response(stores, partial(_advice, stores, body), wait)
 
 
 @router.post(
@@ -187,7 +187,7 @@ async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Resp
         _422="Not one map; other points than the data; or too few points.",
     ),
 )
-async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Response:
+async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """State what the data support of a map: whether it is more than chance, how much of it remains, which parts.
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
@@ -201,15 +201,15 @@ async def audit(body: AuditIn, stores: TenantStores, command: Command) -> Respon
     (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs,
     GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
-    return await job_response(stores, partial(_audit, stores, body, command), command.wait)
+    return await job_response(stores, partial(_audit, stores, body), wait)
 
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
     """Return the job of a summary, or raise a problem if one job cannot make it."""
     parts = require_affordable_summary(stores, record, spec)
     is_quick = not spec.n_resamples and _is_quick(record, spec.n_draws)
-    terms = Terms(priority="interactive" if is_quick else "batch")
-    return analysis_job(stores, spec, posterior=record.id, terms=terms, parts=parts)
+    priority: Priority = "interactive" if is_quick else "batch"
+    return analysis_job(stores, spec, posterior=record.id, priority=priority, parts=parts)
 
 
 def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
@@ -218,7 +218,7 @@ def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
 
-def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
+def _transform(stores: Stores, id_: str, body: TransformIn) -> Job:
     record = require_posterior(stores, id_)
     if body.n_draws:
         require_sample(stores, record, body.source, first=body.first, n_draws=body.n_draws)
@@ -229,28 +229,26 @@ def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOpti
     fields = {**body.model_dump(exclude={"data"}), "dataset": dataset}
     spec = TransformSpec(**fields)
     short = shape[0] <= record.n and _is_quick(record, spec.total)
-    terms = Terms.within(command.deadline)
-    return analysis_job(stores, spec, posterior=id_, terms=terms, points=points, short=short)
+    return analysis_job(stores, spec, posterior=id_, points=points, short=short)
 
 
-def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
+def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn) -> Job:
     record = require_posterior(stores, id_)
     require_restorable(spec_of(record.spec).metric)
     require_drawable(record, body.source, total=body.n_draws, last=body.first + body.n_draws - 1)
     require_storage(stores, file_bytes((body.n_draws, record.n, record.d)), f"The result of {body.n_draws:,} data sets")
     spec = ReconstructionsSpec(**body.model_dump())
-    terms = Terms.within(command.deadline)
-    return analysis_job(stores, spec, posterior=id_, terms=terms, short=_is_quick(record, spec.total))
+    return analysis_job(stores, spec, posterior=id_, short=_is_quick(record, spec.total))
 
 
-def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
+def _calibration(stores: Stores, id_: str, body: CalibrationIn) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
     spec = CalibrationSpec(**body.model_dump())
-    return analysis_job(stores, spec, posterior=id_, terms=Terms.within(command.deadline), short=False)
+    return analysis_job(stores, spec, posterior=id_, short=False)
 
 
-def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
+def _audit(stores: Stores, body: AuditIn) -> Job:
     """Return the job that audits a map."""
     map_: dict[str, Any] = {}
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
@@ -295,8 +293,7 @@ def _audit(stores: Stores, body: AuditIn, command: CommandOptions) -> Job:
         n_neighbors=body.n_neighbors,
         seed=body.seed,
     )
-    terms = Terms.within(command.deadline, priority)
-    return analysis_job(stores, spec, posterior=body.posterior, terms=terms, points=points)
+    return analysis_job(stores, spec, posterior=body.posterior, priority=priority, points=points)
 
 
 def _refuse_space(kind: str, space: dict[str, Any]) -> None:
@@ -329,7 +326,7 @@ def _resampled_priority(stores: Stores, source: str, plan: Plan) -> Priority:
     return plan.priority(data.n)
 
 
-def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
+def _advice(stores: Stores, body: AdviceIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= MAX_NEIGHBORS] or [MAX_NEIGHBORS]
     require_within("n_neighbors", max(ks))
@@ -339,4 +336,4 @@ def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
     require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
     require_not_all_equal(stores, dataset)
     spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)})
-    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), short=False)
+    return analysis_job(stores, spec, posterior=None, short=False)

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
+from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn
 from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import (
@@ -21,7 +21,6 @@ from worker.analyses.embedding import ScoreSpec
 from worker.base.problems import ProblemError, problem_of
 from worker.jobs.store import Job
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Terms
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
 
@@ -33,7 +32,7 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
     summary="Compare methods",
     **creates_job(**ON_DATASET, _422="An unknown method or parameter, or labels."),
 )
-async def compare(body: ComparisonIn, stores: TenantStores, command: Command) -> Response:
+async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Embed a data set by several methods, and judge each embedding by the same scores.
 
     The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
@@ -42,10 +41,10 @@ async def compare(body: ComparisonIn, stores: TenantStores, command: Command) ->
     again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `n_resamples` each
     row has the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
     """
-    return await job_response(stores, partial(_compare, stores, body, command), command.wait)
+    return await job_response(stores, partial(_compare, stores, body), wait)
 
 
-def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job:
+def _compare(stores: Stores, body: ComparisonIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plans = [_plan(number, row) for number, row in enumerate(body.methods)]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
@@ -60,7 +59,7 @@ def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job
     require_not_all_equal(stores, dataset)
     spec = _comparison(stores, dataset, body, plans, judged, spread_labels)
     parts = shards_of(spec, "refits")
-    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline), parts=parts)
+    return analysis_job(stores, spec, posterior=None, parts=parts)
 
 
 def _plan(number: int, row: Any) -> Plan:

@@ -52,7 +52,7 @@ from worker.records import sharding
 from worker.records.cache_entry import Entry, file_bytes
 from worker.records.draws import AUTO, QUICK_SECONDS, DrawAddress, DrawsSpec
 from worker.records.ids import digest
-from worker.records.job import Terms
+from worker.records.job import Priority
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -67,7 +67,7 @@ MAX_RECENT = 4096
     summary="Draw many embeddings",
     **params.creates_job(**params.ON_POSTERIOR, _422="Out of range."),
 )
-async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, command: params.Command) -> Response:
+async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, wait: params.Wait = 0.0) -> Response:
     """Draw embeddings first, ..., first + n_draws - 1 on the workers, at one scale or at each of several.
 
     The result, at the job's `/result`, has shape (n_draws, n, p), or (scales, n_draws, n, p). A draw has the same bits
@@ -76,7 +76,7 @@ async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, 
     `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
     the calibration; every later one uses its number, which the result reports, with `notes` if it is doubtful.
     """
-    return await job_response(stores, partial(_draws_job, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_draws_job, stores, id_, body), wait)
 
 
 async def draw_one(
@@ -221,7 +221,7 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
     find = partial(_single_result, stores, record.id, spec)
-    submit = partial(_enqueue, stores, record, spec, Terms(priority="interactive"))
+    submit = partial(_enqueue, stores, record, spec, "interactive")
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
 
@@ -277,12 +277,12 @@ def _weights_job(stores: Stores, record: PosteriorRecord, spec: WeightsSpec) -> 
     shape = (record.n, record.spec["n_neighbors"])
     require_storage(stores, file_bytes(shape, shape), f"The weights of {record.n:,} points")
     is_quick = record.single_draw_seconds <= QUICK_SECONDS
-    terms = Terms(priority="interactive" if is_quick else "batch")
-    return analysis_job(stores, spec, posterior=record.id, terms=terms)
+    priority: Priority = "interactive" if is_quick else "batch"
+    return analysis_job(stores, spec, posterior=record.id, priority=priority)
 
 
-def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandOptions) -> Job:
-    terms = Terms.within(command.deadline, body.priority)
+def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
+    priority = body.priority
     record = require_posterior(stores, id_)
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
     draws = body.model_dump(include={"n_draws", "first", "seed", "source", "align"})
@@ -290,9 +290,9 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: params.CommandO
     if spec.is_auto:
         require_calibratable(record, body.source)
     require_sample(stores, record, body.source, first=body.first, n_draws=body.n_draws, scales=len(spec.scales))
-    if terms.priority == "interactive":
+    if priority == "interactive":
         require_quick(spec, sharding.SHARD_SECONDS)
-    return _enqueue(stores, record, spec, terms)
+    return _enqueue(stores, record, spec, priority)
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
@@ -307,18 +307,18 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
     )
 
 
-def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms) -> Job:
+def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority: Priority) -> Job:
     """Return the job of draws."""
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(
         stores,
-        terms,
+        priority,
         kind="draws",
         claim=digest(record.id, spec.to_dict()),
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
         reuse=OPEN_OR_DONE if is_stored else OPEN,
-        short=terms.priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
+        short=priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
     )

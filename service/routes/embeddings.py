@@ -16,7 +16,7 @@ from service.encoding.arrow import ARROW
 from service.encoding.result import ArraysResult, Points, immutable_headers, mutable_response, negotiate, unless_current
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
-from service.routes.params import ANSWER_SECONDS, Command, CommandOptions, Id, TenantStores, Wait, creates_job
+from service.routes.params import ANSWER_SECONDS, Id, TenantStores, Wait, creates_job
 from service.schemas.analyses import (
     EmbeddingIn,
     EmbeddingOut,
@@ -41,13 +41,12 @@ from worker.analyses.resamples import PART, SpreadSpec
 from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry, file_bytes
-from worker.records.job import Terms
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 
 MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
-_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **params.LATE}
+_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled."}
 
 
 @router.post(
@@ -55,7 +54,7 @@ _MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "It
     summary="Embed by any method",
     **creates_job(**params.ON_DATASET, _422="Parameters, sizes, labels; or too much memory."),
 )
-async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Response:
+async def embed(body: EmbeddingIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
 
     The result has `embedding` (n, p), `eigenvalues` of spectral methods, the method's `figures` and `notes`, `seconds`
@@ -63,7 +62,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Re
     method, all parameters, labels and engine version. A request whose arrays exceed the memory of a task is refused at
     once, with the size that can.
     """
-    return await job_response(stores, partial(_embed, stores, body, command), command.wait)
+    return await job_response(stores, partial(_embed, stores, body), wait)
 
 
 params.add_list(router, "embeddings", "List embeddings", "embeddings that were requested", EmbeddingPage)
@@ -167,13 +166,13 @@ async def get_embedding_arrays(
         _422="The method has no map; other features than the training data; or a bad cell.",
     ),
 )
-async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, command: Command) -> Response:
+async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Place new points by the embedding's map, each independently; training points get their coordinates.
 
     PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map (`has_map` in GET /v1/methods). The result has
     `embedding` (m, p).
     """
-    return await job_response(stores, partial(_place, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_place, stores, id_, body), wait)
 
 
 @router.post(
@@ -186,7 +185,7 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, com
         _422="A half is too small for the method; or labels.",
     ),
 )
-async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command) -> Response:
+async def spread(id_: Id, body: SpreadIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Refit the method of an embedding to random halves of its data, and see how far the embedding moves.
 
     Perplexity and numbers of neighbors are divided by the root of two; held-out points are placed by the method's own
@@ -196,7 +195,7 @@ async def spread(id_: Id, body: SpreadIn, stores: TenantStores, command: Command
     for each point, such as `movement` (n,), which is no interval. `notes` say where a method is known to fail this
     test. Refits are kept: a longer request makes the missing ones only.
     """
-    return await job_response(stores, partial(_spread, stores, id_, body, command), command.wait)
+    return await job_response(stores, partial(_spread, stores, id_, body), wait)
 
 
 async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
@@ -226,7 +225,7 @@ def _arrays_response(request: Request, entry: Entry, name: str | None, dtype: Dt
     return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
-def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) -> Job:
+def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
     """Return the job that places new points."""
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
@@ -240,11 +239,10 @@ def _place(stores: Stores, id_: str, body: PointsIn, command: CommandOptions) ->
         raise no_map(f"{embedder.title} with metric={metric!r}")
     require_storage(stores, file_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
-    terms = Terms.within(command.deadline, "interactive")
-    return analysis_job(stores, spec, posterior=None, terms=terms, points=points)
+    return analysis_job(stores, spec, posterior=None, priority="interactive", points=points)
 
 
-def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -> Job:
+def _spread(stores: Stores, id_: str, body: SpreadIn) -> Job:
     """Return the job that refits an embedding."""
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
@@ -259,10 +257,10 @@ def _spread(stores: Stores, id_: str, body: SpreadIn, command: CommandOptions) -
     spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
     priority = plan.priority(int(body.share * n))
     parts = None if priority == "interactive" else shards_of(spec, "refits")
-    return analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline, priority), parts=parts)
+    return analysis_job(stores, spec, posterior=None, priority=priority, parts=parts)
 
 
-def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
+def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.from_method(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.method.labels else ())
@@ -273,5 +271,5 @@ def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
     if not (stores.has_embedding(spec.recipe.id) or stores.has_result(spec, dataset.id)):
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-    terms = Terms.within(command.deadline, plan.priority(dataset.n))
-    return analysis_job(stores, spec, posterior=None, terms=terms)
+    priority = plan.priority(dataset.n)
+    return analysis_job(stores, spec, posterior=None, priority=priority)

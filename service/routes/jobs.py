@@ -65,7 +65,6 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
         _409="The job was cancelled.",
         _410="The result has expired, or was deleted.",
         _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
-        **params.LATE,
     ),
 )
 async def get_result(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -139,31 +138,6 @@ Wait = Annotated[
     ),
 ]
 ANSWER_SECONDS = 10.0
-# A query parameter like `wait`, because it concerns this request and not the identity of its result.
-Deadline = Annotated[
-    float | None,
-    Query(
-        gt=0,
-        le=366 * 86400,
-        allow_inf_nan=False,
-        description="Seconds after which an unfinished job fails; of requests that share a job the latest counts.",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class CommandOptions:
-    """Options of a request that creates a job."""
-
-    wait: float
-    deadline: float | None
-
-
-async def _command(wait: Wait = 0.0, deadline: Deadline = None) -> CommandOptions:
-    return CommandOptions(wait, deadline)  # async, because FastAPI calls a class in a thread
-
-
-Command = Annotated[CommandOptions, Depends(_command)]
 
 
 async def _at_once(wait: Wait = 0.0) -> None:
@@ -197,8 +171,7 @@ SCALE_DOCUMENTED = {
     },
 }
 
-LATE: dict[str, Any] = {"_504": "The job did not end by its deadline."}
-COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
+COMMAND = {"_413": "Body too long.", "_415": "Not JSON."}
 CANCELLED = {"_409": "The job was cancelled while this request waited."}
 NOT_FITTED: dict[str, Any] = {
     "_404": "No such posterior.",

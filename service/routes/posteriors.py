@@ -41,7 +41,7 @@ from service.submission.validation import (
 )
 from worker.base.problems import refuse
 from worker.jobs.store import Job
-from worker.records.job import Terms, is_quick_fit
+from worker.records.job import Priority, is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord, posterior_id, recorded_parameters
 from worker.stores import Stores
@@ -79,16 +79,16 @@ ArrayName = Literal[
         ),
     },
 )
-async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) -> Response:
+async def fit(body: PosteriorIn, stores: TenantStores, wait: params.Wait = 0.0) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
     The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
     concurrent requests share one job.
     """
-    result = await run_in_threadpool(_posterior_or_job, stores, body, command)
+    result = await run_in_threadpool(_posterior_or_job, stores, body)
     if isinstance(result, PosteriorRecord):
         return _posterior_response(result, 200)
-    job = await finish(stores, result, command.wait)
+    job = await finish(stores, result, wait)
     return _posterior_response(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
 
 
@@ -101,9 +101,7 @@ async def fit(body: PosteriorIn, stores: TenantStores, command: params.Command) 
         **failures(**params.ON_DATASET, _422="Parameters, k >= n, all points equal."),
     },
 )
-async def estimate_fit(
-    body: PosteriorIn, stores: TenantStores, deadline: params.Deadline = None, wait: Wait = params.ANSWER_SECONDS
-) -> Response:
+async def estimate_fit(body: PosteriorIn, stores: TenantStores, wait: Wait = params.ANSWER_SECONDS) -> Response:
     """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
 
     A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
@@ -119,7 +117,7 @@ async def estimate_fit(
     analysis = estimate_spec(dataset, spec)
     submit = partial(estimate_job, stores, dataset, analysis)
     entry = await load_or_compute(stores, analysis, dataset.id, submit, wait)
-    answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry, deadline)
+    answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry)
     return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 
@@ -224,22 +222,22 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
 def _open_job(stores: Stores, id_: str) -> Job | None:
     """Return the job that fits a missing posterior, or None."""
     job = stores.jobs.claim_holder(id_)
-    return None if job is None or stores.posteriors.get(id_) is not None else stores.queue.refresh(job)
+    return None if job is None or stores.posteriors.get(id_) is not None else job
 
 
-def _posterior_or_job(stores: Stores, body: PosteriorIn, command: params.CommandOptions) -> PosteriorRecord | Job:
+def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Job:
     """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
-    terms = Terms.within(command.deadline, "interactive" if is_quick_fit(dataset.n, dataset.d, parameters) else "batch")
+    priority: Priority = "interactive" if is_quick_fit(dataset.n, dataset.d, parameters) else "batch"
 
     if (record := stores.posteriors.get(id_)) is not None:
         return record
     stores.posteriors.require_room()
     require_possible_fit(stores, dataset, spec)
     require_not_all_equal(stores, dataset)
-    return _fit(stores, id_, dataset.id, parameters, terms)
+    return _fit(stores, id_, dataset.id, parameters, priority)
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
@@ -270,9 +268,9 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 
-def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
+def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], priority: Priority) -> Job:
     fields = {"dataset": dataset, "spec": spec}
-    return submit_job(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
+    return submit_job(stores, priority, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

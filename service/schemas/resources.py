@@ -13,7 +13,6 @@ from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.fit import with_neighbors
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
-from worker.base.clock import iso
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
 from worker.records.job import Priority
@@ -291,7 +290,6 @@ class JobOut(BaseModel):
     created: str = Field(description="ISO 8601, UTC, like the other times.")
     started: str | None
     finished: str | None
-    deadline: str | None = Field(description="Time at which it fails unless it has ended.")
     priority: Priority = Field(description="An interactive job does not wait for batches.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null if it is about a data set.")
     dataset: str | None = Field(
@@ -322,7 +320,6 @@ class JobOut(BaseModel):
         return cls(
             **{name: getattr(job, name) for name in same},
             progress=ProgressOut.from_job(job),
-            deadline=None if job.deadline is None else iso(job.deadline),
             request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
             links=links,

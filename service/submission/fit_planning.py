@@ -28,7 +28,6 @@ from worker.base.problems import Problem, ProblemError, refuse
 from worker.base.settings import Settings
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry
-from worker.records.job import Terms
 from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
@@ -49,10 +48,9 @@ class Allowance:
     bytes: int
 
     @classmethod
-    def from_settings(cls, settings: Settings, deadline: float | None = None) -> Self:
-        """Return the limits of the settings, within a deadline in seconds."""
-        seconds = min(settings.job_timeout, deadline or settings.job_timeout)
-        return cls(seconds / COST_MARGIN, settings.method_bytes)
+    def from_settings(cls, settings: Settings) -> Self:
+        """Return the limits of the settings."""
+        return cls(settings.job_timeout / COST_MARGIN, settings.method_bytes)
 
     def covers(self, cost: Cost) -> bool:
         """Return whether a cost is within the limits."""
@@ -65,7 +63,7 @@ class Allowance:
         remedies: Sequence[str],
         details: Mapping[str, Any] = MappingProxyType({}),
         more: str = "",
-        longer: str = "set a longer deadline, or raise GLLE_JOB_TIMEOUT",
+        longer: str = "raise GLLE_JOB_TIMEOUT",
     ) -> ProblemError:
         """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
         if cost.seconds > self.seconds:
@@ -124,13 +122,13 @@ def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Jo
     """Return the job of an estimate; it is interactive unless the data set is large, or raise ``degenerate-data``."""
     require_not_all_equal(stores, dataset)
     short = dataset.n * dataset.d <= SHORT_VALUES
-    return analysis_job(stores, analysis, posterior=None, terms=Terms(priority="interactive"), short=short)
+    return analysis_job(stores, analysis, posterior=None, priority="interactive", short=short)
 
 
-def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry, deadline: float | None) -> PosteriorEstimateOut:
+def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry) -> PosteriorEstimateOut:
     """Return a stored estimate with the limits, and the problem of a fit beyond them."""
     expected = Estimate.from_dict(entry.meta)
-    allowed = Allowance.from_settings(stores.settings, deadline)
+    allowed = Allowance.from_settings(stores.settings)
     problem: Problem | None = None
     try:
         require_storable(stores, expected.n, expected.spec)

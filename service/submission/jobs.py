@@ -21,7 +21,7 @@ from worker.records import sharding
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
 from worker.records.ids import DEFAULT
-from worker.records.job import ANY_TIME, Terms
+from worker.records.job import Priority
 from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -98,7 +98,7 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
     """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
 
     async def now(_: object = None) -> tuple[Job, bool]:
-        current = await run_in_threadpool(refresh_job, stores, job.id)
+        current = await run_in_threadpool(stores.jobs.fetch, job.id)
         return current, not current.is_open
 
     if not job.is_open:
@@ -110,18 +110,13 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
         return await wait_for_outcome(stores.endings, job.id, now, wait)
 
 
-def refresh_job(stores: Stores, id_: str) -> Job:
-    """Return the current state of a job, checked against the queue if the job has been silent."""
-    return stores.queue.refresh(stores.jobs.fetch(id_))
-
-
-def submit_job(stores: Stores, terms: Terms, *, short: bool | None = None, **fields: Any) -> Job:
+def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
     """Return the queued job of these fields, a new one or the holder of the claim, as `JobStore.create` does.
 
     By default its tasks are short if its priority is interactive.
     """
-    short = terms.priority == "interactive" if short is None else short
-    job, created = stores.jobs.create(terms=terms, short=short, **fields)
+    short = priority == "interactive" if short is None else short
+    job, created = stores.jobs.create(priority=priority, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
     stores.queue.require_replicated(job.id)  # an existing job may be a moment old
@@ -133,7 +128,7 @@ def analysis_job(
     spec: AnalysisSpec,
     *,
     posterior: str | None,
-    terms: Terms = ANY_TIME,
+    priority: Priority = "batch",
     points: Array | None = None,
     short: bool | None = None,
     parts: PartsSharding | None = None,
@@ -149,7 +144,7 @@ def analysis_job(
             stores.embeddings.request(recipe, spec.key(subject))
     return submit_job(
         stores,
-        terms,
+        priority,
         kind=spec.kind,
         claim=spec.key(subject),
         posterior=posterior,

@@ -33,7 +33,6 @@ TITLES = {
     "worker-lost": "The job's workers died",
     "out-of-memory": "Not enough memory",
     "task-crashed": "The job's process crashed",
-    "deadline-exceeded": "The job did not end in time",
     "not-enqueued": "The job left the queue",
     "cache-too-small": "Larger than the cache allows",
 }
@@ -158,17 +157,6 @@ def worker_lost(job: str, times: int) -> Problem:
         detail=f"The workers of job {job} died, or had no answer from a server, {times} times in a row.",
         remedy="Read the workers' log, which has the cause: too little memory for the data set, an error of its "
         "packages (install the versions of requirements/server.lock), or a server that is away.",
-    )
-
-
-def deadline_exceeded(job: str, deadline: str) -> Problem:
-    """Return the problem of a job past its deadline."""
-    return Problem(
-        code="deadline-exceeded",
-        status=504,
-        detail=f"Job {job} had not ended at {deadline}, its deadline.",
-        remedy="Send the request again with a later deadline, or without one. Finished draws are kept.",
-        details={"deadline": deadline},
     )
 
 

@@ -81,22 +81,19 @@ if is[1] then drop(ARGV[1], is[2] .. ' ' .. ARGV[5]) end
 return 1
 """
 
-# Relaxes the terms of an open job, `record`: the later deadline and the higher priority count; empty means none.
+# Gives an open job, `record`, the higher of two priorities.
 _SHARE = f"""
-local function share(record, deadline, priority)
-  local is = redis.call('HMGET', record, 'status', 'deadline', '{MEMBER}')
-  if is[3] ~= '{SCHEMA}' then return end
+local function share(record, priority)
+  local is = redis.call('HMGET', record, 'status', '{MEMBER}')
+  if is[2] ~= '{SCHEMA}' then return end
   if is[1] ~= 'queued' and is[1] ~= 'running' then return end
-  if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
-    redis.call('HSET', record, 'deadline', deadline)
-  end
   if priority == 'interactive' then redis.call('HSET', record, 'priority', priority) end
 end
 """
 
 # Creates a job, or returns the holder of its claim. KEYS: claim, record.
 # ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
-# deadline, priority, open jobs that the tenant may hold (`may_hold`), maximum of all, of bytes of its ended records (0:
+# priority, open jobs that the tenant may hold (`may_hold`), maximum of all, of bytes of its ended records (0:
 # unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns the id and the `FIELDS` of the
 # record, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. Removes surplus and expired ended records.
 CREATE = f"""
@@ -106,19 +103,19 @@ local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
   if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then
-    share(ARGV[1] .. holder, ARGV[6], ARGV[7])
+    share(ARGV[1] .. holder, ARGV[6])
     return {{holder, redis.call('HMGET', ARGV[1] .. holder, {_FIELDS})}}
   end
 end
-local tenant = ARGV[12]
-local reached = ARGV[11] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[8]), tonumber(ARGV[9]))
+local tenant = ARGV[11]
+local reached = ARGV[10] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[7]), tonumber(ARGV[8]))
 if reached then return {{reached}} end
-trim(tenant, ARGV[13], tonumber(ARGV[10]), {REMOVED})
+trim(tenant, ARGV[12], tonumber(ARGV[9]), {REMOVED})
 redis.call('SADD', list(tenant, 'open'), ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])
 redis.call('SADD', '{TENANTS}', tenant)
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], 'claim', KEYS[1], unpack(ARGV, 14))
+redis.call('HSET', KEYS[2], 'priority', ARGV[6], 'claim', KEYS[1], unpack(ARGV, 13))
 redis.call('ZADD', list(tenant, 'jobs'), 0, ARGV[3])
 count_entered(redis.call('HGET', KEYS[2], 'kind'), 'queued')
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
@@ -129,13 +126,10 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 # moves {from: to}. Returns the status before (nothing without a record) and after, and the `FIELDS` of the record.
 #
 #   move      change the status
-#   expire    as `move`, if the deadline has passed
 #   progress  set fields while the job runs
 #   count     add the finished steps of a shard; the one that completes a draws job ends it
 #
-# The last two return `LATE` after the deadline. A count never decreases, so a repeated shard loses nothing. The parts
-# of an analysis are combined by another task.
-LATE = "late"
+# A count never decreases, so a repeated shard loses nothing. The parts of an analysis are combined by another task.
 CHANGE = f"""
 {_LISTS}
 local record, now = KEYS[1], tonumber(ARGV[2])
@@ -175,33 +169,26 @@ local function move(from, to, fields)
   return to
 end
 
-local is = redis.call('HMGET', record, 'status', 'deadline', 'stage', 'done', 'total', '{PARTS}')
-local was, deadline, fields, action = is[1], is[2], change.fields, change.action
+local is = redis.call('HMGET', record, 'status', 'stage', 'done', 'total', '{PARTS}')
+local was, fields, action = is[1], change.fields, change.action
 if not was then return {{}} end
-local is_late = deadline and deadline ~= '' and tonumber(deadline) <= now
 local after = was
 if action == 'progress' then
-  if was == 'running' and is_late then after = '{LATE}' end
-  if after == 'running' then
+  if was == 'running' then
     redis.call('HSET', record, 'touched', now, unpack(fields))
     local progress = redis.call('HMGET', record, 'stage', 'done')
-    local is_new = progress[1] ~= is[3] or tonumber(progress[2]) < tonumber(is[4])
+    local is_new = progress[1] ~= is[2] or tonumber(progress[2]) < tonumber(is[3])
     if is_new then redis.call('HSET', record, 'since', now, 'base', progress[2]) end
   end
 elseif action == 'count' then
   if was ~= 'running' and was ~= 'cancelling' then return {{}} end
-  if is_late then
-    after = '{LATE}'
-  else
-    local before = tonumber(redis.call('HGET', record, change.shard) or '0')
-    local count = math.max(change.count, before)
-    local done = tonumber(is[4]) + count - before
-    redis.call('HSET', record, change.shard, count, 'touched', now, 'done', done)
-    if not is[6] and done == tonumber(is[5]) then after = move(was, 'succeeded', fields) end
-  end
+  local before = tonumber(redis.call('HGET', record, change.shard) or '0')
+  local count = math.max(change.count, before)
+  local done = tonumber(is[3]) + count - before
+  redis.call('HSET', record, change.shard, count, 'touched', now, 'done', done)
+  if not is[5] and done == tonumber(is[4]) then after = move(was, 'succeeded', fields) end
 else
   local to = change.moves[was]
-  if action == 'expire' and not is_late then to = nil end
   if to then after = move(was, to, fields) end
 end
 return {{was, after, redis.call('HMGET', record, {_FIELDS})}}

@@ -194,20 +194,11 @@ class TaskQueue:
         """Return the share of batches of a task's tenant."""
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
-    def refresh(self, job: Job) -> Job:
-        """Return the job, which fails if its deadline has passed."""
-        return self.repair(job) if job.is_late else job
-
     def repair(self, job: Job) -> Job:
         """Compare a silent job with RQ, repair it, and return it.
 
-        A job fails, and its tasks are stopped, if it is past its deadline or one of its tasks failed or exceeds its
-        time limit.
+        A job fails, and its tasks are stopped, if one of its tasks failed or exceeds its time limit.
         """
-        if job.is_late:
-            job = self._jobs.expire(job.id)
-            if not job.is_open:
-                return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
         if job.status == "cancelling":

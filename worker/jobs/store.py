@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from worker.base.clock import iso, now_iso, now_ms
-from worker.base.problems import deadline_exceeded, refuse
+from worker.base.clock import now_iso, now_ms
+from worker.base.problems import refuse
 from worker.base.versions import stamp
 from worker.jobs import lua_scripts
 from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
 from worker.records.job import (
-    ANY_TIME,
     BATCH,
     FIELDS,
     INTERACTIVE,
@@ -37,8 +36,8 @@ from worker.records.job import (
     POINTS,
     Job,
     Kind,
+    Priority,
     Status,
-    Terms,
     job_key,
     job_of,
 )
@@ -127,7 +126,7 @@ class JobStore:
         spec: dict[str, Any],
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
-        terms: Terms = ANY_TIME,
+        priority: Priority = "batch",
         parts: PartsSharding | None = None,
         points: Array | None = None,
         short: bool = False,
@@ -140,8 +139,8 @@ class JobStore:
         ----------
         posterior
             The posterior that the job fits or uses, if any.
-        terms
-            A shared job gets the later deadline and the higher priority of its requests.
+        priority
+            A shared job gets the higher priority of its requests.
         parts
             Shards of an analysis; None for one task. Draws have the shards of their specification.
         points
@@ -172,8 +171,7 @@ class JobStore:
         raw, *record = self._create(
             keys=[self._claim(claim), job_key(new)],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},",
-                "" if terms.deadline is None else str(terms.deadline), terms.priority,
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", priority,
                 self.limit(), MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
@@ -288,9 +286,6 @@ class JobStore:
         job = self._move(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if job is None or job.status != "running":
             raise Cancelled
-        if job.is_late:
-            self.expire(id_)
-            raise Cancelled
         return job
 
     def requeue(self, job: Job, parts: PartsSharding | None) -> Job | None:
@@ -309,7 +304,8 @@ class JobStore:
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
         """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
-        self._require_running(id_, self._change(id_, "progress", {"stage": stage, **progress})[1])
+        if self._change(id_, "progress", {"stage": stage, **progress})[1] != "running":
+            raise Cancelled
 
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
         """Write the number of finished steps of a shard; end a draws job that it completes; return the job.
@@ -317,8 +313,8 @@ class JobStore:
         Raises `Cancelled` if the job is not wanted.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
-        if status != "succeeded":
-            self._require_running(id_, status)
+        if status not in {"running", "succeeded"}:
+            raise Cancelled
         return job
 
     def shard_counts(self, job: Job) -> list[int]:
@@ -351,23 +347,6 @@ class JobStore:
     def finish_cancel(self, id_: str) -> Job | None:
         """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped."""
         return self._move(id_, {"cancelling": "cancelled"}, stage="cancelled")
-
-    def expire(self, id_: str) -> Job:
-        """Enter ``failed`` if the deadline has passed, unless it was extended meanwhile."""
-        job = self.fetch(id_)
-        if job.deadline is not None:
-            problem = deadline_exceeded(id_, iso(job.deadline))
-            error = json.dumps(problem.to_dict(), allow_nan=False)
-            moves = {"queued": "failed", "running": "failed"}
-            self._change(id_, "expire", {"stage": "failed", "error": error}, moves)
-        return self.fetch(id_)
-
-    def _require_running(self, id_: str, status: str | None) -> None:
-        """Raise `Cancelled` unless a script's reply says that the job runs; a job past its deadline fails."""
-        if status == lua_scripts.LATE:
-            self.expire(id_)
-        if status != "running":
-            raise Cancelled
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""

@@ -1,14 +1,13 @@
-"""Job record, and the terms of a job: deadline and priority.
+"""Job record.
 
-The terms are not part of the result. Equal requests share one job, which gets the latest deadline of them and the
-highest priority.
+Its priority is no part of the result. Equal requests share one job, which gets the highest priority of them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import fields
+from typing import Any, Literal
 
 import pydantic.dataclasses
 
@@ -50,31 +49,6 @@ QUICK_NEIGHBORS = 30
 QUICK_VALUES = 500_000
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Terms of a job.
-
-    Parameters
-    ----------
-    deadline
-        Milliseconds since 1970; an open job fails then. None: never.
-    priority
-        ``interactive`` goes before ``batch``; for work of a few seconds.
-
-    """
-
-    deadline: int | None = None
-    priority: Priority = "batch"
-
-    @classmethod
-    def within(cls, seconds: float | None, priority: Priority = "batch") -> Self:
-        """Return terms with a deadline in `seconds` from now."""
-        return cls(None if seconds is None else now_ms() + int(1000 * seconds), priority)
-
-
-ANY_TIME = Terms()
-
-
 def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
     """Return whether the fit of n points with d features takes at most the time of a shard."""
     return (
@@ -99,8 +73,8 @@ class Job:
         Time of the record's last change, milliseconds since 1970.
     since, base
         Start of the stage in milliseconds since 1970, and the value of `done` then.
-    deadline, priority
-        `Terms`.
+    priority
+        ``interactive`` goes before ``batch``; for work of a few seconds.
     queue
         Queue of its tasks (`QUEUES`).
     is_inline
@@ -125,7 +99,6 @@ class Job:
     touched: int
     since: int
     base: int
-    deadline: int | None = None
     priority: Priority = "batch"
     tenant: str
     queue: str
@@ -161,11 +134,6 @@ class Job:
     def idle_seconds(self) -> float:
         """Seconds since the record's last change."""
         return (now_ms() - self.touched) / 1000
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the deadline of a queued or running job is over."""
-        return self.deadline is not None and self.status in {"queued", "running"} and now_ms() >= self.deadline
 
     @property
     def eta(self) -> float | None:

@@ -109,7 +109,3 @@ def test_wait_means_the_same_everywhere() -> None:
             assert schema.pop("default") == (10.0 if operation["operationId"] in COMPUTED else 0.0), path
             schemas.append((wait["description"], schema))
     assert all(schema == schemas[0] for schema in schemas)
-    creating = [
-        operation for method, _, operation in OPERATIONS if method == "post" and "202" in operation["responses"]
-    ]
-    assert all("deadline" in parameters(operation) for operation in creating)

@@ -60,9 +60,7 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     logs.configure(settings)
     with serving(create_app(replace_settings(stores, settings))) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
-        response = client.post(
-            "/v1/posteriors?deadline=777", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"}
-        )
+        response = client.post("/v1/posteriors?wait=0", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"})
     job = response.json()["id"]
     enqueued, access = [line for line in lines(capsys) if line.get("request_id") == "grepme"]
     assert (enqueued["message"], enqueued["job_id"]) == ("Enqueued: fit job", job)

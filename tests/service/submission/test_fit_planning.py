@@ -77,8 +77,6 @@ def test_long_fits_have_a_feasible_size_and_remedies(
     assert places == sorted(places)
     assert "900 points" in problem["detail"]
     assert "n_neighbors=12" in problem["detail"]
-    hurried = client.post(f"{PATH}?deadline=100", json=body).json()
-    assert (hurried["allowed_seconds"], hurried["most_points"]) == (50, 49)
     seconds_per_point(monkeypatch, 0.1)
     assert client.post(PATH, json=body).json()["problem"] is None
 

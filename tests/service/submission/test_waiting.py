@@ -1,4 +1,4 @@
-"""Requests that wait for a job, deadlines and priorities."""
+"""Requests that wait for a job, and priorities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from service.submission.jobs import wait_until_ended
 from service.submission.waiting import wait_for_outcome
 from tests.conftest import in_turn, until
 from tests.service.conftest import check_problem, upload
-from tests.service.submission.conftest import CREATING, POST_1
 from tests.service.tenants import serve_stores
 from worker.execution import tasks
 from worker.jobs.notifications import Waiter
@@ -124,8 +123,8 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
 
     async def run() -> None:
         fake = FakeJob()
-        monkeypatch.setattr("service.submission.jobs.refresh_job", lambda *_: fake)
         for here in tenants.values():
+            monkeypatch.setattr(here.jobs, "fetch", lambda _: fake)
             object.__setattr__(here, "endings", fake)
         fake.id = "job"  # type: ignore[attr-defined] # of a job
 
@@ -175,51 +174,6 @@ def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> No
         tasks.fit(job["id"])
         assert waiting_request.result().status_code == 200
     assert client.get(f"{path}/arrays").status_code == 200
-
-
-def test_every_job_may_have_a_deadline(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """The deadline is reported, and each job fails at its end: 504 with the remedy."""
-    dataset = stores.posteriors.fetch("post_1").dataset
-
-    def post(kind: str, query: str = "") -> httpx.Response:
-        path, body = CREATING[kind]
-        payload = body if path.startswith(POST_1) else {**body, "dataset": dataset}
-        return client.post(path + query, json=payload)
-
-    with ThreadPoolExecutor(len(CREATING)) as threads:
-        answers = list(threads.map(lambda kind: post(kind, "?deadline=0.3&wait=60"), CREATING))
-    jobs = {job["kind"]: job for job in client.get("/v1/jobs").json()["items"]}
-    assert jobs.keys() == CREATING.keys()
-    for kind, answer in zip(CREATING, answers, strict=True):
-        assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded"), kind
-        assert "deadline" in answer.json()["remedy"]
-        assert jobs[kind]["status"] == "failed"
-        assert jobs[kind]["deadline"] == answer.json()["details"]["deadline"]
-        assert client.get(jobs[kind]["links"]["self"] + "/result").status_code == 504
-    tasks = {task.partition("-")[0] for task in in_turn(stores)}  # of a deadline that passed while it was enqueued
-    assert not any(stores.jobs.fetch(job).is_open for job in tasks)
-    for kind, job in jobs.items():
-        again = post(kind)
-        assert (again.status_code, again.json()["deadline"]) == (202, None)
-        assert again.json()["id"] != job["id"]
-
-
-def test_a_shared_job_has_the_latest_deadline(client: httpx.Client, posterior: str) -> None:
-    """A job of two requests has the later deadline, or none."""
-    path = posterior + "/draws"
-    first = client.post(path + "?deadline=1000", json={"n_draws": 8}).json()
-    later = client.post(path + "?deadline=2000", json={"n_draws": 8}).json()
-    sooner = client.post(path + "?deadline=10", json={"n_draws": 8}).json()
-    assert first["id"] == later["id"] == sooner["id"]
-    assert first["deadline"] < later["deadline"] == sooner["deadline"]
-    assert client.post(path, json={"n_draws": 8}).json()["deadline"] is None
-
-
-def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str) -> None:
-    """A deadline is a positive number of seconds, at most a year."""
-    for deadline in ("0", "nan", "inf", "1e99"):
-        answer = client.post(f"{posterior}/draws?deadline={deadline}", json={"n_draws": 8})
-        check_problem(answer, 422, "invalid-request")
 
 
 def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
