@@ -30,7 +30,8 @@ def add(commands: Commands) -> None:
     add_command(commands, _methods, options=[MethodsOptions])
 
     method = argument("--method", metavar="METHOD", required=True, help="name of the method: see `glle methods`")
-    parameters = argument("--set", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="parameter")
+    pairs: dict[str, Any] = {"nargs": "+", "action": "extend", "default": [], "type": _pair, "metavar": "NAME=VALUE"}
+    parameters = argument("--parameters", **pairs, help="parameters of the method")
     out = output.out_argument(*output.ARRAY, *output.TABLES)
     text = "scores: all fast ones by default, or `none`"
     scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
@@ -45,7 +46,7 @@ def add(commands: Commands) -> None:
 
     of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
     places = argument("coordinates", metavar="COORDINATES", nargs="?", help="file or id: coordinates from anywhere")
-    method = argument("--method", metavar="METHOD", help="method of the map, with --set: see `glle methods`")
+    method = argument("--method", metavar="METHOD", help="method of the map, with --parameters: see `glle methods`")
     audited = (of, places, method, parameters, labels, out)
     add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
@@ -112,12 +113,12 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     """Embed a file or a data set by any method."""
     from glle.inputs import DataOptions  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
-    if names := {name for name, _ in args.set} & {*_RESERVED, *DataOptions.__annotations__}:
+    if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
         raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(
-        data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.set)
+        data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.parameters)
     )
     if args.out is not None:
         columns = output.embedding_columns(result.embedding)
@@ -164,7 +165,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
         args.data if is_map else dataset_of(client, args.data, args),
         args.coordinates and dataset_of(client, args.coordinates),
         method=args.method,
-        parameters=dict(args.set),
+        parameters=dict(args.parameters),
         labels=labels,
         timeout=args.timeout,
         **select_options(args, AuditOptions),

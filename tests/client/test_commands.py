@@ -185,7 +185,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "another ending: name it kept.npz"),
         (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "roles of its columns: leave out --labels"),
-        (["embed", "ds_x", "--method", "pca", "--set", "labels=kind"], "labels is no parameter of a method"),
+        (["embed", "ds_x", "--method", "pca", "--parameters", "labels=kind"], "labels is no parameter of a method"),
         (
             ["fit", "ds_x", "--labels", "kind", "--one-hot", "a"],
             "stored with the roles of its columns: leave out --labels",
@@ -258,12 +258,12 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
     assert "…" not in glle("methods")[1]  # a pipe gets every cell in full
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
-    code, _, err = glle("embed", dataset, "--method", "lle", "--set", "n_neighbors=1")
+    code, _, err = glle("embed", dataset, "--method", "lle", "--parameters", "n_neighbors=1")
     assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)
     code, _, err = glle("compare", dataset, "--methods", "pca", "lle:n_neighbors=12,reg=x")
     assert (code, "methods.1: reg='x'" in err) == (1, True)
     assert glle("embed", dataset, "--method", "pca", "-o", str(tmp_path / "y.txt"))[0] == 2
-    code, _, err = glle("embed", dataset, "--method", "pca", "--set", "timeout=3")
+    code, _, err = glle("embed", dataset, "--method", "pca", "--parameters", "timeout=3")
     assert (code, "timeout is no parameter" in err) == (2, True)
     code, _, err = glle(
         "compare", dataset, "--methods", "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity"
@@ -411,7 +411,7 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
     assert (name, all(0 < float(number) < 1 for number in numbers), len(numbers)) == ("pca", True, 4)
     assert mds.split(maxsplit=1)[1].startswith("n_components=300 is more than the 3 dimensions")
     assert mds.endswith("of at most 3.")
-    isomap = ("--method", "isomap", "--set", "n_neighbors=9", "--scores", "trustworthiness")
+    isomap = ("--method", "isomap", "--parameters", "n_neighbors=9", "--scores", "trustworthiness")
     _, out, err = glle("embed", *data, *isomap)
     assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
     id_ = out.strip()
