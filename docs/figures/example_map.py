@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ def rounded(values: np.ndarray) -> list[Any]:
 
 def main() -> None:
     """Audit the map with the method's defaults, and write the result as the service does, for the page."""
+    names = (EXAMPLES / "digits.csv").read_text().split("\n", 1)[0].split(",")[1:]
     table = np.loadtxt(EXAMPLES / "digits.csv", delimiter=",", skiprows=1)
-    found = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int))
+    found = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)
+    found = replace(found, notes=tuple(note.with_names(names) for note in found.notes))
     arrays = {name: {"data": rounded(values)} for name, values in found.arrays().items() if name in ARRAYS}
     body = {**found.to_dict(), "method": METHOD, "arrays": arrays}
     (EXAMPLES / "digits-umap.json").write_text(json.dumps(body, separators=(",", ":"), allow_nan=False) + "\n")

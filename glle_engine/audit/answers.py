@@ -30,10 +30,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.islands import contact, find_islands, isolated
+from glle_engine.base.progress import silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import disparity
+from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.reliability.resamples import placing_weights
 from glle_engine.reliability.thresholds import (
     DISTURBED,
     FAR,
@@ -48,6 +51,8 @@ from glle_engine.reliability.thresholds import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+COMPONENTS = (10, 3)  # principal components in which islands may be isolated, too
+PLACING_ISLANDS = 5  # neighbors in a half of its other points
 MIN_CENTERS = 3  # islands, for an arrangement
 MIN_SHAPE = 5  # points of an island, for a shape
 PERMUTATIONS = 8
@@ -113,14 +118,14 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) to be trusted: isolated in nine of ten halves, and in the data."""
+        """Islands (m,) to be trusted: isolated in seven of eight halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= STAYS) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: isolated in nine of ten halves, and not in the data."""
+        """Islands (m,) that the method cuts: isolated in seven of eight halves, and not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         own = self.in_samples if self.in_halves is None else self.in_halves
@@ -214,13 +219,44 @@ class Disturbed:
         return of_points
 
 
-def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64]) -> Islands:
+def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
     """Return the islands of a picture (n, p) of points (n, d); nothing is known of other samples."""
     of_points = find_islands(Y)
-    in_data = isolated(points, of_points)
+    in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
     if len(in_data) == 2:  # each is isolated from the other, or none
         in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
+
+
+def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each island (m,) is isolated among points (n, d), or among their first components.
+
+    A linear map cuts nothing, so that a gap among components is one of the data. Where features are many, noise makes
+    all distances equal, and only components show it.
+    """
+    holds = isolated(points, islands)
+    most = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
+    if not islands.any() or holds.all() or most < 1:
+        return holds
+    scores = principal_axes(np.ascontiguousarray(points), most, silent).scores
+    for count in COMPONENTS:
+        holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
+    return holds
+
+
+def island_places(
+    points: NDArray[np.float64],
+    rows: NDArray[np.bool_],
+    chosen: NDArray[np.intp],
+    Y: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the picture (n, p) of a sample's `chosen` points, in which other `rows` have places by few neighbors.
+
+    Of ten neighbors of a point of a small group, some are of other groups, and their weights put it between both.
+    """
+    placed = Y.copy()
+    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
+    return placed
 
 
 def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np.bool_] | None = None) -> Islands:

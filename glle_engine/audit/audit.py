@@ -44,6 +44,7 @@ from glle_engine.audit.answers import (
     disturbed_by_data,
     disturbed_by_samples,
     groups_apart,
+    island_places,
     islands_of_picture,
     islands_of_samples,
     isolated_among,
@@ -63,7 +64,7 @@ from glle_engine.audit.chance import (
     neighbors_of_block,
     unknown_reason,
 )
-from glle_engine.audit.dependence import dependence_notes
+from glle_engine.audit.dependence import find_dependence
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
@@ -157,6 +158,7 @@ def audits(
     classes = None if labels is None else _labels(labels, n)
     relations = find_relations(source.data[~copies], seed)
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
+    is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
     facts = Facts(
         name=source.name,
@@ -165,14 +167,16 @@ def audits(
         kept=kept,
         by_chance=by_chance,
         least_kept=MIN_KEPT,
-        islands=islands_of_picture(embedding, points),
+        islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
     notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
     if blocks is None:
-        notes += dependence_notes(points, seed)
+        found_notes, dependent = find_dependence(points, seed)
+        notes += found_notes
+        facts = replace(facts, dependent=dependent)
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
@@ -182,8 +186,9 @@ def audits(
         facts = replace(facts, half=len(rows) // 2)
     embedder = _part_embedder(source.embedder, rows, blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
-    is_given = method is not None and Y is not None and not is_own_map
-    found = _Found(points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, is_given)
+    found = _Found(
+        points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, source.is_linear, is_given
+    )
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
         halves = None
@@ -315,6 +320,7 @@ class _Found:
     notes: tuple[Note, ...]
     rows: NDArray[np.intp]  # of which halves are made, and neighbors
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # all points, by the places of the rows
+    is_linear: bool
     is_given: bool  # whether the coordinates may be no map of the method
     chance: Chance | None = None
     dimension: int | None = None
@@ -333,12 +339,14 @@ class _Found:
         chosen = [self.rows[draw_sample(self.embedder, SEPARATE, self.seed, number).chosen] for number in numbers]
         classes = None if self.classes is None else self.classes[1]
         islands = self.facts.islands.of_points
-        read = partial(_read, self.place, self.rows, self.answered, self.k, islands, classes)
+        points = None if self.is_linear else self.points
+        read = partial(_read, self.place, points, self.rows, self.answered, self.k, islands, classes)
         self.readings += (map if executor is None else executor.map)(read, places[numbers], chosen)
 
 
 def _read(
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    points: NDArray[np.float64] | None,
     rows: NDArray[np.intp],
     answered: NDArray[np.intp],
     k: int,
@@ -352,7 +360,10 @@ def _read(
     is_other[chosen] = False
     near = neighbors_among(Y, rows, k)
     is_own = np.isin(np.arange(len(islands)), chosen)
-    held, own = (isolated_among(Y, islands, of) if islands.any() else np.zeros(1, bool) for of in (is_other, is_own))
+    held = own = np.zeros(1, bool)
+    if islands.any():
+        own = isolated_among(Y, islands, is_own)
+        held = isolated_among(Y if points is None else island_places(points, is_other, chosen, Y), islands, is_other)
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(Y, classes))
 
 

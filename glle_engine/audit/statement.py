@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
+MOST_SAMPLES = 0.5  # share of samples
+SMALL_TEAR = 0.02  # share of the points on a side of a tear, below which no surface is torn in two
 NAMED = 5  # islands or groups in a sentence
 MAX_REASONS = 3
 
@@ -82,6 +84,8 @@ class Facts:
         Dimensions that the data fill, if more than the picture's `p`.
     groups : str
         Which labeled groups stay apart.
+    dependent : str
+        Why halves of the rows are no independent samples.
 
     """
 
@@ -104,6 +108,7 @@ class Facts:
     dominant: tuple[str, float] | None = None
     hidden: int | None = None
     groups: str = ""
+    dependent: str = ""
 
 
 def state(facts: Facts) -> Statement:
@@ -133,6 +138,13 @@ def state(facts: Facts) -> Statement:
             "unknown",
             "Give the method of this map to learn whether another sample would show it: coordinates alone cannot tell."
             f"{_sentence(_fidelity(facts))}",
+        )
+    if facts.dependent:
+        return Statement(
+            "unknown",
+            "Before you rely on this map, give `blocks`, the subject or series of each row or stretches of one series: "
+            f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
+            f"{_expected(facts, 'we would expect')}.",
         )
     return _on_samples(facts)
 
@@ -209,21 +221,32 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append("whether there is structure cannot be decided, because fewer than two features vary")
     islands = facts.islands
     if islands.count and (cut := int(islands.is_cut.sum())):
-        are = "is one island" if cut == 1 else f"are {cut} islands"
-        reasons.append(f"there {are} that the method cuts from data without a gap{_named(islands, islands.is_cut)}")
+        one, them = ("one island is", "it") if cut == 1 else (f"{cut} islands are", "them")
+        named = _named(islands, islands.is_cut)
+        reasons.append(f"{one} separate in the maps but not in the data, so that the method may have cut {them}{named}")
     changing = ~islands.stays & ~islands.is_cut
-    if islands.count and (count := int(changing.sum())):
-        change = "one island is" if count == 1 else f"{count} islands are"
-        reasons.append(f"{change} not separate in other samples{_named(islands, changing)}")
+    is_usual = changing & (False if islands.in_samples is None else islands.in_samples >= MOST_SAMPLES)
+    for chosen, how in (
+        (changing & ~is_usual, "not separate in other samples"),
+        (is_usual, "separate in most other samples, but not in all"),
+    ):
+        if islands.count and (count := int(chosen.sum())):
+            change = "one island is" if count == 1 else f"{count} islands are"
+            reasons.append(f"{change} {how}{_named(islands, chosen)}")
     reasons += _disturbances(facts)
     if facts.remains is not None:
-        size = "half this size" if facts.half is None else f"of {facts.half:,} points"
-        reasons.append(f"we expect a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)")
+        reasons.append(_expected(facts))
     if facts.hidden is not None:
         reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
     if facts.groups:
         reasons.insert(MAX_REASONS - 1, facts.groups)
     return reasons
+
+
+def _expected(facts: Facts, expect: str = "we expect") -> str:
+    """Return what share of the map a new sample would reproduce."""
+    size = "half this size" if facts.half is None else f"of {facts.half:,} points"
+    return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
 
 def _fidelity(facts: Facts) -> list[str]:
@@ -264,6 +287,9 @@ def _sides(seam: Seam, islands: Islands) -> str:
         (islands.names[at], len(side)) for at, side in zip(seam.islands, seam.sides, strict=True)
     )
     is_tear = seam.kind == "tear"
+    if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
+        where = f" between islands {a} and {b}" if a != b else ""
+        return f"the map has a small tear{where} ({first} and {second} points, `seam`)"
     if a != b:
         what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
         return f"{what} ({first} and {second} points, `seam`)"

@@ -493,9 +493,9 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
     return placed
 
 
-def placing_weights(known: Data, rest: Data) -> Extension:
-    """Return the LLE weights of other points (m, d) on points of a sample (n, d)."""
-    return attach(known, rest, FitSpec(n_neighbors=min(PLACING, len(known) - 1), reg=_REG)).extension()
+def placing_weights(known: Data, rest: Data, count: int = PLACING) -> Extension:
+    """Return the LLE weights of other points (m, d) on at most `count` neighbors in a sample (n, d)."""
+    return attach(known, rest, FitSpec(n_neighbors=min(count, len(known) - 1), reg=_REG)).extension()
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
-STAYS = 0.9  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+STAYS = 0.875  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 
 # Isolation of islands and groups.

@@ -360,7 +360,7 @@ class IslandsOut(BaseModel):
     sizes: list[int] = Field(description="Points of each island.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
-    stays: list[bool] = Field(description="Whether to trust it: isolated in nine of ten halves, and in the data.")
+    stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
     is_cut: list[bool] = Field(description="Whether the method cuts it: isolated in halves, and not in the data.")
 
 

@@ -268,17 +268,22 @@ def test_labels_beside_an_array_are_used(explorer: Explorer) -> None:
 
 
 def test_left_out_columns_of_parquet_color_the_points(explorer: Explorer) -> None:
-    """They are not sent again by the user, and a reload keeps them."""
+    """The file is sent for its preview and once more to be stored; a reload keeps the columns."""
     table = io.BytesIO()
     columns = dict(zip("xyz", sheet(60).T, strict=True))
     pq.write_table(pa.table({**columns, "kind": ["a", "b"] * 30, "place": ["p", "q", "r"] * 20}), table)
+    explorer.page.add_init_script(SENT)
     explorer.open()
     explorer.choose_file("table.parquet", table.getvalue())
     explorer.expect_roles(kind="label, guessed", place="ignore, guessed")
+    explorer.page.wait_for_function("sent.length === 2")
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("60 rows, 3 columns")
+    assert [path for path, _ in explorer.page.evaluate("sent")][2:] == ["/v1/datasets"]
     explorer.at("method").select_option("pca")
     explorer.at("fit").click()
+    expect(explorer.at("stage")).to_be_visible()
+    explorer.page.reload()
     explorer.at("color").select_option("further:place")
     expect(explorer.at("legend").locator(".class")).to_have_text(["p20", "q20", "r20"])
 

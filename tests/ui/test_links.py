@@ -37,9 +37,7 @@ def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer,
     """A fresh profile shows the same map with its verdict."""
     explorer = tab_with_draws
     for method in (None, "pca"):
-        if method is None:
-            explorer.at("audit").click()
-        else:
+        if method:
             explorer.open_set_up()
             explorer.at("method").select_option(method)
             explorer.at("fit").click()
@@ -51,6 +49,21 @@ def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer,
             other.open(copied_link(explorer))
             expect(other.at("verdict")).to_have_text(verdict, timeout=LONG)
             expect(other.at("frame-name")).to_contain_text("PCA" if method else "Average")
+
+
+def test_axes_and_selected_rows_have_a_link(explorer: Explorer, tab: Tab) -> None:
+    """A fresh profile shows the same two of three axes, and the same rows are selected."""
+    explorer.open_sheet("s_curve", 80)
+    explorer.at("form-em-n_components").fill("3")
+    explorer.fit(count=2)
+    explorer.at("axis-1").select_option(index=2)
+    explorer.at("select-least").click()
+    rows = explorer.state("selection")["list"]
+    with tab(explorer.url) as other:
+        other.open(copied_link(explorer))
+        other.wait_drawn()
+        expect(other.at("axis-1")).to_have_value("2")
+        assert other.state("selection")["list"] == rows
 
 
 def test_a_map_of_ones_own_has_a_link(explorer: Explorer, tab: Tab) -> None:

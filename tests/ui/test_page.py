@@ -207,7 +207,8 @@ def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None
     explorer.fit(count=2)
     nameless = explorer.page.evaluate(NAMELESS)
     assert nameless == []
-    expect(explorer.page.locator("[role=status][aria-live=polite]").first).to_contain_text("How sure is the spread?")
+    announced = explorer.page.locator("[role=status][aria-live=polite]").first
+    expect(announced).to_contain_text("How reliable is the spread?")
 
 
 # Controls without label, text and ARIA name.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docs.figures.believe.laws import TURN, Law, parametric, rotate, sphere
+from docs.figures.believe.laws import TURN, Law, parametric, rotate, sheet, sphere, tube
 
 if TYPE_CHECKING:
     from docs.figures.believe.laws import Array, Generator, Sampler
@@ -14,171 +14,187 @@ if TYPE_CHECKING:
 
 def _known(number: int) -> Generator:
     """Return the generator of what all samples of a distribution share."""
-    return np.random.default_rng(49_000 + number)
+    return np.random.default_rng(71_000 + number)
 
 
-def _groups(number: int, shares: tuple[float, ...], d: int, apart: float) -> Sampler:
-    """Return normal groups of unequal shares."""
-    centers = apart * _known(number).standard_normal((len(shares), d))
-    weights = np.array(shares) / sum(shares)
-    return lambda rng, n: centers[rng.choice(len(shares), n, p=weights)] + rng.standard_normal((n, d))
-
-
-def _batches(number: int, groups: int, shift: float) -> Sampler:
-    """Return groups that were each measured in two batches, which add a shift to all features."""
-    known = _known(number)
-    centers, shifts = 3 * known.standard_normal((groups, 20)), shift * known.standard_normal((2, 20))
+def _groups(number: int, shares: tuple[float, ...], d: int, apart: float, freedom: float = np.inf) -> Sampler:
+    """Return groups of unequal shares, normal ones or with Student's tails."""
+    centers, weights = apart * _known(number).standard_normal((len(shares), d)), np.array(shares) / sum(shares)
 
     def sample(rng: Generator, n: int) -> Array:
-        return np.asarray(
-            centers[rng.integers(0, groups, n)] + shifts[rng.integers(0, 2, n)] + rng.standard_normal((n, 20))
-        )
+        noise = rng.standard_normal((n, d)) if np.isinf(freedom) else rng.standard_t(freedom, (n, d))
+        return np.asarray(centers[rng.choice(len(shares), n, p=weights)] + noise)
+
+    return sample
+
+
+def _elongated(rng: Generator, n: int) -> Array:
+    """Return five groups, each wide along a direction of its own."""
+    known, group = _known(2), rng.integers(0, 5, n)
+    centers, long = 4 * known.standard_normal((5, 9)), known.standard_normal((5, 9))
+    return np.asarray(centers[group] + rng.standard_normal((n, 1)) * long[group] + 0.6 * rng.standard_normal((n, 9)))
+
+
+def _within(rng: Generator, n: int) -> Array:
+    """Return two groups of four groups each."""
+    known, group = _known(3), rng.integers(0, 8, n)
+    centers = 4 * known.standard_normal((2, 18))[np.arange(8) // 4] + 1.8 * known.standard_normal((8, 18))
+    return np.asarray(centers[group] + rng.standard_normal((n, 18)))
+
+
+def _sheet_and_rare(rng: Generator, n: int) -> Array:
+    """Return a sheet, and a small group far from it."""
+    is_rare = rng.uniform(size=n) < 0.05
+    far = np.array([2.0, 0.5, 2.5]) + 0.15 * rng.standard_normal((n, 3))
+    u, v = rng.uniform(-1, 1, (2, n))
+    return rotate(np.where(is_rare[:, None], far, np.column_stack([u, v, 0.4 * u * v])), 7, 0.03, rng, _known(4))
+
+
+def _batches(number: int, groups: int, batches: int, shift: float, *, confounded: bool = False) -> Sampler:
+    """Return groups in batches that add a shift; if confounded, most points of a group are of one batch."""
+    known = _known(number)
+    centers, shifts = 3 * known.standard_normal((groups, 16)), shift * known.standard_normal((batches, 16))
+
+    def sample(rng: Generator, n: int) -> Array:
+        group, batch = rng.integers(0, groups, n), rng.integers(0, batches, n)
+        batch = np.where(confounded & (rng.uniform(size=n) < 0.9), group % batches, batch)
+        return np.asarray(centers[group] + shifts[batch] + rng.standard_normal((n, 16)))
 
     return sample
 
 
 def _end_members(number: int, members: int, concentration: float, noise: float) -> Sampler:
-    """Return mixtures of some pure spectra."""
-    pure = _known(number).gamma(0.6, size=(members, 40))
+    """Return mixtures of some pure spectra, with peaks."""
+    known, waves = _known(number), np.linspace(0, 1, 60)
+    places, widths = known.uniform(size=(members, 3, 1)), known.uniform(0.03, 0.12, (members, 3, 1))
+    pure = np.exp(-(((waves - places) / widths) ** 2)).sum(axis=1)
+    return lambda rng, n: rng.dirichlet([concentration] * members, n) @ pure + noise * rng.standard_normal((n, 60))
+
+
+def _series(rows: int, memory: float, d: int, number: int) -> Sampler:
+    """Return series of some rows each, which wander around a center of their own."""
 
     def sample(rng: Generator, n: int) -> Array:
-        return np.asarray(rng.dirichlet([concentration] * members, n) @ pure + noise * rng.standard_normal((n, 40)))
+        X = np.zeros((n, 2))
+        for row, step in enumerate(rng.standard_normal((n, 2))):
+            is_first = row % rows == 0
+            X[row] = 2 * step if is_first else memory * X[row - 1] + np.sqrt(1 - memory**2) * step
+        return rotate(X, d, 0.2, rng, _known(number))
 
     return sample
 
 
-def _windows(rng: Generator, n: int) -> Array:
-    """Return overlapping windows of one noisy oscillation."""
-    time = np.arange(n + 25)
-    series = np.sin(time / 9) + 0.5 * np.sin(time / 23 + rng.uniform(0, 6)) + 0.3 * rng.standard_normal(n + 25)
-    return np.lib.stride_tricks.sliding_window_view(series, 25)[:n].copy()
-
-
-def _walk(rng: Generator, n: int) -> Array:
-    """Return a random walk that returns to its mean, in ten features."""
-    X, steps = np.zeros((n, 3)), rng.standard_normal((n, 3))
-    for row in range(1, n):
-        X[row] = 0.97 * X[row - 1] + steps[row]
-    return rotate(X, 10, 0.3, rng, _known(8))
-
-
-def _dropout(number: int, kinds: int, kept: float) -> Sampler:
-    """Return logarithms of counts of cells of some kinds, many of which are lost."""
-    rates = np.exp(1.3 * _known(number).standard_normal((kinds, 80)))
+def _dropout(rates: Array, kept: float) -> Sampler:
+    """Return logarithms of counts with these rates (kinds, d), many of which are lost."""
 
     def sample(rng: Generator, n: int) -> Array:
-        counts = rng.poisson(rates[rng.integers(0, kinds, n)] * rng.gamma(3, 1 / 3, (n, 1)))
+        counts = rng.poisson(rates[rng.integers(0, len(rates), n)] * rng.gamma(4, 0.25, (n, 1)))
         return np.log1p(counts * (rng.uniform(size=counts.shape) < kept))
 
     return sample
 
 
-def _answers(number: int, traits: int, classes: int = 0) -> Sampler:
-    """Return answers of five levels by traits, or by classes of people."""
-    known = _known(number)
-    loadings, types = known.standard_normal((max(traits, 1), 24)), 1.5 * known.standard_normal((max(classes, 1), 24))
+def _answers(number: int, traits: int, classes: int, levels: int) -> Sampler:
+    """Return answers by traits, or by classes of people if there are no traits."""
+    known, cuts = _known(number), np.linspace(-1.8, 1.8, levels - 1)
+    loadings, types = known.standard_normal((max(traits, 1), 30)), 1.3 * known.standard_normal((max(classes, 1), 30))
 
     def sample(rng: Generator, n: int) -> Array:
-        meant = rng.standard_normal((n, max(traits, 1))) @ loadings if traits else types[rng.integers(0, classes, n)]
-        return np.digitize(meant + rng.standard_normal((n, 24)), [-1.5, -0.5, 0.5, 1.5]).astype(float)
+        meant = rng.standard_normal((n, traits)) @ loadings if traits else types[rng.integers(0, classes, n)]
+        return np.digitize(meant + rng.standard_normal((n, 30)), cuts).astype(float)
 
     return sample
 
 
-def _touching(gap: float) -> Sampler:
-    """Return two bent sheets that touch along an edge, or have a gap."""
+def _sphere_on_plane(rng: Generator, n: int) -> Array:
+    plane = np.column_stack([rng.uniform(-2, 2, (n, 2)), np.full(n, -1.0)])
+    return rotate(np.where(rng.integers(0, 2, (n, 1)) == 1, sphere(rng, n), plane), 8, 0.04, rng, _known(16))
 
+
+def _two_discs(apart: float) -> Sampler:
     def sample(rng: Generator, n: int) -> Array:
-        side = rng.integers(0, 2, n)
-        u, v = rng.uniform(0, 2, n), rng.uniform(-1, 1, n)
-        x = np.where(side == 1, u + gap, -u)
-        return rotate(np.column_stack([x, v, np.where(side == 1, 0.5 * u**2, -0.3 * u)]), 6, 0.03, rng, _known(13))
+        disc = np.sqrt(rng.uniform(size=(n, 1))) * sphere(rng, n, 2)
+        disc[:, 0] += (2 + apart) * rng.integers(0, 2, n)
+        return rotate(disc, 9, 0.05, rng, _known(17))
 
     return sample
 
 
-def _closed(points: Sampler, d: int, noise: float, number: int) -> Sampler:
-    return lambda rng, n: rotate(points(rng, n), d, noise, rng, _known(number))
+def _linked_rings(rng: Generator, n: int) -> Array:
+    t, side = rng.uniform(0, 2 * np.pi, n), rng.integers(0, 2, (n, 1))
+    first = np.column_stack([np.cos(t), np.sin(t), 0 * t])
+    return rotate(np.where(side == 1, first, first[:, [0, 2, 1]] + [1, 0, 0]), 6, 0.05, rng, _known(18))
 
 
-def _ring(u: Array, v: Array) -> tuple[Array, ...]:
-    return (2 + np.cos(v)) * np.cos(u), (2 + np.cos(v)) * np.sin(u), np.sin(v)
+def _thin(u: Array, v: Array) -> tuple[Array, ...]:
+    return tube(u, v, 0.5)
 
 
-def _wide(number: int, groups: int, features: int, apart: float) -> Sampler:
-    """Return groups of few points in many features, which differ in a twentieth of them."""
-    centers = np.zeros((groups, features))
-    informative = features // 20
-    centers[:, :informative] = apart * _known(number).standard_normal((groups, informative))
-    return lambda rng, n: centers[rng.integers(0, groups, n)] + rng.standard_normal((n, features))
+def _wide(number: int, groups: int, d: int, apart: float) -> Sampler:
+    """Return groups that differ in a thirtieth of many features."""
+    centers = np.zeros((groups, d))
+    centers[:, : d // 30] = apart * _known(number).standard_normal((groups, d // 30))
+    return lambda rng, n: centers[rng.integers(0, groups, n)] + rng.standard_normal((n, d))
 
 
-def _replicates(number: int, copies: int) -> Sampler:
-    """Return noisy replicates of points of a plane."""
-    loadings = _known(number).standard_normal((2, 12))
+def _wide_curve(rng: Generator, n: int) -> Array:
+    t, known = rng.uniform(0, np.pi, n), _known(21).standard_normal((2, 1500))
+    return np.asarray(np.column_stack([np.cos(t), np.sin(t)]) @ known + 0.7 * rng.standard_normal((n, 1500)))
+
+
+def _replicates(number: int, copies: int, groups: int) -> Sampler:
+    """Return noisy replicates of normal points, or of points of some groups."""
+    centers = 2.5 * _known(number).standard_normal((groups, 10))
 
     def sample(rng: Generator, n: int) -> Array:
-        true = rng.standard_normal((-(-n // copies), 2)) @ loadings
-        return np.asarray((np.repeat(true, copies, axis=0) + 0.2 * rng.standard_normal((len(true) * copies, 12)))[:n])
+        subjects = -(-n // copies)
+        true = centers[rng.integers(0, groups, subjects)] * (groups > 1) + rng.standard_normal((subjects, 10))
+        return np.asarray((np.repeat(true, copies, axis=0) + 0.3 * rng.standard_normal((subjects * copies, 10)))[:n])
 
     return sample
 
 
-def _noise(name: str, n: int, sample: Any) -> Law:
+def _noise(name: str, n: int, sample: Sampler) -> Law:
     return Law(name, n, sample, is_noise=True)
 
 
+_PATH = 4 * np.exp(-((np.linspace(0, 1, 200)[:, None] - np.linspace(0, 1, 50)) ** 2) / 0.03) + 0.2
+
 FRESH = (
-    _noise("normal, 12", 300, lambda rng, n: rng.standard_normal((n, 12))),
-    _noise("uniform, 4", 250, lambda rng, n: rng.uniform(size=(n, 4))),
-    _noise("log-normal, 30", 200, lambda rng, n: np.exp(rng.standard_normal((n, 30)))),
-    _noise("negative binomial, 50", 240, lambda rng, n: rng.negative_binomial(1, 0.3, (n, 50)).astype(float)),
-    _noise("normal, 1,500, few", 60, lambda rng, n: rng.standard_normal((n, 1500))),
-    _noise(
-        "two modes in each column, 8", 300, lambda rng, n: 4.0 * rng.integers(0, 2, (n, 8)) + rng.normal(size=(n, 8))
-    ),
-    Law("rare group of 3 %, 12", 400, _groups(1, (97, 3), 12, 2.5)),
-    Law("five groups, one of 2 %", 450, _groups(2, (40, 30, 18, 10, 2), 15, 3)),
-    Law("ten groups, unequal", 500, _groups(3, (20, 18, 15, 12, 10, 8, 7, 5, 3, 2), 20, 2.5)),
-    Law("eighteen groups close together", 500, _groups(4, (1,) * 18, 10, 1.4)),
-    Law("batches, weak", 360, _batches(5, 4, 0.5)),
-    Law("batches, strong", 360, _batches(6, 3, 4)),
-    Law("three end members", 300, _end_members(7, 3, 1.0, 0.05)),
-    Law("five end members, sparse", 400, _end_members(8, 5, 0.3, 0.1)),
-    Law("windows of an oscillation", 300, _windows),
-    Law("walk in three dimensions", 300, _walk),
-    Law("counts with dropout, 6 kinds", 360, _dropout(9, 6, 0.4)),
-    Law("counts with dropout, 12 kinds", 480, _dropout(10, 12, 0.15)),
-    Law("questionnaire, 1 trait", 250, _answers(11, 1)),
-    Law("questionnaire, 3 traits", 350, _answers(11, 3)),
-    Law("questionnaire, 4 types", 300, _answers(12, 0, 4)),
-    Law("two sheets that touch", 400, _touching(0.0)),
-    Law("two sheets with a gap", 400, _touching(0.6)),
-    Law("torus, 8", 400, _closed(parametric(_ring, TURN, TURN), 8, 0.05, 14)),
-    Law("ellipsoid, 6", 350, _closed(lambda rng, n: sphere(rng, n, 3) * [3.0, 2.0, 1.0], 6, 0.04, 15)),
-    Law("ring, 10", 200, _closed(parametric(lambda t: (np.cos(t), np.sin(t)), TURN), 10, 0.1, 16)),
-    Law("three groups, 2,000 features", 80, _wide(17, 3, 2000, 2.0)),
-    Law("two groups, 600 features", 60, _wide(18, 2, 600, 2.5)),
-    Law(
-        "plane in 1,000 features",
-        70,
-        lambda rng, n: rng.normal(size=(n, 2)) @ _known(19).normal(size=(2, 1000)) + rng.normal(size=(n, 1000)),
-    ),
-    Law("threefold replicates", 300, _replicates(20, 3)),
-    Law("sixfold replicates", 240, _replicates(21, 6)),
-    Law(
-        "two planes that cross",
-        350,
-        lambda rng, n: rotate(
-            np.where(
-                rng.integers(0, 2, (n, 1)) == 1,
-                rng.uniform(-1, 1, (n, 3)) * [1, 1, 0],
-                rng.uniform(-1, 1, (n, 3)) * [1, 0, 1],
-            ),
-            7,
-            0.03,
-            rng,
-            _known(22),
-        ),
-    ),
+    _noise("normal, 40", 200, lambda rng, n: rng.standard_normal((n, 40))),
+    _noise("exponential, 6", 300, lambda rng, n: rng.exponential(size=(n, 6))),
+    _noise("Student t3, 15", 250, lambda rng, n: rng.standard_t(3, (n, 15))),
+    _noise("answers of 5 levels, 20", 260, lambda rng, n: 1.0 * rng.integers(1, 6, (n, 20))),
+    _noise("bits, 60", 220, lambda rng, n: 1.0 * (rng.uniform(size=(n, 60)) < np.linspace(0.05, 0.6, 60))),
+    _noise("counts with zeros, 30", 300, lambda rng, n: rng.poisson(3, (n, 30)) * (rng.uniform(size=(n, 30)) < 0.5)),
+    _noise("uniform, 900, few", 70, lambda rng, n: rng.uniform(size=(n, 900))),
+    Law("two rare groups, 10", 400, _groups(1, (91, 5, 4), 10, 3.0)),
+    Law("a sheet and a rare group", 360, _sheet_and_rare),
+    Law("seven groups, unequal", 420, _groups(5, (30, 20, 15, 13, 10, 7, 5), 25, 1.8)),
+    Law("nine groups with heavy tails", 450, _groups(6, (1,) * 9, 14, 3.0, 4)),
+    Law("five long groups", 350, _elongated),
+    Law("four groups in each of two", 400, _within),
+    Law("three batches, weak", 330, _batches(7, 3, 3, 0.6)),
+    Law("two batches, confounded", 360, _batches(8, 4, 2, 3.0, confounded=True)),
+    Law("four end members", 350, _end_members(9, 4, 0.7, 0.05)),
+    Law("two end members", 220, _end_members(10, 2, 1.0, 0.1)),
+    Law("twelve series", 300, _series(25, 0.9, 8, 11), together=25),
+    Law("one long series", 300, _series(10_000, 0.98, 8, 12)),
+    Law("counts with dropout, 5 kinds", 350, _dropout(np.exp(1.4 * _known(13).standard_normal((5, 70))), 0.4)),
+    Law("counts with dropout, a path", 300, _dropout(_PATH, 0.5)),
+    Law("questionnaire, 2 traits", 300, _answers(14, 2, 0, 7)),
+    Law("questionnaire, 5 types", 340, _answers(15, 0, 5, 5)),
+    Law("a sphere on a plane", 400, _sphere_on_plane),
+    Law("two discs that touch", 350, _two_discs(0.0)),
+    Law("two discs with a gap", 350, _two_discs(0.7)),
+    Law("two linked rings", 300, _linked_rings),
+    Law("sphere, 12", 350, lambda rng, n: rotate(sphere(rng, n), 12, 0.04, rng, _known(19))),
+    Law("thin torus, 7", 400, lambda rng, n: rotate(parametric(_thin, TURN, TURN)(rng, n), 7, 0.04, rng, _known(20))),
+    Law("roll, 9", 450, sheet("swiss_roll", 9)),
+    Law("four groups, 3,000 features", 90, _wide(22, 4, 3000, 1.6)),
+    Law("two groups, 700 features", 70, _wide(23, 2, 700, 2.5)),
+    Law("curve in 1,500 features", 80, _wide_curve),
+    Law("fourfold replicates", 320, _replicates(24, 4, 1), together=4),
+    Law("threefold replicates of six groups", 360, _replicates(25, 3, 6), together=3),
+    Law("threefold replicates, as rows", 300, _replicates(26, 3, 1)),
 )

@@ -33,7 +33,8 @@ class Law:
     """Distribution of data.
 
     `sample` returns n points, `is_noise` says that its features are independent, and `is_finite` that samples are parts
-    of one data set. `label` returns the group of each of n points for the same generator.
+    of one data set. `label` returns the group of each of n points for the same generator. The rows of one subject or
+    series, `together`, follow each other.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Law:
     is_noise: bool = False
     is_finite: bool = False
     label: Callable[[np.random.Generator, int], NDArray[np.int64]] | None = None
+    together: int = 1
 
 
 def rotate(X: Array, d: int, noise: float, rng: Generator, known: Generator | None = None) -> Array:

@@ -40,7 +40,7 @@ export function App() {
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
       <main id="view" tabindex="-1"><div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
-      <div class="setup" id="setup" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
+      <div class="setup" id="setup" role="region" aria-label="Set-up" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
       <${Inspector} />
     </div>
     <${Corner} /><${Drag} /><${Keys} /><${Announcer} />
@@ -49,7 +49,7 @@ export function App() {
 
 /** The top line; its buttons come last in the order of the keyboard. */
 const Top = () => html`<header class="top"><h1><a class="brand" href="/">glle</a></h1>
-  <span class="tagline">Embeddings, and how sure they are</span></header>`;
+  <span class="tagline">Maps of data, and how far to believe them</span></header>`;
 
 /** The buttons at the top right. */
 function Corner() {

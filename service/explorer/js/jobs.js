@@ -72,7 +72,7 @@ export async function cancel() {
 
 /** Progress of a job for the state. */
 function workOf(job, label) {
-  const { done, total, stage, eta } = job.progress;
+  const { done, total, stage } = job.progress;
   const cancelling = Boolean(state.work?.cancelling) && state.work.job === job.id;
-  return { label, job: job.id, status: job.status, done, total, stage, eta, cancelling };
+  return { label, job: job.id, status: job.status, done, total, stage, cancelling };
 }

@@ -20,7 +20,7 @@ export const state = {
   preview: null,
   method: 'em',
   forms: {}, // values of each form that differ from the schema's defaults
-  work: null, // work in progress: {label, done, total, stage, eta, job, cancelling}
+  work: null, // work in progress: {label, done, total, stage, job, cancelling}
   problem: null,
   theme: null, // the shown theme, light or dark
   announcement: '', // read aloud by screen readers

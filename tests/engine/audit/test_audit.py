@@ -13,10 +13,12 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
+from glle_engine.audit.answers import Disturbed, Islands, Seam, islands_of_picture
 from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
-from glle_engine.audit.islands import contact, find_islands
+from glle_engine.audit.islands import contact, find_islands, isolated
 from glle_engine.audit.result import Groups
+from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
     GlleError,
     InvalidParameterError,
@@ -25,8 +27,10 @@ from glle_engine.base.errors import (
     TooFewPointsError,
 )
 from glle_engine.estimator import GLLE, Embedding
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample
+from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal((200, 8))
@@ -261,6 +265,36 @@ def test_glue_is_found(method: str | None) -> None:
     assert not any(side[each].any() and not side[each].all() for each in seam.sides)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_torn_roll_is_said_to_be_torn() -> None:
+    """t-SNE of a Swiss roll at perplexity 150, a published example of a torn map: the points along the tears are found.
+
+    Both sides of a tear are beside each other on the roll, on different sides of a cut across it, and far in the map.
+    """
+    sheet = manifolds.make("swiss_roll", 1000, seed=0)
+    found = audit(sheet.X, method="t-sne", parameters={"perplexity": 150}, threads=1)
+    on_sheet = kneighbors(np.ascontiguousarray(sheet.coordinates), 10)[0]
+    reach = kneighbors(np.ascontiguousarray(found.embedding), 10)[1][:, -1]
+    apart = np.linalg.norm(found.embedding[:, None] - found.embedding[on_sheet], axis=2)
+    is_torn = (apart > FAR * np.maximum(reach[:, None], reach[on_sheet])).mean(axis=1) > DISTURBED
+    assert is_torn.sum() > 20, "this map is torn"
+    assert "the map tears" in found.verdict.lower()
+    assert found.level != "trust"
+    assert area_under_curve(found.stretch, is_torn) >= 0.9
+    assert found.is_torn[is_torn].mean() > 0.6
+    assert is_torn[found.is_torn].mean() > 0.6
+    first, second = found.disturbed.seams[0].sides
+    along = sheet.coordinates[:, 0]
+    assert abs(np.median(along[first]) - np.median(along[second])) < 0.1 * np.ptp(along)
+    assert area_under_curve(np.r_[along[first], along[second]], np.arange(len(first) + len(second)) < len(first)) in (
+        pytest.approx(0, abs=0.1),
+        pytest.approx(1, abs=0.1),
+    )
+    centers = [np.median(found.embedding[side], axis=0) for side in (first, second)]
+    assert np.linalg.norm(centers[0] - centers[1]) > FAR * np.median(reach)
+
+
 def test_exchanged_points_have_stretch() -> None:
     """Points that are given the places of each other lie far from their neighbors."""
     Y, rows = principal(SHEET), np.arange(0, 400, 20)
@@ -319,7 +353,69 @@ def test_islands_that_the_method_cuts_are_named() -> None:
     assert not found.islands.stays.any()
     assert found.islands.is_cut.all()
     assert "islands" in found.statement.distrusted
-    assert "2 islands that the method cuts from data without a gap (A, B)" in found.verdict
+    assert "2 islands are separate in the maps but not in the data" in found.verdict
+    assert "the method may have cut them (A, B)" in found.verdict
+
+
+def test_a_small_group_stays() -> None:
+    """A group with fewer points in a half than the neighbors that place the others is an island of other samples."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((200, 6))
+    X[::17, :2] += 10
+    found = audit(X, method=lambda points: points[:, :2])
+    assert found.islands.count == 2
+    assert found.islands.in_samples is not None
+    assert found.islands.in_samples.min() >= STAYS
+    assert found.islands.stays.all()
+
+
+def test_groups_of_many_features_are_in_the_data() -> None:
+    """Distances in many features are alike, and the first components show the groups; a linear map cuts nothing."""
+    rng, groups = np.random.default_rng(1), np.arange(90) % 3
+    centers = np.zeros((3, 2000))
+    centers[:, :100] = 1.1 * rng.standard_normal((3, 100))
+    X = centers[groups] + rng.standard_normal((90, 2000))
+    assert not isolated(X, groups).any()
+    assert islands_of_picture(principal(X), X).in_data.tolist() == [True] * 3
+    assert audit(X, method="pca").islands.in_data.all()
+
+
+def test_series_need_blocks() -> None:
+    """Rows near the row before them are no independent samples, and the first sentence asks for the blocks."""
+    rng = np.random.default_rng(3)
+    walk = np.cumsum(rng.standard_normal((300, 3)), axis=0) @ rng.standard_normal((3, 6))
+    found = audit(walk, method="pca")
+    assert found.level == "unknown"
+    assert found.statement.trusted == ()
+    assert found.verdict.startswith("Before you rely on this map, give `blocks`")
+    assert "unknown" not in {audit(X, method="pca").level for X in (walk[rng.permutation(300)], ISLANDS)}, "sorted"
+    assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
+
+
+@pytest.mark.parametrize(("points", "said"), [(3, "has a small tear"), (20, "tears one surface in two")])
+def test_small_tears_are_called_small(points: int, said: str) -> None:
+    """A tear along few points does not part a surface."""
+    sides = np.arange(points), points + np.arange(points)
+    flags, islands = np.arange(200) < 2 * points, Islands(None, None, np.zeros(200, np.int64), np.zeros(1, bool))
+    disturbed = Disturbed(
+        np.ones(200), np.ones(200), flags, ~flags & False, np.empty((0, 2), np.int64), (Seam("tear", sides, (0, 0), 5),)
+    )
+    facts = Facts(
+        name="t-SNE", n=200, has_structure=True, kept=0.6, by_chance=0.1, least_kept=0.01, islands=islands,
+        disturbed=disturbed, remains=0.8,
+    )  # fmt: skip
+    assert f"the map {said} ({points} " in state(facts).text.lower()
+
+
+def test_islands_of_most_samples_are_not_called_absent() -> None:
+    """An island of three of four samples is not said to be absent from other samples."""
+    islands = Islands(0.6, 0.1, np.arange(90) % 3, np.ones(3, bool), np.array([1.0, 0.75, 0.1]))
+    facts = Facts(
+        name="UMAP", n=90, has_structure=True, kept=0.6, by_chance=0.1, least_kept=0.01, islands=islands, remains=0.8
+    )
+    text = state(facts).text.lower()
+    assert "one island is not separate in other samples (c)" in text
+    assert "one island is separate in most other samples, but not in all (b)" in text
 
 
 def test_blocks_stay_together() -> None:

@@ -48,7 +48,7 @@ Options = dict[str, Any]
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),
-        ("glle", {"variant": "published", "noise": "tangent"}, "variant='constrained' only"),
+        ("glle", {"variant": "published", "noise": "tangent"}, "applies only with variant='constrained'"),
         ("glle", {"variant": "published", "method": "direct", "source": "prior"}, "no prior"),
         ("lle", {"standardize": "minmax"}, "one of none, zscore, robust"),
     ],

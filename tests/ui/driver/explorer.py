@@ -212,8 +212,8 @@ class Explorer:
         return positions
 
     def stability(self) -> list[float]:
-        """Return the stability of each point."""
-        shares = "async () => Array.from((await import('/explorer/js/store.js')).state.summary.stability)"
+        """Return the share of the neighbors of each point that stay in another sample."""
+        shares = "async () => Array.from((await import('/explorer/js/store.js')).state.audit.arrays.stability)"
         return list(self.page.evaluate(shares))
 
     def has_ink(self, *places: tuple[float, float], around: int) -> bool:

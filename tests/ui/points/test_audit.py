@@ -68,6 +68,32 @@ def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -
         expect(other.at("verdict")).to_have_text(EXAMPLE["verdict"])
 
 
+def test_a_preliminary_verdict_is_marked_and_the_last_one_has_its_color(explorer: Explorer) -> None:
+    """While more samples are embedded, a line says so; each level has its own color."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    marks = explorer.page.evaluate(LEVELS)
+    assert len({color for color, _ in marks}) == 4
+    assert [is_marked for _, is_marked in marks] == [True, True, True, True]
+
+
+# The color of the verdict by level, and whether it is marked as preliminary while work goes on.
+LEVELS = """async () => {
+    const { set, state } = await import('/explorer/js/store.js');
+    const found = [];
+    for (const level of ['trust', 'partly', 'no', 'unknown']) {
+        const work = { label: '', stage: '', done: 0, total: 0 };
+        set({ audit: { ...state.audit, level, is_preliminary: true }, work });
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        const verdict = document.querySelector('[data-testid=verdict]');
+        found.push([getComputedStyle(verdict).color, Boolean(document.querySelector('[data-testid=preliminary]'))]);
+    }
+    set({ work: null });
+    return found;
+}"""
+
+
 OUTLINES = """async () => {
     const { state } = await import('/explorer/js/store.js');
     const context = CanvasRenderingContext2D.prototype;
@@ -118,16 +144,25 @@ LABELS = """async () => {
 }"""
 
 
+# Counts the clicks of the user, and not those of the page on its file field.
+CLICKS = "globalThis.clicks = 0; addEventListener('click', ({ isTrusted }) => { clicks += isTrusted; }, true);"
+
+
 def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer) -> None:
     """Its columns are found by their names; coordinates alone have a verdict, and the method of the map a level."""
     X = SHEET.X - SHEET.X.mean(axis=0)
     across, up = (X @ np.linalg.svd(X, full_matrices=False)[2][:2].T).T.round(5)
+    explorer.page.add_init_script(CLICKS)
     explorer.open()
-    explorer.choose_file("sheet.csv", csv(SHEET.X, side=SIDES, map_1=across, map_2=up))
+    with explorer.page.expect_file_chooser() as chooser:
+        explorer.at("choose-file").click()
+    content = csv(SHEET.X, side=SIDES, map_1=across, map_2=up)
+    chooser.value.set_files({"name": "sheet.csv", "mimeType": "", "buffer": content})
     explorer.expect_roles(map_1="map x, guessed", map_2="map y, guessed", x="feature")
     expect(explorer.at("use-file")).to_have_text("Audit this map")
     explorer.at("use-file").click()
     expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=90_000)
+    assert explorer.page.evaluate("clicks") <= 3
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     explorer.at("map-method").select_option("pca")
     expect(explorer.at("headline-box")).not_to_have_class("headline unknown", timeout=90_000)
@@ -140,11 +175,11 @@ def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer)
 
 
 def test_a_posterior(explorer: Explorer, link: str) -> None:
-    """The audit of the shown posterior; its draws keep it, another fit forgets it."""
-    explorer.open_draws(link)
-    explorer.at("audit").click()
-    expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
-    expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
+    """A fit is audited without a click, before its spread is measured; another fit has another verdict."""
+    with explorer.page.expect_request("**/summary?*points=*", timeout=90_000):
+        explorer.open(link)
+    expect(explorer.at("verdict")).to_be_visible()
+    explorer.wait_drawn()
     expect(explorer.at("preliminary")).to_have_count(0)
     shown = explorer.state("audit")
     assert shown["method"] == "glle"
@@ -155,6 +190,7 @@ def test_a_posterior(explorer: Explorer, link: str) -> None:
     explorer.at("fit").click()
     expect(explorer.at("verdict")).to_have_count(0)
     explorer.wait_drawn()
+    assert explorer.state("audit")["arrays"] != shown["arrays"]
 
 
 def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:

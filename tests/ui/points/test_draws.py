@@ -89,7 +89,7 @@ def test_the_least_certain_points_have_regions_within_the_view(tab_with_draws: E
     before = tab_with_draws.wait_still()
     tab_with_draws.at("shape-ellipse").click()
     expect(tab_with_draws.at("shape-ellipse")).to_have_attribute("aria-pressed", "true")
-    expect(tab_with_draws.at("inspector")).to_contain_text("Around the average place of a point")
+    expect(tab_with_draws.at("inspector")).to_contain_text("An outline is expected to hold half")
     tab_with_draws.wait_changed(before)
     rows, sides, size = tab_with_draws.page.evaluate(OUTLINES)
     stability = tab_with_draws.stability()
@@ -123,7 +123,7 @@ OUTLINES = """async () => {
 
 def test_stable_points_are_large(tab_with_draws: Explorer) -> None:
     """The more of its neighbors stay, the larger is a point, in the color of the legend; the legend says so."""
-    expect(tab_with_draws.at("small")).to_have_text("Small: few neighbors stay from draw to draw")
+    expect(tab_with_draws.at("small")).to_have_text("Small: few neighbors stay in another sample")
     stability, level = np.array(tab_with_draws.page.evaluate(LEVELS)).T
     order = np.argsort(stability)
     assert (np.diff(level[order]) >= 0).all()
@@ -136,7 +136,7 @@ def test_stable_points_are_large(tab_with_draws: Explorer) -> None:
 LEVELS = """async () => {
     const { state } = await import('/explorer/js/store.js');
     const { onStage: { look } } = await import('/explorer/js/views/stage.js');
-    return Array.from(state.summary.stability, (share, row) => [share, look.level[row]]);
+    return Array.from(state.audit.arrays.stability, (share, row) => [share, look.level[row]]);
 }"""
 
 

@@ -25,7 +25,7 @@ def test_the_word_and_its_reason_are_the_services(tab_with_draws: Explorer) -> N
     expect(line).to_contain_text("rank correlation", timeout=60_000)
     stated = tab_with_draws.state("reliability")
     assert stated["level"] in {"high", "moderate", "low"}
-    expect(line).to_contain_text(f"How sure is the spread? {stated['level'].capitalize()}. {stated['reason']}")
+    expect(line).to_contain_text(f"How reliable is the spread? {stated['level'].capitalize()}. {stated['reason']}")
     tab_with_draws.at("shape-ellipse").click()
 
 

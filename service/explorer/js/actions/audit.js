@@ -1,14 +1,15 @@
 /** Audits of the shown map, or of coordinates from anywhere. */
 
-import { ask, askJson } from '../api.js';
+import { ask, askJson, Refused } from '../api.js';
 import { askArray, follow } from '../jobs.js';
+import { inWords } from '../lib/remedies.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
-export const MAX_AUDITED = 5000; // points of a method's map that is audited without being asked
+export const MAX_AUDITED = 5000; // points of a map that is audited, and of a spread that is measured, without being asked
 
 /** Audit the shown embedding or posterior. */
 export const auditShown = () => runWork(audit);
@@ -21,6 +22,17 @@ export async function audit() {
   set({ isAudited: true });
   writeLink();
   await read(job);
+}
+
+/** Audit what is shown without being asked, once; a refusal is shown, and the map stays. */
+export async function auditFirst() {
+  if (state.dataset.n > MAX_AUDITED || state.isAudited) return;
+  try {
+    await audit();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    set({ problem: error.problem });
+  }
 }
 
 /** Audit the coordinates of a data set beside the chosen one, and show them; first alone, which is quick. Runs within other work. */
@@ -62,9 +74,9 @@ export async function auditOf({ id }, query = '') {
   return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`)); // other maps may still be audited: their job stays in the bar
 }
 
-/** An audit with arrays of floats in place of nested lists. */
+/** An audit in the page's words, with arrays of floats in place of nested lists. */
 export function withFloats(found) {
-  return { ...found, arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
+  return { ...found, verdict: inWords(found.verdict), notes: found.notes.map((note) => ({ ...note, message: inWords(note.message) })), arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
 }
 
 /** Follow a job, and read its result, partial ones as they come: `take` gets the query of each. */

@@ -6,7 +6,8 @@ import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { set, state } from '../store.js';
-import { audit, auditOf, followEarly, MAX_AUDITED } from './audit.js';
+import { auditFirst, auditOf, followEarly, MAX_AUDITED } from './audit.js';
+import { settingsOf } from './fit.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
@@ -44,7 +45,7 @@ export async function embed(method) {
     clearResults();
     set({ view: 'draws' });
     await showEmbedding(job);
-    if (state.dataset.n <= MAX_AUDITED && !method.needs_labels) await audit();
+    if (!method.needs_labels) await auditFirst();
   });
 }
 
@@ -71,7 +72,7 @@ export async function showEmbedding(started) {
 export async function compare() {
   await runWork(async () => {
     const methods = comparedMethods().map((name) => ({ method: name, parameters: parametersOf(name) }));
-    const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
+    const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
     if (state.dataset.n <= MAX_AUDITED) await auditRows();
@@ -146,9 +147,4 @@ async function placesOf(comparison, path, query) {
     places[label] = { data, p: shape[1] };
   }
   return places;
-}
-
-function defaultDimension(name) {
-  const method = state.methods.find((one) => one.name === name);
-  return method?.parameters.properties.parameters.properties.n_components?.default;
 }

@@ -6,7 +6,7 @@ import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
 import { writeLink } from './link.js';
-import { keepLeftOut, keptColumns } from './metadata.js';
+import { isText, keepLeftOut, keptColumns, MAX_KEPT } from './metadata.js';
 import { clearResults, runWork } from './state.js';
 
 const ENDINGS = /\.(csv|tsv|txt|xlsx|npy|npz|parquet|feather|arrow|arrows|json)(\.gz)?$/i;
@@ -21,21 +21,18 @@ const MAX_FIELD = 2 ** 14; // characters of the names in a field of a form
 export const isTable = (name) => ENDINGS.test(name);
 
 /** Load the list of data sets. */
-export async function listDatasets() {
-  const { items } = await askJson('/v1/datasets?limit=20');
-  set({ recent: items });
-}
+export const listDatasets = async () => set({ recent: (await askJson('/v1/datasets?limit=20')).items });
 
 /** The whole lines at the head of a large text in one byte a sign or UTF-8; null for another file, which is sent as a whole. */
 export async function headOf(file) {
-  if (file.size <= LARGE || !/\.(csv|tsv|txt)$/i.test(file.name)) return null;
+  if (file.size <= LARGE || !isText(file)) return null;
   const bytes = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
   const end = bytes.lastIndexOf(10);
   return end < 0 || bytes.includes(0) ? null : new File([bytes.subarray(0, end + 1)], file.name);
 }
 
 /** A pending file that was not read; `first` has the roles as the service decided them, `roles` the chosen ones. */
-const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), shown: null, guessed: null };
+const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), whole: new Map(), shown: null, guessed: null };
 
 /** Preview a chosen file; it is uploaded once its columns are checked. */
 export async function takeFile(file) {
@@ -109,11 +106,12 @@ export async function giveRole(names, role) {
 export const readAgain = (changes = {}) => previewPending({ ...UNREAD, ...changes });
 
 /** Read the pending file again, without its missing values. */
-export const chooseMissing = (missing) => previewPending({ missing, cells: new Map() });
+export const chooseMissing = (missing) => previewPending({ missing, cells: new Map(), whole: new Map() });
 
 let previews = 0; // only the last one counts
+let reading = null; // of the columns that are no features
 
-const askPreview = (file, pending, roles) => send('/v1/datasets/preview', file, pending, roles);
+const askPreview = (file, pending, roles, rows) => send(`/v1/datasets/preview${rows ? `?rows=${rows}` : ''}`, file, pending, roles);
 
 /** Ask the service what it would fit of the pending file. Nothing is stored. */
 async function previewPending(changes = {}) {
@@ -141,7 +139,13 @@ async function previewPending(changes = {}) {
     set({ problem: error.problem });
     return;
   }
-  if (sent.size > LARGE) return;
+  if (sent.size > (isText(sent) ? LARGE : MAX_KEPT)) return;
+  reading = readOthers(sent, isLast);
+  await reading;
+}
+
+/** Read the columns that are no features. */
+async function readOthers(sent, isLast) {
   for (let round = 0; round < 2; round++) { // the first one may find columns, the second one their cells
     const found = await readApart(state.pending, sent).catch((error) => {
       if (!(error instanceof Refused)) throw error;
@@ -153,21 +157,25 @@ async function previewPending(changes = {}) {
 
 /**
  * The cells of refused columns and of those that are no features, as they are in the file: the columns are read as ids. A
- * refusal that lists no columns gets them so, too.
+ * refusal that lists no columns gets them so, too. Of a file that is no text, the page keeps them whole: left-out ones color the points.
  */
 async function readApart(pending, sent) {
-  const { columns, cells, shown } = pending;
+  const { columns, cells, shown, whole } = pending;
+  const isWhole = !isText(sent) && !shown.problem;
   const refused = refusedColumns(shown.problem);
   const apart = columns.filter((column) => refused.has(column.name) || roleOf(column, pending) !== 'feature');
-  const names = apart.map(({ name }) => name).filter((name) => !cells.has(name)).slice(0, MAX_IDS);
+  const names = apart.map(({ name }) => name).filter((name) => !(isWhole ? whole : cells).has(name)).slice(0, MAX_IDS);
   if (!names.length) return null;
   const isFixed = isListed(pending);
   const others = isFixed ? columns.filter(({ name }) => !names.includes(name)) : [];
-  const given = [...others.map((column) => [column.name, roleOf(column, pending)]), ...names.map((name) => [name, 'id'])];
+  const kept = isWhole && !pending.missing && others.find((column) => roleOf(column, pending) === 'feature'); // one is enough
+  const given = [...others.map((column) => [column.name, kept && column !== kept ? 'ignore' : roleOf(column, pending)]), ...names.map((name) => [name, 'id'])];
   const missing = pending.missing || (shown.problem ? 'median' : '');
-  const answer = await askPreview(sent, { ...pending, missing }, { given, isFixed });
+  const answer = await askPreview(sent, { ...pending, missing }, { given, isFixed }, isWhole ? shown.n : undefined);
   if (answer.problem) return null;
-  const found = { cells: new Map([...cellsOf(answer), ...cells]) };
+  const read = cellsOf(answer);
+  const firsts = [...read].map(([name, values]) => [name, isWhole ? values.slice(0, shown.rows.length) : values]);
+  const found = { cells: new Map([...firsts, ...cells]), whole: isWhole ? new Map([...whole, ...read]) : whole };
   if (isFixed) return found;
   const listed = mergeColumns([], answer).map(({ name, role }) => ({ name, role: names.includes(name) ? 'feature' : role }));
   return { ...found, columns: listed, first: new Map(listed.map(({ name, role }) => [name, role])) };
@@ -179,23 +187,11 @@ export async function uploadPending() {
   const map = mapOf(pending);
   const isMade = await createDataset(async () => {
     const dataset = await send('/v1/datasets', pending.file, pending, rolesToSend(pending, pending.head !== null));
-    await keepLeftOut(pending.file, dataset, (names, n) => cellsByService(pending, names, n));
+    await reading;
+    await keepLeftOut(pending.file, dataset, state.pending?.whole);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
   if (isMade && map) await auditMap(pending.file, map, map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined);
-}
-
-/** The cells of some columns of a pending file, which the service reads as ids. */
-async function cellsByService(pending, names, n) {
-  const found = {};
-  for (let at = 0; at < names.length; at += MAX_IDS) {
-    const part = names.slice(at, at + MAX_IDS);
-    const roleIn = (column) => (part.includes(column.name) ? 'id' : roleOf(column, pending) === 'id' ? 'ignore' : roleOf(column, pending));
-    const given = pending.columns.map((column) => [column.name, roleIn(column)]);
-    const cells = cellsOf(await send(`/v1/datasets/preview?rows=${n}`, pending.file, pending, { given, isFixed: true }));
-    for (const name of part) if (cells.has(name)) found[name] = cells.get(name);
-  }
-  return found;
 }
 
 /** The two columns of the map in a pending file, or null. */
@@ -219,7 +215,7 @@ export async function auditMap(file, columns = [], method = undefined) {
 export async function synthesise(values) {
   await createDataset(
     () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values }),
-    `Sampling ${values.name.replaceAll('_', ' ')}`,
+    `Generating ${values.name.replaceAll('_', ' ')}`,
   );
 }
 

@@ -27,7 +27,7 @@ function getData({ title, values, file, labels }) {
         form.append('file', await (await ask(`/explorer/examples/${file}`, { accept: 'text/csv' })).blob(), file);
         return nameDataset(await askJson('/v1/datasets', { method: 'POST', body: form }), title);
       };
-  return createDataset(make, `Getting ${title.toLowerCase()}`);
+  return createDataset(make, `Loading ${title}`);
 }
 
 /** Show the draws of an example. */

@@ -63,7 +63,7 @@ function captionHere() {
 function verdictHere() {
   const { audit, single, summary, reliability } = state;
   if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
-  return `The median point keeps ${percent(median(summary.stability))} of its neighbors. ${reliability ? `How sure is the spread? ${SURE[reliability.level]}. ${reliability.reason}` : ''}`;
+  return `The median point keeps ${percent(median(summary.stability))} of its neighbors. ${reliability ? `How reliable is the spread? ${SURE[reliability.level]}. ${reliability.reason}` : ''}`;
 }
 
 /** Width and height of the picture: its title, from `top` on the points, then the verdict, then the legend. */

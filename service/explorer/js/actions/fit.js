@@ -5,12 +5,12 @@ import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
+import { auditFirst, MAX_AUDITED } from './audit.js';
 import { embed } from './compare.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const ASSESSED = { n_draws: 40, n_resamples: 20 }; // half of the service's defaults, in half of the time
-const MAX_ASSESSED = 5000; // points whose spread is assessed without being asked
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** The entry of the chosen method. */
@@ -58,14 +58,10 @@ export async function followFit(job) {
 }
 
 /** Draw again from the current posterior. */
-export async function drawAgain() {
-  await runWork(draw);
-}
+export const drawAgain = () => runWork(draw);
 
 /** Assess the spread of the current posterior, although that takes long. */
-export async function assessNow() {
-  await runWork(() => assess(state.posterior.id, { asked: true }));
-}
+export const assessNow = () => runWork(() => assess(state.posterior.id, { asked: true }));
 
 /** The settings that differ from the defaults of the method's schema. */
 export function changedFrom(method, spec) {
@@ -77,25 +73,27 @@ export function changedFrom(method, spec) {
 /** Show a posterior: its reference embedding and its neighbors. */
 export async function show(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
-  const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Fitting again');
+  const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Reading the map');
   set({ posterior, job: null, reference: embedding.data, announcement: 'The fit is done.' });
   fold();
   writeLink();
-  const neighbors = await askArray(`${here}?name=neighbors`, 'Fitting again', { floats: false });
+  const neighbors = await askArray(`${here}?name=neighbors`, 'Reading the map', { floats: false });
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
-/** Draw, then request the summary of the draws. */
-export async function draw({ plays = false } = {}) {
+/** Draw, request the summary of the draws, and audit their map; `onDrawn` is called once the draws are there. */
+export async function draw({ plays = false, onDrawn } = {}) {
   const { id } = state.posterior;
   const { n_draws: count, seed, scale } = drawSettings();
   set({ draws: null, summary: null, playing: false, frame: -1 });
   const made = await makeDraws(id, { n_draws: count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
+  onDrawn?.();
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
+  await auditFirst();
   if (count > 1) await assess(id);
 }
 
@@ -112,8 +110,8 @@ async function makeDraws(id, body, label) {
 /** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown; of many points if asked. */
 async function assess(id, { asked = false } = {}) {
   if (state.reliability?.id === id && !asked) return;
-  if (state.posterior.n > MAX_ASSESSED && !asked) {
-    const reason = 'It was not measured, because that takes the time of some 60 fits.';
+  if (state.posterior.n > MAX_AUDITED && !asked) {
+    const reason = 'It was not measured, because so many points take long.';
     set({ reliability: { id, level: 'unknown', reason, offered: true } });
     return;
   }
@@ -121,17 +119,17 @@ async function assess(id, { asked = false } = {}) {
   const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1', wait: 0 })}`;
   const stated = await reliabilityOf(path);
   if (state.posterior?.id !== id) return;
-  set({ reliability: { id, ...stated }, announcement: `How sure is the spread? ${stated.level}. ${stated.reason}` });
+  set({ reliability: { id, ...stated }, announcement: `How reliable is the spread? ${stated.level}. ${stated.reason}` });
 }
 
 /** The word and its reason; `unknown` where the service cannot tell, or was not let. */
 async function reliabilityOf(path) {
   try {
-    const { reliability, notes } = await (await askMade(path, JSON_TYPE, 'Measuring how sure the spread is')).json();
+    const { reliability, notes } = await (await askMade(path, JSON_TYPE, 'Measuring how reliable the spread is')).json();
     const reason = () => notes.find(({ code }) => code === 'spread-of-draws')?.message ?? '';
     return reliability ?? { level: 'unknown', reason: reason() };
   } catch (error) {
-    if (error instanceof Cancelled) return { level: 'unknown', reason: 'Its measurement was cancelled.' };
+    if (error instanceof Cancelled) return { level: 'unknown', reason: 'You cancelled its measurement.' };
     if (error instanceof Refused) return { level: 'unknown', reason: error.message };
     throw error;
   }

@@ -5,6 +5,7 @@ import { changedFrom } from './fit.js';
 
 const VIEWS = new Set(['draws', 'grid', 'compare']);
 const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
+const MAX_ROWS = 1000; // of a selection in a link
 const SHAPES = new Set(['none', 'ellipse', 'density']);
 
 /** Read the link of the address, or null. */
@@ -22,13 +23,15 @@ export function readLink() {
     frame: whole(query.get('frame'), -1),
     view: VIEWS.has(query.get('view')) ? query.get('view') : 'draws',
     color: query.get('color') ?? 'auto',
+    axes: query.get('axes')?.split('.').map(Number) ?? [0, 1],
+    rows: query.get('rows')?.split('.').map(Number) ?? [],
     shape: SHAPES.has(query.get('shape')) ? query.get('shape') : 'none',
   };
 }
 
 /** Address of the current view. */
 export function linkHere() {
-  const { dataset, job, posterior, draws, forms, comparisonJob, single, playing } = state;
+  const { dataset, job, posterior, draws, forms, comparisonJob, single, playing, selection } = state;
   const query = new URLSearchParams();
   const put = (values) => Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
   if (dataset) put({ dataset: dataset.id });
@@ -44,6 +47,8 @@ export function linkHere() {
   if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
   if (posterior && draws) put({ frame: playing === 'once' ? -1 : state.frame }); // it ends at the average
   if (state.isAudited) put({ audit: 1 });
+  if (state.axes.join('.') !== '0.1') put({ axes: state.axes.join('.') });
+  if (selection && selection.list.length <= MAX_ROWS) put({ rows: selection.list.join('.') });
   if (posterior || comparisonJob || job || single) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
   const text = String(query);
   return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;

@@ -5,6 +5,10 @@ import { set, state } from '../store.js';
 
 const KEPT = 'glle-columns-';
 const MAX_COLUMNS = 100;
+export const MAX_KEPT = 20e6; // bytes of a file whose left-out columns are kept
+
+/** Return whether a file is text that the page can parse. */
+export const isText = ({ name }) => /\.(csv|tsv|txt)$/i.test(name);
 
 /** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
 function parseCsv(text) {
@@ -83,11 +87,11 @@ export function keptColumns({ id, n }) {
   return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
 }
 
-/** Store columns of an uploaded file that were left out; the service stores labels, colors and ids. `ask` reads columns of a file that is no text. */
-export async function keepLeftOut(file, dataset, ask) {
+/** Store columns of an uploaded file that were left out; the service stores labels, colors and ids. Of a file that is no text they are in `whole`. */
+export async function keepLeftOut(file, dataset, whole) {
   const left = (dataset.columns.ignore ?? []).slice(0, MAX_COLUMNS);
-  if (!left.length || file.size > 20e6) return;
-  if (!/\.(csv|tsv|txt)$/i.test(file.name)) return keep(dataset.id, await ask(left, dataset.n));
+  if (!left.length || file.size > MAX_KEPT) return;
+  if (!isText(file)) return keep(dataset.id, Object.fromEntries(left.filter((name) => whole.has(name)).map((name) => [name, whole.get(name)])));
   const [names = [], ...rows] = parseCsv(await file.text());
   const found = left.filter((name) => names.includes(name)).slice(0, MAX_COLUMNS);
   if (!found.length || rows.length !== dataset.n) return;

@@ -8,10 +8,9 @@ import { choose } from './data.js';
 import { openExampleMap } from './examples.js';
 import { changedFrom, draw, followFit, show } from './fit.js';
 import { openWithin, writeLink } from './link.js';
+import { choosePoints } from './selection.js';
 import { clearResults, runWork } from './state.js';
-
-/** Return whether a job audits coordinates from anywhere. */
-const isOfMap = (kind, request) => kind === 'audit' && Boolean(request.coordinates);
+import { dimension, points } from '../lib/frames.js';
 
 /** Open the data, job, posterior and comparison of a link. */
 export async function openLinked(link) {
@@ -45,8 +44,15 @@ async function openResults(link) {
   else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
   const row = state.comparison?.rows.find(({ label }) => label === link.method);
   if (row) openRow(row);
-  set({ view: link.view, color: link.color, hidden: null, shape: link.shape });
+  if (row || !link.posterior) showLook(link);
+  set({ shape: link.shape });
   if (link.audit && !state.isAudited) await audit();
+}
+
+/** Show the frame of a link, its axes, colors and selected rows. */
+function showLook({ frame = -1, view, color, axes, rows }) {
+  set({ view, color, hidden: null, axes: axes.every((axis) => axis < dimension()) ? axes : [0, 1], frame: Math.min(frame, state.draws?.count ?? -1) });
+  choosePoints(rows.filter((row) => row < points()));
 }
 
 /** Choose a data set of the list. */
@@ -70,11 +76,11 @@ async function openJobOf(link) {
     await choose(await askJson(`/v1/datasets/${job.dataset}`));
     settings(request.method, request.parameters, link);
     await showEmbedding(job);
-  } else if (isOfMap(job.kind, request)) {
+  } else if (job.kind === 'audit' && request.coordinates) {
     await choose(await askJson(`/v1/datasets/${job.dataset}`));
     await showAudited(job);
   } else if (job.kind === 'comparison') await openComparison(job);
-  else if (job.posterior) await openPosterior(job.posterior, request);
+  else if (job.posterior) await openPosterior(job.posterior, { ...link, ...request });
   else if (job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
 }
 
@@ -90,7 +96,8 @@ async function openComparison(job) {
 async function openPosterior(id, link) {
   const { draws } = state;
   if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.n_draws) {
-    return set({ ...(state.single && { single: null, audit: null, isAudited: false }), frame: Math.min(link.frame ?? -1, draws.count) }); // it is there already
+    if (state.single) set({ single: null, audit: null, isAudited: false });
+    return showLook(link); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
@@ -98,8 +105,7 @@ async function openPosterior(id, link) {
   else await choose(dataset);
   settings(posterior.spec.method, posterior.spec, link);
   await show(posterior);
-  await draw();
-  return set({ frame: Math.min(link.frame ?? -1, state.draws.count) });
+  return draw({ onDrawn: () => showLook(link) });
 }
 
 /** Fill the forms of a method and of its draws. */

@@ -34,15 +34,16 @@ export function stepsOf(problem, spec = {}) {
 }
 
 /** What becomes of missing values, as the page calls it. */
-const MISSING = { drop: 'Leave these rows out', median: 'Take the medians' };
+const MISSING = { drop: 'Leave these rows out', median: 'Fill in the medians' };
 
 const QUERY = /\?((?:(?:labels|colors|features|id|ignore|one_hot|missing|sheet)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
 
-/** A text of the service with its query parameters as the page's choices: “x” as “ignore”. */
+/** A text of the service without names of code, and with its parameters as the page's choices: “x” as “ignore”. */
 export function inWords(text) {
   const describeOption = ([role, name]) => (role === 'sheet' ? `the sheet “${name}”` : role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “feature” in its head' : `“${name}” as “${ROLES[role]?.[0] ?? 'feature'}”`);
   const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
-  return (text ?? '').replaceAll(QUERY, writeOptions);
+  const named = (_, name, value) => `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${value}”`; // as in the form of the method
+  return (text ?? '').replaceAll(QUERY, writeOptions).replaceAll(/,? `seam`(?=\))| \(`seam`\)/g, '').replaceAll(/(\w+)='([\w-]+)'/g, named).replaceAll('`', '');
 }
 
 /** The ways out of missing values that a problem names. */
@@ -56,9 +57,9 @@ const useConstrained = () => ({ label: 'Use the constrained variant', values: { 
 const PLAIN = {
   'small-gap': ({ p }) => ['The last dimension may change from draw to draw', 'One more dimension is nearly as strong as the last one of the map, so that the map may show either. With one more dimension both are kept.', useDimensions(p + 1)],
   'closed-classes': ({ k }) => ['The data fall into groups that are no neighbors of each other', 'Some dimensions of the map only tell these groups apart. More neighbors join them.', useNeighbors(k + 4)],
-  'flat-neighborhoods': ({ k }) => ['Some neighborhoods are flat', 'The nearest points of some rows lie on a line, or are copies of each other. More neighbors see more directions.', useNeighbors(k + 4)],
+  'flat-neighborhoods': ({ k }) => ['Some neighborhoods are flat', 'The nearest points of some rows lie on a line, or are copies of each other. More neighbors span more directions.', useNeighbors(k + 4)],
   'more-components-than-neighbors': ({ p }) => ['Too few neighbors for so many dimensions', 'A neighborhood cannot show more dimensions than it has points.', useNeighbors(p + 4)],
-  'negative-variances': () => ['The published equations give impossible values here', 'Some variances come out below zero, and are used without their sign. The constrained variant has none.', useConstrained()],
+  'negative-variances': () => ['The published equations give impossible values here', 'Some variances come out below zero, and their absolute values are used. The constrained variant avoids this.', useConstrained()],
   'not-converged': ({ iterations: [name, count] }) => ['The fit stopped before it converged', 'More iterations may change the map.', name && { label: `Allow ${number(2 * count)} iterations`, values: { [name]: 2 * count } }],
   'unequal-feature-scales': () => ['One column outweighs the others', 'Columns with large numbers alone decide which points are near. Bring the columns to one scale unless they share a unit.', { label: 'Standardize the columns', values: { standardize: 'zscore' } }],
   'more-components-than-features': ({ p }) => ['More dimensions than columns', 'The further dimensions are functions of the first ones, and show nothing new.', useDimensions(p - 1)],

@@ -1,5 +1,6 @@
 /** Statements of the audit of the shown map. */
 
+import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
 import { state, useStore } from '../store.js';
@@ -7,31 +8,32 @@ import { state, useStore } from '../store.js';
 const APART = 0.9; // share of samples from which on two groups count as apart
 const MAX_GROUPS = 30; // of a matrix
 
-/** The panel; empty before an audit. */
+/** The panel; before an audit that is made without being asked it keeps its place, so that nothing moves. */
 export function Audit() {
-  const { audit } = useStore('audit');
-  if (!audit) return null;
+  const { audit, single, posterior, work, dataset } = useStore('audit', 'single', 'posterior', 'work');
+  if (!audit) return work && dataset.n <= MAX_AUDITED && html`<section class="panel awaited"><h2>What the data support</h2><p class="quiet">Being measured</p></section>`;
+  const shown = (single ? single.result.notes : posterior?.diagnostics.notes) ?? []; // among the notes on the fit
   const { arrays, beyond_chance: isBeyond, remains, remains_error: error, dimension, groups, islands, notes } = audit;
   const answers = [['Distances between islands', audit.arrangement], ['Neighborhoods', audit.neighborhoods], ['Shapes', audit.shape]].filter(([, answer]) => answer);
   const torn = count(arrays.is_torn);
   const beyond = arrays.is_point_beyond?.reduce((sum, flag) => sum + flag, 0);
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
-      ? 'Small points have other neighbors in other samples.' : 'Small points have no better neighbors than chance gives.'}</p>`}
+      ? 'Small points have other neighbors in other samples.' : 'Small points have neighbors no better than random ones.'}</p>`}
     <dl class="facts">
       <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}
-        ${beyond !== undefined && html` <span class="quiet">${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
+        ${beyond !== undefined && html`<span class="quiet">; taken alone, ${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
       ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
-      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} remains</dd>`)}
-      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from the neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
+      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} in another sample</dd>`)}
+      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
     </dl>
     ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
       <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
         <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
     ${islands.names.length > 1 && html`<${Islands} islands=${islands} of=${arrays.island} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
-    ${notes.map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
+    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
   </section>`;
 }
 
@@ -47,7 +49,7 @@ function Islands({ islands: { names, sizes, stays, in_data: inData, in_samples: 
   const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
   const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
   return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>
-    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'Dashed, because nothing is known of other samples.'}</p>
+    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'All outlines are dashed: coordinates alone say nothing about other samples.'}</p>
     <ul class="list">${order.map((i) => html`<li key=${names[i]}><button type="button" class="row" data-testid="island" onClick=${() => choosePoints(rowsWhere(of, new Set([i])))}>
       <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
 }
@@ -61,10 +63,10 @@ function Groups({ names, apart }) {
   const total = (names.length * (names.length - 1)) / 2;
   const choose = (...some) => choosePoints(rowsWhere(state.columns.labels, new Set(some.map((i) => names[i]))));
   return html`<div data-testid="audit-groups"><h3>Groups</h3>
-    <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i) => html`<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
+    <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i, at) => html`${at ? ', ' : ''}<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
     <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row" title=${names[i]}>${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
       <button type="button" class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
         aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button></td>`)}</tr>`)}
       <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th title=${names[i]}>${names[i]}</th>`)}</tr></tbody></table></div>
-    <p class="help">A cell is a pair: dark if it stays apart, pale if not. Click it to select both groups.</p></div>`;
+    <p class="help">Each cell is a pair of groups: dark if they stay apart, pale if not. Click a cell to select both.</p></div>`;
 }

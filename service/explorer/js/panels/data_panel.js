@@ -38,7 +38,7 @@ export function DataPanel() {
   }
   return html`<section class="panel" data-testid="data-panel">
     <div class="panel-head"><h2>1 · Data</h2>
-      ${dataset && html`<button type="button" class="link" onClick=${() => setOpen(false)}>Keep</button>`}</div>
+      ${dataset && html`<button type="button" class="link" onClick=${() => setOpen(false)}>Keep these data</button>`}</div>
     <${Drop} /><${Synthetic} />
     ${recent.length > 0 && html`<${Recent} items=${recent} />`}
   </section>`;
@@ -117,6 +117,6 @@ function Chosen() {
         const [file] = event.target.files;
         event.target.value = '';
         if (file) auditMap(file);
-      }} /><span>Audit a map of them from a file</span></label>
+      }} /><span>Audit a map of these data from a file</span></label>
   </div>`;
 }

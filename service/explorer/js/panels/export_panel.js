@@ -9,7 +9,7 @@ import { state, useStore } from '../store.js';
 const BUTTONS = [
   ['png', 'PNG', savePng, 'The picture with title, verdict and legend, at 300 dots per inch'],
   ['html', 'HTML', saveHtml, 'A page with the picture, the verdict and the table, which opens without the service'],
-  ['npy', 'npy', saveNpy, 'The embedding for numpy'],
+  ['npy', 'npy', saveNpy, 'The coordinates as a numpy array'],
   ['csv', 'CSV', () => saveCsv(), 'All rows with all columns, the embedding and the spread, for a spreadsheet'],
 ];
 

@@ -38,9 +38,10 @@ function Scores() {
 /** Color, shape of the spread, axes. */
 function Appearance() {
   const state = useStore(
-    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'reliability', 'view', ...LOOK,
+    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'reliability', 'view', 'work', ...LOOK,
   );
-  const { shape, axes, selection, single, reliability } = state;
+  const { axes, selection, single, reliability, view } = state;
+  const shape = view === 'draws' && !single ? state.shape : 'none';
   const p = dimension();
   const count = selection?.list.length ?? 0;
   const pick = (color) => {
@@ -58,22 +59,22 @@ function Appearance() {
         const [file] = event.target.files;
         event.target.value = '';
         if (file) addColumns(file);
-      }} /><span>+ Columns from a file</span></label>
+      }} /><span>+ Add columns from a file</span></label>
     ${state.view !== 'draws' && html`<${Legend} />`}
     ${state.view !== 'compare' && !single && state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
-        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability}
-          aria-pressed=${shape === name} onClick=${() => {
+        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability && Boolean(state.work)}
+          aria-pressed=${state.shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
-    ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">Regions of this picture are rough: see above it.</p>`}
-    ${!single && shape === 'ellipse' && html`<p class="help">Around the average place of a point in the shown draws: half of them put it inside.</p>`}
-    ${!single && shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its places in all draws.</p>`}
-    ${shape === 'ellipse' && !selection && html`<p class="help">Of the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}
+    ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">These regions are rough: the line above the map says why.</p>`}
+    ${shape === 'ellipse' && html`<p class="help">An outline is expected to hold half of the positions of its point.</p>`}
+    ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its positions in all draws.</p>`}
+    ${shape === 'ellipse' && !selection && html`<p class="help">Outlined are the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}
     ${shape === 'ellipse' && count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
-    ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
+    ${p === 1 && html`<p class="help">The dimension runs from left to right. Vertically, the points are in the order of the rows.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
         value=${axes[side]} onChange=${(event) => {
@@ -124,7 +125,7 @@ function Point() {
       ${columns?.colors && html`<dt>Color</dt><dd>${number(columns.colors[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
-      ${audit?.arrays.p_value && html`<dt>By chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
+      ${audit?.arrays.p_value && html`<dt>Chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
       ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
@@ -142,7 +143,7 @@ function LeastCertain() {
   const chosen = state.selection?.list;
   return html`<section class="panel" data-testid="least-certain">
     <div class="panel-head"><h2>Least certain</h2><button type="button" class="link" data-testid="select-least" onClick=${() => choosePoints(rows)}>Select all</button></div>
-    <p class="help">${where ? `The rows that keep the fewest neighbors ${where}.` : 'The rows whose neighbors are most like chance, with their p.'}</p>
+    <p class="help">${where ? `The rows that keep the fewest neighbors ${where}.` : 'The rows whose neighbors are closest to random ones, with their p-value.'}</p>
     <ul class="list">${rows.map((row) => html`<li key=${row}><button type="button" class="row" aria-current=${chosen?.length === 1 && chosen[0] === row}
       onClick=${() => choosePoints([row])}><span>${namesOf(row).join(' · ')}</span><span class="quiet">${where ? percent(shares[row]) : number(1 - shares[row], 2)}</span></button></li>`)}</ul>
   </section>`;

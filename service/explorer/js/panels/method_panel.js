@@ -2,15 +2,15 @@
 
 import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
 import { hindrance } from '../actions/compare.js';
-import { bytes, html, number, seconds } from '../lib/html.js';
+import { bytes, html, number } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { SchemaForm } from './schema_form.js';
 
 /** The methods with draws, in plain words. */
 const WORDS = {
-  em: 'Many maps, each as likely as the data make it. Where they agree, you can rely on the picture.',
-  direct: 'As GLLE, for maps near the single one of locally linear embedding (LLE).',
+  em: 'Draws many maps that are plausible for the data. Rely on what they have in common.',
+  direct: 'Like GLLE, but the maps vary around the one of locally linear embedding (LLE).',
 };
 
 /** The method and its settings. */
@@ -71,23 +71,17 @@ export function FitPanel() {
       <div class="buttons">
         <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Embed' : 'Fit and draw'}</button>
         ${posterior && !isEmbedding && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
-          title="With the fit that is there">Draw again</button>`}
+          title="From the current fit">Draw again</button>`}
       </div>
     </form>
   </section>`;
 }
 
-/** Size of the draws, and the time of the last fit. */
+/** Size of the draws. */
 function Size() {
-  const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
+  const { dataset, forms, method } = useStore('dataset', 'forms', 'method');
   if (!dataset) return null;
   const { n_draws: count } = drawSettings();
-  const components = forms[method]?.n_components ?? 2;
-  const size = count * dataset.n * components * 8;
-  const isTooLarge = info && size > info.limits.cache_bytes / 2;
-  return html`<p class=${isTooLarge ? 'hint warn' : 'hint'} data-testid="size">
-    ${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.
-    ${isTooLarge ? ` The service keeps ${bytes(info.limits.cache_bytes)}: ask for fewer draws.` : ''}
-    ${posterior && posterior.dataset === dataset.id ? ` The last fit took ${seconds(posterior.seconds)}.` : ''}
-  </p>`;
+  const size = count * dataset.n * (forms[method]?.n_components ?? 2) * 8;
+  return html`<p class="hint" data-testid="size">${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.</p>`;
 }

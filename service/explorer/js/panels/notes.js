@@ -16,7 +16,7 @@ export function Notes() {
   const fitted = single?.body ?? { method: posterior.spec.method, parameters: state.forms[posterior.spec.method] };
   const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
-    <h2>What the fit noticed</h2>
+    <h2>Notes on the fit</h2>
     ${notes.length === 0 && html`<p class="quiet">No problems were found. The fit took ${seconds(took)}.</p>`}
     ${notes.map((note) => {
       const { title, text, step, message } = plainNote(note, spec, settingsOf(fitted.method));

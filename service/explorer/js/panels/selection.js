@@ -24,7 +24,7 @@ export function Selection() {
       <button type="button" data-testid="export-selection" title="These rows with all columns" onClick=${() => saveCsv(selection.list)}>CSV</button></div>
     ${found.length > 0 && html`<h3>What distinguishes ${count === 1 ? 'it' : 'them'}</h3><dl class="facts" title="SD: standard deviations of the column" data-testid="distinguishes">${found.map(({ name, word, inside, outside, difference }) => html`
       <dt>${name}${word !== undefined && `: ${word}`}</dt><dd>${say(inside, word)} <span class="quiet">here, ${say(outside, word)} in the others (${difference > 0 ? '+' : '−'}${number(Math.abs(difference), 2)} SD)</span></dd>`)}</dl>`}
-    <div class="table" tabindex="0" role="region" aria-label="Selected rows" data-testid="selected-rows"><table>
+    <div class="table" tabindex="0" role="region" aria-label="Table of the selected rows" data-testid="selected-rows"><table>
       <thead><tr>${shown.map(({ name }) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${Array.from(selection.list.slice(0, MAX_ROWS), (row) => html`<tr key=${row}>${shown.map(({ name, at }) => html`<td>${name === 'row'
         ? html`<button type="button" class="link" onClick=${() => choosePoints([row])}>${row}</button>` : cell(at(row))}</td>`)}</tr>`)}</tbody></table></div>

@@ -40,7 +40,7 @@ function Choice({ names, isOpen }) {
           aria-pressed=${names.includes(method.name)} title=${why || `${method.title}. ${method.description}`}
           onClick=${() => toggle(method.name)}>${titleOfMethod(method.name)}</button>`;
       })}</span></div>`)}
-    <p class="help">Each with the settings that its form has on the left.</p>
+    <p class="help">Each method has the settings of its form in the set-up.</p>
   </details>`;
 }
 
@@ -59,7 +59,7 @@ function Cards() {
     ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
       <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)} audit=${comparison.audits[row.label]}
         isBest=${row.label === best} note=${seconds(total(row.seconds))} onOpen=${() => openRow(row)} />`))}
-    ${comparison.request.methods.slice(comparison.rows.length).map(({ label, method }) => html`<div key=${label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOfMethod(method)}</strong><p class="quiet">In work</p></div>`)}
+    ${comparison.request.methods.slice(comparison.rows.length).map(({ label, method }) => html`<div key=${label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOfMethod(method)}</strong><p class="quiet">In progress</p></div>`)}
   </div>`;
 }
 
