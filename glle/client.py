@@ -179,7 +179,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `landmarks`: number of points of the posterior, on which the others are placed; "all" points; or "auto",
               all while a draw is expected to take less than a second, else 4,000 or 2,000, with a note
             - `search`: "exact", or "approximate" for many points with many features
-            - `mean`, `covariance`, `max_iter`, `tol`: of the direct posterior and of the published em
+            - `mean`, `covariance`: of the direct posterior and of the published em; `max_iter`, `tol`: of the
+              published em alone
 
             The service has the defaults; `glle fit --help` lists all values.
 
