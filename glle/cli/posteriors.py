@@ -157,7 +157,7 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     options = select_options(args, TransformOptions)
     if args.posterior.startswith("emb_"):
         if options:
-            raise ValueError(f"{', '.join(options)} applies only to draws of a posterior: leave it out.")
+            raise ValueError(f"Only draws of a posterior have {', '.join(options)}: leave out {', '.join(options)}.")
         place = client.embedding(args.posterior, timeout=args.timeout).transform
     else:
         place = partial(client.posterior(args.posterior).transform, **options)

@@ -290,7 +290,8 @@ class TransformIn(PointsIn, SampleIn):
             raise ValueError("one draw has no covariance: give n_draws=0, or at least 2")
         unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
         if self.n_draws == 0 and unused:
-            raise ValueError(f"{', '.join(unused)} applies only to draws: give n_draws, or leave it out")
+            names = ", ".join(unused)
+            raise ValueError(f"only draws have {names}: give n_draws as well, or leave out {names}")
         return self
 
 

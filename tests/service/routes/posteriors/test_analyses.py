@@ -134,7 +134,7 @@ def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, poster
     bodies: tuple[tuple[Any, str, str], ...] = (
         ({}, "invalid-request", "either dataset or data"),
         ({"data": one, "n_draws": 1}, "invalid-request", "no covariance"),
-        ({"data": one, "seed": 4, "scale": 2.0}, "invalid-request", "seed, scale has a meaning"),
+        ({"data": one, "seed": 4, "scale": 2.0}, "invalid-request", "only draws have seed, scale"),
         ({"data": [[1, 2]]}, "invalid-shape", "3 features"),
         ({"dataset": other}, "invalid-shape", "3 features"),
         ({"data": []}, "invalid-shape", "(0,)"),
