@@ -251,7 +251,7 @@ class Specification:
 
 def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `InvalidParameterError` for names of no known parameters, with the closest ones."""
-    valid = list(known)
+    valid = list(dict.fromkeys(known))
     if unknown := sorted(set(map(str, names)) - set(valid)):
         close = [
             match
