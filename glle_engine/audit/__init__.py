@@ -1,5 +1,5 @@
-"""Audit of an embedding: which of its statements the data support.
+"""Audit of an embedding: which parts of the embedding the data support.
 
-May import every package of the engine but `estimator`. Start with `audit`. `chance` compares data and
-neighborhoods with data without structure, `sources` makes an embedding again, and `result` has the verdict.
+May import every package of the engine but `estimator`. Start with `audit`. `chance` compares the data and their
+neighborhoods with data without structure, `sources` says how to make an embedding again, and `result` has the verdict.
 """

@@ -1,23 +1,27 @@
-r"""Four answers about a picture, from the pictures of pairs of separate halves of the data.
+r"""Four answers about an embedding, from the embeddings of pairs of separate halves of the data.
 
-With the islands of the picture (`glle_engine.audit.islands`), and halves :math:`A` and :math:`B` of the data:
+The answers need the islands of the embedding (`glle_engine.audit.islands`). For halves :math:`A` and :math:`B` of the
+data they are:
 
-- *islands*: the share of halves in which an island is isolated. One that is isolated in halves, but not in the data,
-  was cut by the method.
+- *islands*: the share of halves in whose embeddings an island is isolated. If an island is isolated in the embeddings
+  of halves, but not in the data, the method has cut the data there.
 - *arrangement*, of three islands or more: :math:`R^2` of the islands' centers in A and B.
 - *neighborhoods*: the share of a point's k neighbors in A that are its neighbors in B.
-- *shape*: :math:`R^2` of the points of one island in A and B, with a rotation of its own.
+- *shape*: :math:`R^2` of the points of one island in A and B, where each island is rotated by itself.
 
-Arrangement and shape are corrected for chance, :math:`(R^2 - c) / (1 - c)` with :math:`c` the mean over permuted
-centers or points, and neighborhoods with :math:`c = k / (m - 1)`, the share of random points of an island of m points.
+All but the first are corrected for chance: :math:`(R^2 - c) / (1 - c)`. For arrangement and shape, :math:`c` is the
+mean :math:`R^2` over permuted centers or points. For neighborhoods, :math:`c = k / (m - 1)` is the share that random
+points of an island of m points would reach, and the share of neighbors takes the role of :math:`R^2`.
 
-Two scores say where the picture itself is wrong. *Stretch* is how far a point lies in the picture from the points that
-are its neighbors in halves, weighted by their probability. *Squeeze* is how far its neighbors in the picture lie from
-it in halves. Both are in units of the typical distance to the neighbors there: 1 is usual. With coordinates alone, the
-data take the place of the halves. Two points are far from each other if their distance is more than four times that to
-the k-th neighbor of either. A point is *torn off* if a tenth of its neighbors elsewhere, by weight, are far from it in
-the picture, and *glued* if half of its neighbors in the picture are far from it elsewhere. A *seam* is a tear or a fold
-with two sides: connected points that are torn off each other, or laid onto each other.
+Two scores say where the embedding itself is wrong. *Stretch* is the distance in the embedding from a point to the
+points that are its neighbors in halves, weighted by their probability. *Squeeze* is the distance in halves from a point
+to its neighbors in the embedding. Both are divided by the typical distance to neighbors there, so that 1 is usual. If
+only coordinates are given, the data take the role of the halves.
+
+Two points are far from each other if their distance is more than four times the distance from each of the two to its
+k-th neighbor. A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding,
+and *glued* if half of its neighbors in the embedding are far from it in halves. A *seam* is a tear or a fold with two
+sides: connected points that are torn off each other, or laid onto each other.
 """
 
 from __future__ import annotations
@@ -52,18 +56,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COMPONENTS = (10, 3)  # principal components in which islands may be isolated, too
-PLACING_ISLANDS = 5  # neighbors in a half of its other points
-MIN_CENTERS = 3  # islands, for an arrangement
-MIN_SHAPE = 5  # points of an island, for a shape
+PLACING_ISLANDS = 5  # neighbors in a half by which the other points are placed
+MIN_CENTERS = 3  # islands that an arrangement needs
+MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
 SHOWN_TEARS = 100  # pairs of points
 MAX_SEAMS = 9
-MIN_SIDE = 3  # points on each side of a seam, at least; also `FEW_DISTURBED` of all
+MIN_SIDE = 3  # points on each side of a seam, or half of `FEW_DISTURBED` of all points if that is more
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A share of the picture that another sample would show.
+    """The share of one aspect of the embedding that another sample would show.
 
     Attributes
     ----------
@@ -71,7 +75,7 @@ class Answer:
     error : float
         Standard error over pairs of halves of this sample; other samples differ more.
     of_islands : (m,) float64 or None
-        The same for each island; None for the arrangement.
+        The share of each island; None for the arrangement.
 
     """
 
@@ -89,13 +93,13 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Islands:
-    """Islands of a picture; with coordinates alone, nothing is known of other samples.
+    """Islands of an embedding; if only coordinates are given, nothing is known of other samples.
 
     Attributes
     ----------
     share, error : float or None
-        Mean share of the halves in which the islands are isolated, with its standard error; None for coordinates alone,
-        and for a single island.
+        Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
+        are given, and for a single island.
     of_points : (n,) int64
         Island of each point: 0 is the largest one.
     in_data : (m,) bool
@@ -118,14 +122,14 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) to be trusted: isolated in seven of eight halves, and in the data."""
+        """Islands (m,) that can be trusted: they are isolated in seven of eight halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= STAYS) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: isolated in seven of eight halves, and not in the data."""
+        """Islands (m,) that the method cuts: they are isolated in seven of eight halves, but not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         own = self.in_samples if self.in_halves is None else self.in_halves
@@ -133,7 +137,7 @@ class Islands:
 
     @property
     def count(self) -> int:
-        """Number of islands; 0 for a single one, because nothing is beside it."""
+        """Number of islands; 0 for a single one, because it is not separate from anything."""
         return len(self.in_data) if len(self.in_data) > 1 else 0
 
     @property
@@ -158,7 +162,7 @@ class Islands:
 
 @dataclass(frozen=True, eq=False)
 class Seam:
-    """Two regions that the picture tears apart, or lays onto each other.
+    """Two regions that the embedding tears apart, or lays onto each other.
 
     Attributes
     ----------
@@ -166,7 +170,7 @@ class Seam:
     sides : pair of (s,) int64
         The points on both sides, the larger side first.
     islands : (int, int)
-        Island of most points of each side.
+        The island to which most points of each side belong.
     score : float
         Mean `stretch` of a tear's points, or `squeeze` of a fold's.
 
@@ -187,14 +191,14 @@ class Seam:
 
 @dataclass(frozen=True, eq=False)
 class Disturbed:
-    """Points whose places in the picture do not fit their neighbors.
+    """Points whose positions in the embedding do not fit their neighbors.
 
     Attributes
     ----------
     stretch, squeeze : (n,) float64
     is_torn, is_glued : (n,) bool
     tears : (t, 2) int64
-        Some pairs of points that are neighbors and lie far apart in the picture; none if most points are torn off.
+        Some pairs of neighbors that lie far apart in the embedding; none if most points are torn off.
     seams : tuple of Seam
         Tears and folds with two sides, the largest first.
 
@@ -211,7 +215,7 @@ class Disturbed:
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Seam (n,) of each point: j and -j on both sides of seam j, from 1 on, and 0 for most points."""
+        """Seam (n,) of each point: j and -j on the two sides of seam j, counted from 1; 0 for points on no seam."""
         of_points = np.zeros(len(self.stretch), np.int64)
         for number, seam in reversed(list(enumerate(self.seams, start=1))):
             for side, sign in zip(seam.sides, (1, -1), strict=True):
@@ -220,19 +224,19 @@ class Disturbed:
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of a picture (n, p) of points (n, d); nothing is known of other samples."""
+    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples."""
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
-    if len(in_data) == 2:  # each is isolated from the other, or none
+    if len(in_data) == 2:  # either both are isolated from each other, or none
         in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
 
 
 def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d), or among their first components.
+    """Return whether each island (m,) is isolated among points (n, d), or among their first principal components.
 
-    A linear map cuts nothing, so that a gap among components is one of the data. Where features are many, noise makes
-    all distances equal, and only components show it.
+    A linear map cuts nothing, so a gap among the components is a gap in the data. If there are many features, noise
+    makes all distances nearly equal, and only the components show the gap.
     """
     holds = isolated(points, islands)
     most = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
@@ -250,9 +254,10 @@ def island_places(
     chosen: NDArray[np.intp],
     Y: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the picture (n, p) of a sample's `chosen` points, in which other `rows` have places by few neighbors.
+    """Return the embedding (n, p) of a sample's `chosen` points, with other `rows` placed by only a few neighbors.
 
-    Of ten neighbors of a point of a small group, some are of other groups, and their weights put it between both.
+    If a point of a small group were placed by ten neighbors, some would belong to other groups, and their weights would
+    put the point between the groups.
     """
     placed = Y.copy()
     placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
@@ -260,14 +265,15 @@ def island_places(
 
 
 def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np.bool_] | None = None) -> Islands:
-    """Return the islands with the share of pictures of halves in which each is isolated.
+    """Return the islands with the share of halves in whose embeddings each island is isolated.
 
-    `holds` (m, islands) are among the other points, and `own` among the half's own ones: these show whether the method
-    cuts the islands, because other points may be placed across a cut.
+    `holds` (m, islands) says whether an island is isolated among the points that are not in the half, and `own` whether
+    it is isolated among the half's own points. The half's own points show whether the method cuts the islands, because
+    other points may be placed across a cut.
     """
     if not found.count:
         return replace(found, in_samples=np.zeros(1))
-    if found.count == 2:  # each is isolated from the other, or none
+    if found.count == 2:  # either both are isolated from each other, or none
         holds = np.repeat(holds.all(axis=1, keepdims=True), 2, axis=1)
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
     share, error = float(of_pairs.mean()), standard_error(of_pairs)
@@ -276,10 +282,10 @@ def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among some points; an island without any of them is not.
+    """Return whether each island (m,) is isolated among some `rows`; an island without any of them is not.
 
-    In the picture of a half these are its other points: a picture of few points in many dimensions shows the points
-    that made it farther from each other than other points, which a new sample would have.
+    To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
+    dimensions shows the points that it was made from farther apart than it would show points of a new sample.
     """
     present, of_rows = np.unique(islands[rows], return_inverse=True)
     holds = np.zeros(int(islands.max()) + 1, bool)
@@ -288,7 +294,7 @@ def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDA
 
 
 def groups_apart(points: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups are isolated from each other: a tenth of their points may touch."""
+    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other."""
     touching, _ = contact(points, classes)
     apart = np.maximum(touching, touching.T) <= GROUP_CONTACT
     np.fill_diagonal(apart, val=False)
@@ -296,7 +302,7 @@ def groups_apart(points: NDArray[np.float64], classes: NDArray[np.int64]) -> NDA
 
 
 def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
-    """Return how far the islands' places remain; None for fewer than three islands."""
+    """Return how well the positions of the islands agree between halves; None for fewer than three islands."""
     count = int(islands.max()) + 1
     if count < MIN_CENTERS:
         return None
@@ -309,9 +315,9 @@ def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> An
 def neighborhoods(
     near: NDArray[Any], islands: NDArray[np.int64], rows: NDArray[np.intp] | None = None
 ) -> tuple[Answer, NDArray[np.float64]]:
-    """Return how far neighbors remain, and the share (n,) of each point, for neighbors (m, n, k) in halves.
+    """Return how well neighbors (m, n, k) agree between halves, over all points and for each point (n,).
 
-    The neighbors are some `rows` of the points, and the answer is the mean over these.
+    Only some `rows` of the points count as neighbors, and the answer is the mean over these rows.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -326,7 +332,7 @@ def neighborhoods(
 
 
 def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
-    """Return how far the form within islands remains, the mean over points; islands of few points have none."""
+    """Return how well the shape of islands agrees between halves, the mean over points; 0 for islands of few points."""
     members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
     shares = np.array(
         [
@@ -346,9 +352,10 @@ def disturbed_by_samples(
     near: NDArray[Any],
     islands: NDArray[np.int64],
 ) -> Disturbed:
-    """Return the points that a picture (n, p) tears off or glues.
+    """Return the points that an embedding (n, p) tears off or glues, compared with embeddings of halves.
 
-    By the neighbors `own` (n, k) in it, and the pictures of halves (m, n, p) with neighbors (m, n, k).
+    `own` (n, k) are the neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k) the
+    neighbors in these, and `probability` (n, n) the probabilities of being neighbors.
     """
     radii = np.linalg.norm(Y[:, None] - Y[own], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -381,7 +388,7 @@ def disturbed_by_samples(
 def disturbed_by_data(
     Y: NDArray[np.float64], points: NDArray[np.float64], k: int, islands: NDArray[np.int64]
 ) -> Disturbed:
-    """Return the points that a picture (n, p) tears off or glues, by the neighbors of points (n, d)."""
+    """Return the points that an embedding (n, p) tears off or glues, compared with the data (n, d)."""
     (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
     scores, far = [], []
     for places, own, other in ((Y, in_picture, in_data), (points, in_data, in_picture)):
@@ -400,7 +407,7 @@ def disturbed_by_data(
 
 
 def _pairs(near: NDArray[Any]) -> NDArray[np.int64]:
-    """Return each point with each of its neighbors (n, k) as pairs (n k, 2)."""
+    """Return the pairs (n k, 2) of each point with each of its neighbors (n, k)."""
     return np.stack([np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()], axis=1).astype(np.int64)
 
 
@@ -411,7 +418,7 @@ def _seams(
     islands: NDArray[np.int64],
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
-    """Return the seams of disturbed pairs (t, 2): the sides are connected by near pairs (s, 2) among their points."""
+    """Return the seams of disturbed pairs (t, 2): the points of a side are connected by `near` pairs (s, 2)."""
     n, least = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)
     is_node[pairs.ravel()] = True
@@ -435,7 +442,7 @@ def _seams(
 
 
 def neighbors_among(Y: NDArray[np.float64], rows: NDArray[np.intp], k: int) -> NDArray[np.int32]:
-    """Return the k nearest (n, k) of some rows to each point of a picture (n, p), without the point itself."""
+    """Return the k rows (n, k) of `rows` that are nearest to each point of an embedding (n, p), without the point."""
     Y = np.ascontiguousarray(Y)
     if len(rows) == len(Y):
         return kneighbors(Y, k)[0]
@@ -445,17 +452,17 @@ def neighbors_among(Y: NDArray[np.float64], rows: NDArray[np.intp], k: int) -> N
 
 
 def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the share (n,) of each point's neighbors (n, k) that are also among its other neighbors (n, k)."""
+    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
     return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
 
 
 def standard_error(values: NDArray[np.float64]) -> float:
-    """Return the standard error of the mean of values; 0 of a single one."""
+    """Return the standard error of the mean of values; 0 for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return at most 100 pairs, each once, the likeliest neighbors first."""
+    """Return at most 100 pairs, each once, those with the largest weight first."""
     pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
     order = np.argsort(-weights, kind="stable")
     distinct, first = np.unique(pairs[order], axis=0, return_index=True)
@@ -463,7 +470,7 @@ def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.f
 
 
 def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
-    """Return R^2 of two sets of places (m, p), corrected for the R^2 of permuted places."""
+    """Return R^2 of two sets of positions (m, p), corrected for the R^2 of permuted positions."""
     if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
         return 0.0
     rng = np.random.Generator(np.random.Philox(key=np.array([len(A), A.shape[1]], np.uint64)))

@@ -9,21 +9,23 @@ Three questions, in this order:
 
 All but the first come from the maps of separate halves of the data. Halves :math:`A` and :math:`B` without common
 points are two independent samples of the population. Each is embedded, and all points are placed in both embeddings.
-The part of the map that both show is
+The share of the map that both show is
 
-.. math:: R^2 = 1 - \text{disparity}(Y_A, Y_B),
+.. math:: R^2 = 1 - \text{disparity}(Y_A, Y_B)
 
-the Procrustes disparity. It speaks of samples of half the size, and so is on the careful side for the whole. `remains`
-is the smaller one of its mean and of the mean :math:`R^2` of the map that is shown with the halves: halves can agree on
-something that the shown map does not have. The spread of a point is that over halves, without a factor
-(docs/explanation/believe.md).
+with the Procrustes disparity. This :math:`R^2` describes samples of half the size, so for the whole data it errs on the
+careful side. `remains` is the smaller of two means: the mean :math:`R^2` of the halves with each other, and the mean
+:math:`R^2` of the audited map with the halves, because halves can agree on something that the audited map does not
+have. The spread of a point is its spread over halves, without a factor (docs/explanation/believe.md).
 
 More halves are made until `remains` and the share of islands are 2.5 standard errors away from the thresholds of the
-statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points. All shares are of
-these, and so are the neighbors; the other points get their scores from their places by weights on the sample.
+statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points. All shares and all
+neighbors refer to this sample. The other points are placed in the maps by weights on the sample, and get their scores
+from these positions.
 
-With one coordinate more, the squared canonical correlations of both embeddings say how many coordinates two samples
-share: a 3-ball shows three, noise none. Coordinates of nearly equal strength mix, so that there may be more.
+If both halves are embedded with one more coordinate than the map has, the squared canonical correlations of the two
+embeddings say how many coordinates two samples share: three for a 3-ball, none for noise. Coordinates of nearly equal
+strength mix, so the true number may be larger.
 """
 
 from __future__ import annotations
@@ -111,19 +113,19 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.reliability.resamples import Embedder
 
-STAGES = (2, 4, 8)  # pairs of separate halves: the first statement, and at most
+STAGES = (2, 4, 8)  # pairs of separate halves after which the audit makes a statement
 MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
-WIDER_PAIRS = 2  # pairs with one coordinate more
-WIDER_POINTS = 2000  # of which these are halves
-MIN_KEPT = 0.01  # share of the neighbors that a map keeps beyond random places, if it shows anything
+WIDER_PAIRS = 2  # pairs of halves that are embedded with one more coordinate
+WIDER_POINTS = 2000  # at most these points are halved for `WIDER_PAIRS`
+MIN_KEPT = 0.01  # a map that shows anything keeps this share of neighbors beyond the share by chance
 DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
-MANY, SAMPLED = 5000, 4000  # points of which halves are made of a sample, and points of the sample
+MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 MIN_BLOCKS = 4
-KEPT, KEPT_POWER = 0.9, 1.1  # of `_neighbor_probability`
-SHARED = 0.5  # squared canonical correlation of a coordinate that two samples share
+KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
+SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
 
 
 def audits(
@@ -147,8 +149,8 @@ def audits(
 ) -> Iterator[Audit]:
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
 
-    All but the last are preliminary: they have no p-values and no dimension, and their level is "unknown" unless it is
-    certain already. Parameters and errors are the same as for `audit`.
+    All audits but the last are preliminary: they have no p-values and no dimension, and their level is "unknown" unless
+    it is certain already. Parameters and errors are the same as for `audit`.
     """
     k, seed = check_integer("n_neighbors", n_neighbors, 2), check_integer("seed", seed, 0, counter=True)
     source, embedding = _source(X, Y, method, parameters or {}, standardize, metric)
@@ -229,41 +231,44 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     X : (n, d) array-like
         The data; sparse ones become dense.
     Y : (n, p) array-like, Posterior, fitted estimator or Embedding, optional
-        Coordinates from anywhere, or a posterior of the data. Coordinates beside a method are compared with its maps.
+        Coordinates from anywhere, or a posterior of the data. If a method is given as well, the coordinates are
+        compared with the method's maps.
     method : str, callable or estimator, optional
         How the coordinates are made: a method of the registry by name, a function of points (m, d) to coordinates
-        (m, p), or an object with such a function `fit_transform`. Coordinates alone show fidelity, tears and islands.
+        (m, p), or an object with such a function `fit_transform`. Without a method, the audit can judge only fidelity,
+        tears and islands.
     parameters : dict, optional
-        Of the method.
+        Parameters of the method.
     standardize, metric : str, optional
-        Of the features, and of the distances of the data, as in `FitSpec`; for a method by name they are parameters.
-        A function gets points in that space.
+        How features are standardized, and the metric of the data, as in `FitSpec`. For a method by name they are
+        parameters of the method; a function gets points that are transformed accordingly.
     labels : (n,) array-like, optional
         Groups of the points, for `Audit.groups`.
     blocks : (n,) array-like, optional
         Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
-        no independent samples.
+        not independent samples.
     is_own_map : bool
-        Whether the method itself made the coordinates; they are not compared with its maps then.
+        Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
     n_neighbors : int
-        Neighbors that are compared; at most a fifth of the points, or of 1,000, for the kept ones and the p-values.
+        Number of neighbors to compare. For the share of kept neighbors and the p-values, it is limited to a fifth of
+        the points, or of 1,000 points if there are more.
     names : list of str, optional
-        Of the features, for the statement.
+        Names of the features, for the statement.
     seed : int
-        Of permutations and halves.
+        Seed of permutations and halves.
     executor : concurrent.futures.Executor, optional
-        Computes the resamples in parallel, with the same bits. By default threads do for methods of this library.
+        Computes the resamples in parallel, with the same bits. By default, threads do this for methods of this library.
     threads : int, optional
         Number of these threads. Default: the number of processors.
     embed_halves : callable
-        In place of `resample`, with its arguments, for halves that are stored.
+        Called with the arguments of `resample` in its place, for halves that are stored.
     on_progress
         Called with (done, all, stage); its exceptions end the audit.
 
     Raises
     ------
     GlleError
-        With the remedy: for data without columns, too few points, or coordinates of another number of points.
+        For data without columns, too few points, or coordinates of another number of points. The message has a remedy.
 
     """
     *_, result = audits(X, Y, **options)
@@ -294,9 +299,10 @@ audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # ty
 
 
 class _Reading(NamedTuple):
-    """What the picture of a half shows: places (n, p), neighbors (n, k), and groups (g, g) that are apart.
+    """What the map of a half shows: places (n, p), neighbors (n, k), and groups (g, g) that are apart.
 
-    Islands (m,) are isolated among the other half's points, and `own` among the half's own ones.
+    `isolated` (m,) says which islands are isolated among the points outside the half, and `own` (m,) among the half's
+    own points.
     """
 
     places: NDArray[np.float64]
@@ -308,7 +314,7 @@ class _Reading(NamedTuple):
 
 @dataclass(eq=False)
 class _Found:
-    """Results of the stages of an audit so far; every picture is read once."""
+    """Results of the stages of an audit so far; the map of each half is read once."""
 
     points: NDArray[np.float64]
     embedding: NDArray[np.float64]
@@ -318,23 +324,23 @@ class _Found:
     classes: tuple[NDArray[Any], NDArray[np.int64]] | None
     facts: Facts
     notes: tuple[Note, ...]
-    rows: NDArray[np.intp]  # of which halves are made, and neighbors
-    place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # all points, by the places of the rows
+    rows: NDArray[np.intp]  # halves are made of these rows, and all neighbors are among them
+    place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # positions of the rows to positions of all points
     is_linear: bool
-    is_given: bool  # whether the coordinates may be no map of the method
+    is_given: bool  # whether something other than the method may have made the coordinates
     chance: Chance | None = None
     dimension: int | None = None
     readings: list[_Reading] = field(default_factory=list)
 
     @property
     def answered(self) -> NDArray[np.intp]:
-        """Points of the answers: the rows, or all if an island has none of them."""
+        """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
         islands = self.facts.islands.of_points
         has_all = (np.bincount(islands[self.rows], minlength=int(islands.max()) + 1) > 1).all()
         return self.rows if has_all else np.arange(len(islands))
 
     def read(self, places: NDArray[np.float64], executor: Executor | None) -> None:
-        """Read the complete pairs of pictures (m, r, p) of the rows that are new."""
+        """Read the maps (m, r, p) of the rows that are new and belong to complete pairs."""
         numbers = _complete_pairs(places)[len(self.readings) :]
         chosen = [self.rows[draw_sample(self.embedder, SEPARATE, self.seed, number).chosen] for number in numbers]
         classes = None if self.classes is None else self.classes[1]
@@ -368,7 +374,7 @@ def _read(
 
 
 def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
-    """Return the rows of which halves are made, ascending: all, or a sample of many."""
+    """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:
         return np.arange(n)
@@ -387,7 +393,7 @@ def _sampled(rows: int, n: int) -> Note:
 def _placement(
     points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the function of the places (r, p) of rows of points (n, d) to the places (n, p) of all."""
+    """Return a function that places all points (n, p), given the positions (r, p) of the rows."""
     if len(rows) == len(points):
         return lambda places: places
     known = np.ascontiguousarray(points[rows])
@@ -405,7 +411,7 @@ def _placement(
 
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
-    """Raise `TooFewPointsError` or `InvalidParameterError` for a picture with nothing to compare."""
+    """Raise `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare."""
     if distinct < MIN_POINTS:
         raise TooFewPointsError(
             f"An audit needs at least {MIN_POINTS} distinct points, not {distinct}.", remedy="Give more points."
@@ -450,7 +456,7 @@ def _notes(
 
 
 def _on_points(facts: Facts, chance: Chance) -> Iterator[Note]:
-    """Yield a note if the picture keeps more neighbors than chance, and no single point does."""
+    """Yield a note if the map as a whole keeps more neighbors than chance, but no single point does."""
     if facts.has_structure and chance.has_gain and not chance.is_point_beyond.any():
         yield Note(
             "no-point-beyond",
@@ -463,7 +469,7 @@ def _name(names: Sequence[str] | None, column: int, columns: int) -> str:
 
 
 def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: ArrayLike | None) -> Embedder:
-    """Return an embedder of halves of some rows, or of their blocks."""
+    """Return an embedder of halves of some rows, or of halves of their blocks."""
     n = embedder.shape[0]
     if len(rows) < n:
         embedder = embedder.of_rows(rows)
@@ -486,7 +492,7 @@ def _source(
     standardize: Standardize | None,
     metric: Metric | None,
 ) -> tuple[Source, NDArray[np.float64]]:
-    Y = getattr(Y, "posterior_", Y)  # of an estimator
+    Y = getattr(Y, "posterior_", Y)  # the posterior of a fitted estimator
     if parameters and not isinstance(method, str):
         raise InvalidParameterError(
             "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
@@ -530,10 +536,10 @@ def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[An
 def _dimension(
     wider: Embedder, seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return the number of coordinates that two samples share with one more than the picture's, and again if hidden.
+    """Return how many coordinates two samples share if one more is computed, and the hidden dimension or None.
 
-    It is hidden if it is more than the picture has, and the points fill it: on a sheet, a further coordinate is a
-    function of the others.
+    The number is returned again as the hidden dimension if the map has fewer coordinates and the points fill the
+    further one. On a sheet they do not fill it: a further coordinate is a function of the others.
     """
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data have no further coordinate
@@ -549,7 +555,7 @@ def _dimension(
 def _of_coordinates(
     embedding: NDArray[np.float64], points: NDArray[np.float64], k: int, facts: Facts, notes: tuple[Note, ...]
 ) -> Audit:
-    """Return the audit of coordinates that no method makes again."""
+    """Return the audit of coordinates without a method that could make them again."""
     disturbed = disturbed_by_data(embedding, points, min(k, len(points) // 5), facts.islands.of_points)
     facts = replace(facts, disturbed=disturbed)
     return Audit(
@@ -563,7 +569,7 @@ def _of_coordinates(
 
 
 def _said(statement: Statement) -> dict[str, Any]:
-    """Return the fields of an audit that a statement has."""
+    """Return the fields of an audit that come from its statement."""
     return {"verdict": statement.text, "level": statement.level, "statement": statement}
 
 
@@ -573,7 +579,7 @@ def _is_beyond(facts: Facts) -> bool | None:
 
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
-    """Return the audit by the maps of separate halves."""
+    """Return the audit that compares the maps of separate halves."""
     embedding, rows, readings = found.embedding, found.rows, found.readings
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
@@ -639,9 +645,11 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
 
 
 def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
-    """Return which shares of neighbors coordinates share with maps of halves, and these with each other, if far apart.
+    """Return two shares of common neighbors if the coordinates do not look like a map of the method; else None.
 
-    A map of all points shares more neighbors with maps of halves than these do, because it has points of both.
+    The first is the share that the coordinates and the maps of halves have in common, the second the share that the
+    maps of two halves have in common. A true map of all points would have the larger first share, because it is made
+    of the points of both halves.
     """
     by_chance = own.shape[1] / (len(own) - 1)
     usual = float(np.mean([shared(a, b).mean() for a, b in zip(near[::2], near[1::2], strict=True)]))
@@ -651,7 +659,7 @@ def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | Non
 
 
 def _is_certain(found: Audit) -> bool:
-    """Return whether more halves would hardly change the statement."""
+    """Return whether further halves would hardly change the statement."""
     if found.level == "no" or found.remains is None or found.remains_error is None:
         return True
     clearance = CLEARANCE * found.remains_error
@@ -664,23 +672,24 @@ def _is_certain(found: Audit) -> bool:
 
 
 def _preliminary(found: Audit) -> Audit:
-    """Return an audit as a preliminary one: its level is known only if `remains` is certain."""
+    """Return an audit marked as preliminary; its level is "unknown" unless it is "no" for a map without `remains`."""
     level = found.level if found.level == "no" and found.remains is None else "unknown"
     statement = Statement(level, f"Preliminary: {found.verdict}")
     return replace(found, **_said(statement), is_preliminary=True)
 
 
 def _complete_pairs(places: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the numbers of the embeddings (2 m, n, p) of pairs of which neither failed."""
+    """Return the indices of the embeddings (2 m, n, p) that belong to pairs of which neither failed."""
     is_found = np.isfinite(places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
     return np.flatnonzero(np.repeat(is_found, 2))
 
 
 def _neighbor_probability(near: NDArray[Any]) -> csr_array:
-    """Return the probability (n, n) that j is among the k nearest neighbors of i in the picture of another sample.
+    """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
-    A share f of the neighbors (m, n, k) in m pictures becomes .9 f^1.1, because the halves of one data set have points
-    in common that other samples do not have: measured on 45 distributions (docs/explanation/believe.md).
+    If j is among the neighbors (m, n, k) of i in a share f of the m maps, the probability is .9 f^1.1. It is below f
+    because the halves of one data set have points in common that other samples do not have. Both constants were
+    measured on 45 distributions (docs/explanation/believe.md).
     """
     _, n, k = near.shape
     total = csr_array((n, n))
@@ -693,21 +702,21 @@ def _neighbor_probability(near: NDArray[Any]) -> csr_array:
 def compare_groups(
     names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
 ) -> Groups:
-    """Return how far labeled points are groups in pictures; `classes` (n,) are indices of the names.
+    """Return how well labeled points form groups in the maps of halves; `classes` (n,) are indices of the names.
 
-    `near` (m, n, k) are neighbors in the pictures, and `apart` (m, g, g) says which groups are apart there.
+    `near` (m, n, k) are neighbors in the maps, and `apart` (m, g, g) says which groups are apart there.
     """
     member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
     return Groups(names, apart.mean(axis=0), member, classes)
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
+    """Return R^2 (m,) of each two consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 
 def shared_coordinates(places: NDArray[np.float64]) -> int:
-    """Return the number of coordinates that the pairs of consecutive embeddings (2 m, n, p) share.
+    """Return how many coordinates the pairs of consecutive embeddings (2 m, n, p) share.
 
     Coordinate j is shared if the median of its squared canonical correlation over pairs is at least .5.
     """

@@ -11,30 +11,32 @@ With the statistics :math:`T^*` of m permuted data sets,
 
 The idea comes from EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose null is a resample of distances.
 
-They say nothing where an embedding can show all features, and where one feature has nearly all of the variance:
-permuted data then have the same neighbors. Whether the whole has structure is the question of `find_relations`.
+The p-values say nothing where an embedding can show all features, and where one feature has nearly all of the variance,
+because permuted data then have the same neighbors. Whether the data as a whole have structure is the question of
+`find_relations`.
 
-Relations put points closer to each other: the mean logarithm of the distance to the k-th neighbor estimates the entropy
-of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of the features' entropies unless
-they are independent. With the mean :math:`L` of the data, and :math:`L^*` of m permuted data sets,
+Relations among features put points closer to each other: the mean logarithm of the distance to the k-th neighbor
+estimates the entropy of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of the
+features' entropies unless they are independent. With the mean :math:`L` of the data, and the means :math:`L^*` of m
+permuted data sets,
 
 .. math:: t = \frac{\overline{L^*} - L}{s \sqrt{1 + 1 / m}},
 
-s the standard deviation of the m means. There are relations if t exceeds the quantile of Student's distribution with
-m - 1 degrees of freedom. If features are independent, the permuted data have the distribution of the data, so that the
-test keeps its level for any distribution and sample size. Features are replaced by their ranks, so that neither units
-nor heavy tails matter. It needs searches of neighbors alone.
+where s is the standard deviation of the m means. There are relations if t exceeds the quantile of Student's
+distribution with m - 1 degrees of freedom. If features are independent, the permuted data have the distribution of the
+data, so that the test keeps its level for any distribution and sample size. Features are replaced by their ranks, so
+that neither units nor heavy tails matter. The test needs nothing but neighbor searches.
 
-Where features are many and points few, all points are equally far from each other. The second statistic comes from
+With many features and few points, all points are about equally far from each other. The second statistic comes from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
-the largest eigenvalue of the ranks' covariance, compared with the eigenvalues of permuted data in the same way. Near
-points see what no line shows, such as parity, and the eigenvalue sees groups of few points.
+the largest eigenvalue of the ranks' covariance, compared with the eigenvalues of permuted data in the same way. The
+distances see relations that no line shows, such as parity, and the eigenvalue sees groups of few points.
 
-Neither sees groups in principal components, which have no correlation, and most of which are noise of small variance.
-The third statistic is the first one with ranks that have the standard deviations of their features. Each has a third of
-the level.
+Neither statistic sees groups among features that are principal components: these are uncorrelated, and most of them are
+noise of small variance. The third statistic is the first one for ranks that keep the standard deviations of their
+features. Each of the three tests gets a third of the level.
 
-None sees structure within single features, such as two modes of one column.
+No test sees structure within single features, such as two modes of one column.
 """
 
 from __future__ import annotations
@@ -62,25 +64,25 @@ if TYPE_CHECKING:
 
 # The test of relations.
 PERMUTATIONS = 16
-NEIGHBOR = 5  # its distance
-MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that a picture shows
+NEIGHBOR = 5  # the test uses the distance to this neighbor
+MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that an embedding shows
 LEVEL = 1 - 0.005 / 3  # of each of the three statistics
-SMALL = 50  # rows of a matrix whose eigenvalues are all computed
+SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
 # The comparison of neighborhoods.
 NULLS = 4
 NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 DOMINANT = 0.9  # share of the variance in one feature
-FALSE_DISCOVERIES = 0.1  # accepted share among the points beyond chance
-CLEAR = 0.1  # share of the neighbors that chance loses, which a picture keeps if it is clearly more than chance
-MIN_SHARE_OF_COPIES = 0.05  # share of the rows: fewer copies change no test
+FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
+CLEAR = 0.1  # an embedding clearly beats chance if it keeps this share of the neighbors that chance loses
+MIN_SHARE_OF_COPIES = 0.05  # of the rows; fewer copies change no test
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
-    """Return the rows (n,) of data (n, d) that repeat earlier ones, if more do than by chance; else none.
+    """Return which rows (n,) of data (n, d) repeat earlier rows; none if few do, or most by chance.
 
-    Rows of few values repeat with permuted columns, too, and are data. Copies of rows of many values look like
-    relations.
+    If the columns have few distinct values, rows repeat even when the columns are permuted, and these repeated rows are
+    ordinary data. Copies of rows with many distinct values look like relations among the features.
     """
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
     copies = _repeats(data)
@@ -95,9 +97,9 @@ def _repeats(data: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
-    """Return by how much t exceeds its quantile, above 0 if features of data (n, d) are related.
+    """Return by how much t exceeds its quantile: more than 0 if features of data (n, d) are related.
 
-    None for less than two features that vary.
+    Returns None if fewer than two features vary.
     """
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
     rows, columns = (np.sort(rng.permutation(size)[:most]) for size, most in zip(data.shape, MAX_SHAPE, strict=True))
@@ -115,7 +117,7 @@ def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
 
 
 def _excess(found: float, nulls: list[float]) -> float:
-    """Return by how much the t statistic of a number, against numbers of permuted data, exceeds its quantile."""
+    """Return by how much the t statistic of `found`, against the values of permuted data, exceeds its quantile."""
     deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / len(nulls))
     return float((found - np.mean(nulls)) / deviation - stdtrit(len(nulls) - 1, LEVEL))
 
@@ -125,12 +127,12 @@ def _top_eigenvalue(points: NDArray[np.float64]) -> float:
     products = points @ points.T if len(points) <= points.shape[1] else points.T @ points
     if len(products) < SMALL:
         return float(np.linalg.eigvalsh(products)[-1] / len(points))
-    start = np.cos(np.arange(len(products)))  # no eigenvector: constant ones are
+    start = np.cos(np.arange(len(products)))  # not constant: a constant start would be an eigenvector
     return float(eigsh(products, 1, v0=start, tol=1e-8, return_eigenvectors=False)[0] / len(points))
 
 
 def _closeness(points: NDArray[np.float64], k: int) -> float:
-    """Return the mean logarithm of the distance to the k-th neighbor; distances of 0 count as the smallest other."""
+    """Return the mean logarithm of the distance to the k-th neighbor; 0 is replaced by the smallest other distance."""
     distance = kneighbors(np.ascontiguousarray(points), k)[1][:, -1]
     positive = distance[distance > 0]
     return float(np.log(np.maximum(distance, positive.min() if len(positive) else 1.0)).mean())
@@ -145,11 +147,11 @@ class Chance:
     preserved : (n,) float64 in [0, 1]
         Share of each point's neighbors in the data that are its neighbors in the embedding.
     expected : (m,) float64
-        Mean of the same over each permuted data set.
+        Mean share of preserved neighbors in the embedding of each permuted data set.
     p_value : (n,) float64
-        Of each point.
+        P-value of each point.
     is_point_beyond : (n,) bool
-        By the rule of Benjamini and Hochberg (1995), at most 10 % of these falsely in the mean.
+        Points beyond chance by the rule of Benjamini and Hochberg (1995): on average at most 10 % of them are false.
 
     """
 
@@ -162,14 +164,15 @@ class Chance:
 
     @property
     def gain(self) -> float:
-        """Mean share of preserved neighbors, less the share in embeddings of permuted data."""
+        """Mean share of preserved neighbors, minus the share in embeddings of permuted data."""
         return float(self.preserved.mean() - self.expected.mean())
 
     @property
     def has_gain(self) -> bool:
         """Whether the embedding clearly keeps more neighbors than embeddings of permuted data.
 
-        The gain is more than the standard deviation over permuted data sets, and at least a tenth of what these lose.
+        The gain must exceed the standard deviation over the permuted data sets, and be at least a tenth of the share of
+        neighbors that their embeddings lose.
         """
         least = CLEAR * (1 - float(self.expected.mean()))
         return self.gain > float(self.expected.std(ddof=1)) and self.gain >= least
@@ -189,11 +192,11 @@ def compare_with_chance(
     Parameters
     ----------
     source : Source
-        Of the embedding.
+        How the embedding is made again.
     Y : (n, p) float64
     n_neighbors : int
     seed : int
-        Of the permutations and the blocks of points.
+        Seed of the permutations and of the blocks of points.
     executor : concurrent.futures.Executor, optional
         Embeds the permuted data in parallel.
     on_progress
@@ -228,7 +231,7 @@ def _count_blocks(n: int) -> int:
 
 
 def neighbors_of_block(n: int, n_neighbors: int) -> int:
-    """Return the number of neighbors that are compared: at most a fifth of the points that are embedded at a time."""
+    """Return the number of neighbors to compare: at most a fifth of the points that are embedded at a time."""
     return min(n_neighbors, n // _count_blocks(n) // 5)
 
 
@@ -238,7 +241,7 @@ def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) ->
 
 
 def kept_neighbors(source: Source, Y: NDArray[np.float64], k: int, seed: int = 0) -> tuple[float, float]:
-    """Return the share of neighbors that an embedding keeps among at most 1,000 random points, and by random places."""
+    """Return the share of neighbors that an embedding keeps, of at most 1,000 random points, and by chance."""
     rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))[:BLOCK]
     k = min(k, len(rows) // 5)
     kept = shared_neighbors(source.place(source.data[rows]), Y[rows], k).mean()
@@ -252,14 +255,14 @@ def shared_neighbors(points: NDArray[np.float64], Y: NDArray[np.float64], k: int
 
 
 def discoveries(p_value: NDArray[np.float64], rate: float = FALSE_DISCOVERIES) -> NDArray[np.bool_]:
-    """Return the points whose p-values are discoveries at a false-discovery rate (Benjamini and Hochberg, 1995)."""
+    """Return which points are discoveries at a false-discovery rate (Benjamini and Hochberg, 1995)."""
     ordered = np.sort(p_value)
     below = ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered)
     return np.asarray(p_value <= (ordered[below].max() if below.any() else -1.0))
 
 
 def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
-    """Return the reason for which the comparison says nothing on these points, or None."""
+    """Return why the comparison says nothing about these points, or None."""
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"

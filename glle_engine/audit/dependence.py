@@ -1,4 +1,4 @@
-"""Signs that rows of data are no independent samples: near-copies, and rows whose order matters."""
+"""Signs that the rows of the data are not independent samples: near-copies, and rows whose order matters."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from glle_engine.graph.neighbors import kneighbors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = 2000  # at most, for the distances
+ROWS = 2000  # at most these are searched for neighbors
 NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the distance to the fifth neighbor
-MIN_COPIES = 0.3  # share of the rows
-MOST = 0.5  # share of the rows from which on halves share most of them
-FOLLOWING = 0.8  # mean distance of following rows relative to random ones
-LAG = 5  # rows, over which neighbors in a series part and rows of a sorted group do not
+MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
+MOST = 0.5  # share of rows with a near-copy from which on halves are not independent
+FOLLOWING = 0.8  # mean distance of consecutive rows, relative to random rows, below which their order matters
+LAG = 5  # rows; at this lag rows of a series have moved apart, and rows of a sorted group have not
 
 
 def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[Note], str]:
     """Return notes if points (n, d) have near-copies, or are near the points in the rows before them.
 
-    Also why halves of them are no independent samples, or nothing if they may be: rows that are sorted by group are
-    near the fifth row before, too, and rows of a series and replicates are not.
+    Also returns the reason why halves of the points are not independent samples, or an empty text if they may be. Rows
+    that are sorted by group are about as near to the fifth row before them as to the row before them, and can still be
+    independent. Rows of a series and replicates are nearer to the row before them.
     """
     n, notes, reason = len(points), list[Note](), ""
     if n < 4 * FIFTH:

@@ -1,23 +1,24 @@
-r"""Islands of a picture: which clusters it has, and whether they touch.
+r"""Islands of an embedding: its clusters that do not touch each other.
 
 HDBSCAN finds the clusters (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
 estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`,
 :math:`c` the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the
 largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without
-that extra, and because the islands of one picture then are the same on every machine and with every version.
+that extra, and because the islands of an embedding are then the same on every machine and with every version.
 
-Clusters alone are no islands: HDBSCAN cuts a uniform disc, too, and random points of a curve have gaps. A gap is more
-than chance if points without one would hardly leave it open. Random points of density :math:`\lambda` on a curve have a
-gap of length :math:`\delta` somewhere with a probability of about :math:`n e^{-\lambda \delta}`, so that the gap has to
-be :math:`\log n + 3` times as long as the mean distance of two points in a row. In two dimensions and more, points
-without a gap would lie on all sides of a cluster, and a gap as wide as the distance to the fifth neighbor is enough.
-The *reach* of a cluster is the median distance to the fifth neighbor in two dimensions and more, the longer gap on a
-curve, and a width between both for dimensions between one and two.
+A cluster is not yet an island: HDBSCAN cuts even a uniform disc, and random points on a curve have gaps. A gap is more
+than chance if points of a distribution without the gap would hardly leave it open. Random points of density
+:math:`\lambda` on a curve have a gap of length :math:`\delta` somewhere with a probability of about
+:math:`n e^{-\lambda \delta}`, so that the gap has to be :math:`\log n + 3` times as long as the mean distance between
+consecutive points. In two dimensions and more, points without a gap would lie on all sides of a cluster, and a gap as
+wide as the distance to the fifth neighbor is enough. The *reach* of a cluster is the median distance to the fifth
+neighbor in two dimensions and more, the longer gap on a curve, and a width in between for dimensions between one and
+two.
 
-A point touches another cluster within the reach of its own, or within the other cluster's reach up to 1.5 times its
-own. A cluster is *isolated* if at most 2 % of its points touch another one, and at most a tenth of the share that would
-touch if the cluster itself were cut in two. Clusters that touch are one island, so that the islands of a picture are
-isolated.
+A point touches another cluster if one of that cluster's points lies within the reach of the point's own cluster. If the
+other cluster has the larger reach, that reach counts, up to 1.5 times the own one. A cluster is *isolated* if at most
+2 % of its points touch another cluster, and at most a tenth of the share that would touch if the cluster itself were
+cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from glle_engine.reliability.thresholds import ISLAND_CONTACT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS, MIN_SHARE = 8, 0.02  # of an island, the larger of both
-INNER_NEIGHBOR = 5  # its distance is the reach of an island's points
-TREE_DIMENSIONS = 10  # up to which trees search faster than all distances
-MANY = 5000  # points at most whose distances are compared
+MIN_POINTS, MIN_SHARE = 8, 0.02  # an island has at least 8 points and 2 % of all points
+INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
+TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
+MANY = 5000  # of more points, a random sample is compared
 GAP = 3.0  # points in a gap of a curve, beyond the logarithm of their number: one of twenty curves has such a gap
-DIMENSION_NEIGHBORS = 30  # of the dimension of a cluster's points
-WIDER = 1.5  # times its own reach, up to which the reach of another cluster counts
-BORDER = 0.1  # share of the points that would touch along a cut, which may touch others
+DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
+WIDER = 1.5  # the reach of another cluster counts up to this multiple of the own reach
+BORDER = 0.1  # an island may touch others with this share of the points that would touch along a cut
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
-MIN_CUT = 4  # points that can be cut
+MIN_CUT = 4  # fewest points that can be cut
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the island (n,) of each point of a picture (n, p), the largest island first.
+    """Return the island (n,) of each point of an embedding (n, p); island 0 is the largest.
 
-    Points without a cluster belong to the island of the nearest point that has one. All belong to island 0 if no
-    cluster is isolated. Of more than 5,000 points, a random part is clustered.
+    A point without a cluster belongs to the island of the nearest point that has a cluster. If no cluster is isolated,
+    all points belong to island 0. Of more than 5,000 points, a random sample is clustered.
     """
     n = len(Y)
     if n > MANY:
@@ -71,7 +72,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
             break
         joined = touching > limit[:, None]
         rows = np.flatnonzero(any_other > limit)
-        joined[rows, touching[rows].argmax(axis=1)] = True  # also one that touches several a little
+        joined[rows, touching[rows].argmax(axis=1)] = True  # an island may touch several, each of them only a little
         islands = connected_components(joined, directed=False)[1][islands].astype(np.int64)
         assert int(islands.max()) + 1 < count
     order = np.argsort(-np.bincount(islands), kind="stable")
@@ -88,7 +89,7 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
 
 
 def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share of its points (m,) that may touch others if an island is isolated."""
+    """Return for each island (m,) the share of its points that may touch others while it still counts as isolated."""
     members = (points[islands == island] for island in range(int(islands.max()) + 1))
     return np.array([min(ISLAND_CONTACT, BORDER * _cut_contact(each, len(points))) for each in members])
 
@@ -96,7 +97,7 @@ def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> ND
 def _cut_contact(points: NDArray[np.float64], n: int) -> float:
     """Return the share of an island's points that would touch if the island were cut across its longest axis.
 
-    This is the median over three cuts.
+    The share is the median over three cuts.
     """
     if len(points) < MIN_CUT:
         return 0.0
@@ -111,10 +112,10 @@ def _cut_contact(points: NDArray[np.float64], n: int) -> float:
 
 
 def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share (g, g) of the points of each group that touch each other one, and (g,) that touch any.
+    """Return the share (g, g) of each group's points that touch each other group, and (g,) that touch any other.
 
-    Groups of one point touch none. Of more than 5,000 points a random part is compared, with at least one point of each
-    group.
+    Groups of one point touch none. Of more than 5,000 points a random sample is compared, with at least one point of
+    each group.
     """
     if len(points) > MANY:
         rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))
@@ -136,7 +137,7 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
 
 
 def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], most: float) -> NDArray[np.float64]:
-    """Return the distance (m,) of each point to the nearest of others; it may be infinite if it is above `most`."""
+    """Return the distance (m,) of each point to the nearest of `others`; distances above `most` may be infinite."""
     if points.shape[1] <= TREE_DIMENSIONS:
         return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(most, np.inf))[0])
     return kneighbors_to(np.ascontiguousarray(others), points, 1)[1][:, 0]
@@ -145,9 +146,11 @@ def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], most: flo
 def _reach(points: NDArray[np.float64], n: int) -> float:
     r"""Return the reach of m points of a cluster among n points.
 
-    With :math:`r` the median distance to the fifth neighbor, and :math:`D` the dimension by the distances to up to 30
-    neighbors (Levina and Bickel, NeurIPS 2004), between 1 and 2, it is the distance :math:`r (k / 5)^{1 / D}` to the
-    k-th neighbor, :math:`k = 5 + (2 - D) (2 \log n + 2 \cdot 3 - 5)`: a curve has two sides.
+    Let :math:`r` be the median distance to the fifth neighbor, and :math:`D` the dimension that follows from the
+    distances to up to 30 neighbors (Levina and Bickel, NeurIPS 2004), limited to the range from 1 to 2. The reach is
+    :math:`r (k / 5)^{1 / D}`, about the distance to the k-th neighbor, with
+    :math:`k = 5 + (2 - D) (2 \log n + 2 \cdot 3 - 5)`. The factors 2 are there because a point on a curve has
+    neighbors on two sides.
     """
     if len(points) < 2:
         return 0.0
@@ -182,7 +185,7 @@ def _spanning_tree(
     for step in range(n - 1):
         is_open[current] = False
         squares = np.zeros(n)
-        for column in columns:  # of a few: quicker than sums over the rows
+        for column in columns:  # there are few columns, so this is faster than a sum over each row
             squares += (column - column[current]) ** 2
         distance = np.maximum(np.maximum(np.sqrt(squares), core), core[current])
         nearer = is_open & (distance < best)
@@ -196,9 +199,9 @@ def _spanning_tree(
 def _merge(
     first: NDArray[np.intp], second: NDArray[np.intp], lengths: NDArray[np.float64]
 ) -> list[tuple[int, int, float]]:
-    """Return the merges of single linkage: two nodes and the distance; merge j makes node n + j."""
+    """Return the merges of single linkage: two nodes and their distance; merge j makes node n + j."""
     n = len(lengths) + 1
-    top = list(range(n))  # union and find, with the node on top of each root
+    top = list(range(n))  # union-find; `node` has the latest merged node of each root
     node = list(range(n))
 
     def root(at: int) -> int:
@@ -219,7 +222,8 @@ def _merge(
 def _condense(merges: list[tuple[int, int, float]], least: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
     """Return parent and stability of each cluster of at least `least` points, and where each point falls out.
 
-    Cluster 0 is the root. The stability is the excess of mass: the sum of the density range of each point in it.
+    Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
+    densities at which the point belongs to the cluster.
     """
     n = len(merges) + 1
     sizes = [1] * n
@@ -259,7 +263,7 @@ def _condense(merges: list[tuple[int, int, float]], least: int) -> tuple[list[in
 
 
 def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the selected cluster of each point, or -1; the root is no cluster."""
+    """Return the selected cluster of each point, or -1; the root is never selected."""
     children: list[float] = [0.0] * len(parents)
     is_selected = [False] * len(parents)
     for cluster in range(len(parents) - 1, 0, -1):  # children have larger numbers

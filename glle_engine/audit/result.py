@@ -1,4 +1,4 @@
-"""Result of an audit, and its verdict: sentences on a picture, for a reader who sees nothing else."""
+"""Result of an audit, and its verdict: sentences about a map, for a reader who sees nothing else."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-NAMED = 5  # groups in a sentence
+NAMED = 5  # a sentence names at most this many groups
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of labeled points in the pictures of other samples.
+    """Groups of labeled points in the maps of other samples.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Groups:
         Share of pictures in which two groups are isolated from each other: at most a tenth of the points of each have a
         point of the other within the distance that the group's points have to their fifth neighbor inside (the median).
     member_probability : (n,) float64
-        Share of pictures in which most of a point's neighbors are of its group.
+        Share of maps in which most of a point's neighbors belong to the point's group.
     classes : (n,) int64
         Index of each point's group.
 
@@ -48,7 +48,7 @@ class Groups:
     __repr__ = brief
 
     def statement(self) -> str:
-        """Return a part of a sentence on which groups stay apart, or an empty one for a single group."""
+        """Return a clause that says which groups stay apart, or an empty text for a single group."""
         count, apart_from = len(self.names), count_apart(self.apart)
         if count < 2:
             return ""
@@ -79,7 +79,7 @@ class Audit(PointResult):
     level : {"trust", "partly", "no", "unknown"}
         The verdict in one word. "unknown": coordinates alone, a preliminary audit, or data that cannot decide.
     statement : Statement
-        Both, with the things that are trusted and distrusted.
+        Verdict and level, with the things that are trusted and distrusted.
     is_preliminary : bool
         Whether more halves follow.
     beyond_chance : bool or None
@@ -87,7 +87,8 @@ class Audit(PointResult):
         places do; None if fewer than two features vary.
     embedding : (n, p) float64
     islands : Islands
-        Which islands the map has, and whether the data have them; with a method also whether other samples have them.
+        Which islands the map has, and whether the data have them, too. If a method is given, also whether other samples
+        have them.
     disturbed : Disturbed
         Where the map tears or folds the data: `stretch` and `squeeze` of each point, and `seams`, the pairs of regions
         that are torn apart or laid onto each other.
@@ -98,11 +99,11 @@ class Audit(PointResult):
     remains_error : float or None
         Its standard error over pairs of halves of this sample; other samples differ more.
     arrangement : Answer or None
-        Whether the places and distances of three islands or more remain.
+        How well the positions and distances of three islands or more agree between samples.
     neighborhoods : Answer or None
-        Whether near points are near in another sample, beyond random points of the same island.
+        How many neighbors stay neighbors in another sample, beyond random points of the same island.
     shape : Answer or None
-        Whether the form of the islands remains.
+        How well the shape of the islands agrees between samples.
     neighborhood : (n,) float64 in [0, 1] or None
         `neighborhoods` of each point.
     dimension : int or None
@@ -111,15 +112,16 @@ class Audit(PointResult):
     spread : (n,) float64 or None
         Root of the trace of a point's covariance over samples, in units of the embedding.
     stability : (n,) float64 in [0, 1] or None
-        Mean probability of a point's neighbors in the map to be its neighbors in the map of another sample.
+        Mean probability that a point's neighbors in the map are its neighbors in the map of another sample, too.
     regions : dict of Regions
-        "mean": for the mean place of each point over samples; "new sample": for its place in the map of another
-        sample. Each for the levels .5 and .9, which hold on average over distributions of data, and for nine of ten
-        distributions within .10 of .9 (docs/explanation/believe.md).
+        "mean": regions for the mean position of each point over samples; "new sample": regions for the point's position
+        in the map of another sample. Both have the levels .5 and .9. On average over distributions of data, the regions
+        reach these levels; for nine of ten distributions, the regions of level .9 come within .10 of it
+        (docs/explanation/believe.md).
     neighbors : (n, n) csr_array or None
         Probability that j is among the neighbors of i in the map of another sample.
     groups : Groups or None
-        Of the labels.
+        How well the labeled points form groups.
     chance : Chance or None
     pairs : int
         Pairs of separate halves.
@@ -163,32 +165,32 @@ class Audit(PointResult):
 
     @property
     def is_point_beyond(self) -> NDArray[np.bool_] | None:
-        """Points (n,) beyond chance, at a false-discovery rate of 10 %."""
+        """Whether each point (n,) is beyond chance, at a false-discovery rate of 10 %."""
         return None if self.chance is None else self.chance.is_point_beyond
 
     @property
     def stretch(self) -> NDArray[np.float64]:
-        """Distance (n,) in the map of a point to its neighbors in other samples, in units of the usual one."""
+        """Distance (n,) in the map from a point to its neighbors in other samples; the usual distance is 1."""
         return self.disturbed.stretch
 
     @property
     def squeeze(self) -> NDArray[np.float64]:
-        """Distance (n,) in other samples of a point to its neighbors in the map, in units of the usual one."""
+        """Distance (n,) in other samples from a point to its neighbors in the map; the usual distance is 1."""
         return self.disturbed.squeeze
 
     @property
     def is_torn(self) -> NDArray[np.bool_]:
-        """Points (n,) that the map tears off their neighbors."""
+        """Whether the map tears each point (n,) off its neighbors."""
         return self.disturbed.is_torn
 
     @property
     def is_glued(self) -> NDArray[np.bool_]:
-        """Points (n,) that the map puts beside points that are not their neighbors."""
+        """Whether the map puts each point (n,) beside points that are not its neighbors."""
         return self.disturbed.is_glued
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Seam (n,) of each point: j and -j on both sides of `disturbed.seams[j - 1]`, and 0 for most points."""
+        """Seam (n,) of each point: j and -j on the two sides of `disturbed.seams[j - 1]`; 0 for points on no seam."""
         return self.disturbed.seam
 
     @property
@@ -197,7 +199,7 @@ class Audit(PointResult):
         return self.islands.of_points
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays with a row for each point that there are.
+        """Return those arrays of the audit that exist and have a row for each point.
 
         `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
         `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.

@@ -1,4 +1,4 @@
-"""Sources of embeddings: what an audit needs to make an embedding again."""
+"""Sources of embeddings: what an audit needs in order to make an embedding again."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
-"""Iterations that are enough for maps of halves, whose errors are those with the defaults."""
+"""Iterations that are enough for maps of halves: their errors are as large as with the default iterations."""
 
 QUICK_METHODS = ("t-sne", "umap")
-QUICK_NULLS = ("t-sne",)  # maps of permuted data keep as many neighbors as by the defaults; maps by UMAP do not
-THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets others run
-MAX_DENSE_BYTES = 2**31  # of sparse data
+QUICK_NULLS = ("t-sne",)  # with fewer iterations, maps of permuted data keep as many neighbors; maps by UMAP do not
+THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets other threads run
+MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,22 +61,23 @@ class Source:
     Attributes
     ----------
     name : str
-        In sentences.
+        Name of the method in sentences.
     data : (n, d) float64
     place : callable
-        Data to points in the space of the embedding, where Euclidean distances order pairs as its metric does.
+        Maps data to points whose Euclidean distances order pairs as the metric of the embedding does.
     embed : callable
-        (data, number) to an embedding of other data by the same method, with the seed `number`; None if only
+        Called with (data, number), embeds other data by the same method, with the seed `number`; None if only
         coordinates are given.
     embedder, wider : Embedder, optional
-        Embed parts of the data, `wider` with one coordinate more; None if only coordinates are given. `wider` is None
-        also for methods whose number of coordinates is fixed, or whose coordinates start at random and have no order.
+        Both embed parts of the data, `wider` with one more coordinate. They are None if only coordinates are given.
+        `wider` is None, too, for methods with a fixed number of coordinates, and for methods whose coordinates start at
+        random and have no order.
     is_threaded : bool
-        Whether threads may embed at the same time: libraries with threads inside do not allow it.
+        Whether several threads may embed at the same time; libraries that use threads themselves do not allow it.
     is_linear : bool
         Whether embeddings are affine functions of the points.
     notes : tuple of Note
-        Of the embedding.
+        Notes on the embedding.
 
     """
 
@@ -106,7 +107,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
 def source_of_method(
     X: ArrayLike, name: str, parameters: dict[str, Any], Y: ArrayLike | None = None
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a method of the registry, and its embedding of the data unless coordinates are given."""
+    """Return the source of a registered method, and its embedding of the data unless coordinates are given."""
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
         found = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
@@ -131,7 +132,7 @@ def source_of_method(
 def source_of_function(
     X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None, spec: SpaceSpec
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a function from points to an embedding, or of an estimator, and the data's embedding.
+    """Return the source of a function that embeds points, or of an estimator, and its embedding of the data.
 
     The function embeds points in the space of `spec`.
     """
@@ -155,13 +156,13 @@ def source_of_function(
 
 
 def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
-    """Return the source of given coordinates, which nothing makes again."""
+    """Return the source of given coordinates, which cannot be made again."""
     data = checked_matrix(X)
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 
 
 def dense_rows(X: ArrayLike) -> ArrayLike:
-    """Return sparse data as dense rows, whose columns an audit permutes, and other data as they are.
+    """Return sparse data as dense rows, because an audit permutes columns; return other data as they are.
 
     Raises
     ------
@@ -215,7 +216,7 @@ def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec)
 def _method_again(
     points: NDArray[np.float64], number: int, *, method: Method[Any], spec: MethodSpec, n: int
 ) -> NDArray[np.float64]:
-    """Embed other points as many as the data's, or fewer with smaller counts."""
+    """Embed other points; counts among the parameters are smaller if there are fewer than `n` points."""
     return embed_again(method, spec, points, number, len(points) / n).Y
 
 

@@ -1,4 +1,4 @@
-"""Statement of an audit: a level, and at most two sentences, first what to do and then why.
+"""Statement of an audit: a level, and at most two sentences that say what to do, and why.
 
 Each thing that a reader could take from a map (islands, arrangement, shape, layout, neighbors) is either trusted or
 distrusted, and the sentences are made from these two lists, so that they cannot contradict each other.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
-MOST_SAMPLES = 0.5  # share of samples
-SMALL_TEAR = 0.02  # share of the points on a side of a tear, below which no surface is torn in two
-NAMED = 5  # islands or groups in a sentence
+MOST_SAMPLES = 0.5  # an island is separate in most samples from this share on
+SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
+NAMED = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
 
 
@@ -35,12 +35,12 @@ class Statement:
     Attributes
     ----------
     level : {"trust", "partly", "no", "unknown"}
-        "trust": everything that the sentence is about; "partly": some of it; "no": nothing; "unknown": the audit cannot
-        tell.
+        How much of what the sentence is about can be trusted: everything ("trust"), some of it ("partly"), nothing
+        ("no"), or the audit cannot tell ("unknown").
     text : str
         At most two sentences.
     trusted, distrusted : tuple of str
-        Of "islands", "arrangement", "shape", "layout" and "neighbors".
+        Some of "islands", "arrangement", "shape", "layout" and "neighbors".
 
     """
 
@@ -54,38 +54,38 @@ class Statement:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """What an audit found, for its statement.
+    """What an audit found, as input for its statement.
 
     Attributes
     ----------
     name : str
-        Of the method.
+        Name of the method.
     n : int
-        Distinct points.
+        Number of distinct points.
     has_structure : bool or None
         Whether the features are related; None if it cannot be decided.
     kept, by_chance : float
-        Share of the data's neighbors that the picture keeps, and that random places would keep.
+        Share of the data's neighbors that the map keeps, and share that random positions would keep.
     least_kept : float
-        Share beyond chance from which on the picture shows structure.
+        The map shows structure if `kept` exceeds `by_chance` by at least this share.
     islands, arrangement, neighborhoods, shape, remains
-        Those of the audit; `remains` is None for coordinates alone.
+        As in `Audit`; `remains` is None if only coordinates are given.
     disturbed : Disturbed
     has_gain : bool
-        Whether the picture keeps clearly more neighbors than the method's pictures of permuted data.
+        Whether the map keeps clearly more neighbors than the method's maps of permuted data.
     foreign : (float, float) or None
-        Shares of neighbors that coordinates share with the method's maps, and that these share with each other, if the
-        coordinates are no map of the method.
+        Only if the coordinates are not a map of the method: the share of neighbors that they have in common with the
+        method's maps, and the share that these maps have in common with each other.
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
     half : int or None
-        Points of a half, if the halves are of a sample.
+        Number of points of a half, if the halves are made from a sample of the data.
     hidden : int or None
-        Dimensions that the data fill, if more than the picture's `p`.
+        Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
-        Which labeled groups stay apart.
+        Clause that says which labeled groups stay apart.
     dependent : str
-        Why halves of the rows are no independent samples.
+        Reason why halves of the rows are not independent samples; empty if they may be.
 
     """
 
@@ -150,7 +150,7 @@ def state(facts: Facts) -> Statement:
 
 
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
-    """Return the level if the map shows no structure, what to do, and why; None if it shows some or none is known."""
+    """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and facts.n < FEW_POINTS:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
@@ -189,12 +189,12 @@ def _on_samples(facts: Facts) -> Statement:
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Yield each thing that a reader could take from the map, whether to trust it, and its words in the sentence."""
+    """Yield each thing that a reader could take from the map, whether to trust it, and how the sentence names it."""
     assert facts.remains is not None
     if stays := facts.islands.stays.any():
         yield "islands", (True, _trusted_islands(facts.islands))
         is_arranged = facts.islands.stays.all() or (facts.arrangement is not None and facts.arrangement.share < TRUST)
-        if facts.arrangement is not None and is_arranged:  # distances between islands that are none mean nothing
+        if facts.arrangement is not None and is_arranged:  # distances between untrusted islands mean nothing
             yield "arrangement", (facts.arrangement.share >= TRUST, "the distances between islands")
         if facts.shape is not None:
             yield "shape", (facts.shape.share >= TRUST, "the shapes of the islands")
@@ -215,7 +215,7 @@ def _trusted_islands(islands: Islands) -> str:
 
 
 def _reasons(facts: Facts) -> list[str]:
-    """Return why, the most important reason first."""
+    """Return the reasons for the statement, the most important reason first."""
     reasons = []
     if facts.has_structure is None:
         reasons.append("whether there is structure cannot be decided, because fewer than two features vary")
@@ -250,7 +250,7 @@ def _expected(facts: Facts, expect: str = "we expect") -> str:
 
 
 def _fidelity(facts: Facts) -> list[str]:
-    """Return what coordinates alone show."""
+    """Return what the audit can say without a method: kept neighbors, islands in the data, tears and folds."""
     islands = facts.islands
     parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
     if islands.count:
@@ -263,7 +263,7 @@ def _fidelity(facts: Facts) -> list[str]:
 
 
 def _disturbances(facts: Facts) -> list[str]:
-    """Return which points are torn off or glued, if some are, and not most of them; with two sides, which regions."""
+    """Return clauses about tears and folds, if some but not most points are torn off or glued."""
     disturbed, parts = facts.disturbed, list[str]()
     if disturbed is None:
         return parts
@@ -282,7 +282,7 @@ def _disturbances(facts: Facts) -> list[str]:
 
 
 def _sides(seam: Seam, islands: Islands) -> str:
-    """Return which two regions a map tears apart or lays onto each other."""
+    """Return a clause about the two regions that a map tears apart or lays onto each other."""
     (a, first), (b, second) = sorted(
         (islands.names[at], len(side)) for at, side in zip(seam.islands, seam.sides, strict=True)
     )
@@ -304,7 +304,7 @@ def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
 
 
 def _sentence(parts: Sequence[str]) -> str:
-    """Return parts as a further sentence, or nothing."""
+    """Return the parts as one further sentence, or an empty text without parts."""
     text = "; ".join(parts)
     return f" {text[0].upper()}{text[1:]}." if text else ""
 

@@ -256,7 +256,7 @@ class Specification:
 
 def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `InvalidParameterError` if a name is not among the known ones, and suggest the closest known name."""
-    valid = list(known)
+    valid = list(dict.fromkeys(known))
     if unknown := sorted(set(map(str, names)) - set(valid)):
         close = [
             match

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.graph.connectivity import bridge, components, connected_neighbors, edges, smallest_connecting_k
+from glle_engine.graph.connectivity import bridge, components, edges, require_connected, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
+_BRIDGE = "join the components by their shortest distances with disconnected='bridge'"
 _FIRST = 16
 
 
@@ -78,7 +79,9 @@ def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress:
 
     """
     if radius is None:
-        return NeighborGraph(*connected_neighbors(X, n_neighbors, on_progress))
+        nearest, distances = kneighbors(X, n_neighbors, on_progress)
+        require_connected(X, nearest, instead=f"Or {_BRIDGE}, or embed each component as a separate data set.")
+        return NeighborGraph(nearest, distances)
     graph = neighbors_within(X, radius, on_progress)
     _require_one_component(X, graph, radius)
     return graph
@@ -195,7 +198,7 @@ def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None
     raise DisconnectedGraphError(
         f"{alone} graph of radius={radius!r} falls into {count} components, of "
         f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
-        remedy=f"The smallest radius that connects it is {enough!r}.",
+        remedy=f"The smallest radius that connects it is {enough!r}. Or {_BRIDGE}.",
         details={
             "radius": radius,
             "components": int(count),

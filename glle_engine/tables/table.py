@@ -1,4 +1,4 @@
-"""Tables from columns: features, labels, colors, ids, and notices on what was decided, or one error with all problems."""
+"""Tables from columns: features, labels, colors, ids, and notices on what was decided, or one error on all problems."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.parameters import Parameter
+from glle_engine.base.parameters import Parameter, require_known_names
 from glle_engine.base.spec import FitParameters, NeighborCount, default_neighbors
 from glle_engine.methods import METHODS
 
@@ -68,6 +68,9 @@ def test_an_unknown_name_gives_the_closest_one() -> None:
     with pytest.raises(InvalidParameterError, match="Unknown parameters: qqq") as caught:
         FitSpec.from_dict({"qqq": 1})
     assert caught.value.remedy.startswith("The parameters are method, ")
+    with pytest.raises(InvalidParameterError) as caught:
+        require_known_names(["qqq"], ["labels", "seed", "labels"])
+    assert caught.value.remedy == "The parameters are labels, seed."
 
 
 PUBLISHED: Any = {"variant": "published"}

@@ -51,6 +51,7 @@ def test_a_radius_without_a_connected_graph_is_refused_with_one_that_works(name:
         method.embed(X, method.spec(radius=0.5 * float(APART[APART > 0].min())))
     enough = caught.value.details["smallest_radius"]
     assert caught.value.details["points_without_neighbors"] == len(X)
+    assert "disconnected='bridge'" in caught.value.remedy
     assert enough == pytest.approx(LONGEST, rel=1e-6)
     assert method.embed(X, method.spec(radius=enough)).Y.shape == (len(X), 2)
     with pytest.raises(DisconnectedGraphError):
