@@ -1,9 +1,9 @@
 """Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
 
-``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. The
-trust of a model is the trustworthiness (`glle_engine.metrics.ranks`) at 10 neighbors of `PROBES` points in `DRAWS`
-draws of the seed `SEED` at scale 1, so that the choice is a function of data and parameters. Neither model is better
-for all data, and the noise alone does not decide (docs/explanation/posterior.md).
+``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. They are
+compared by the trustworthiness (`glle_engine.metrics.ranks`) of `PROBES` points at 10 neighbors, averaged over `DRAWS`
+draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither model is
+better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ SMALL_GAP = 0.1
 NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-LOCAL_VARIANCE = 0.99  # share of the variance
+LOCAL_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 PROBES = 300
 DRAWS = 8
-SEED = 2**63  # apart from the draws that people ask for
+SEED = 2**63  # unlikely to be a seed that people ask for
 
 
 def diagnose(
@@ -61,7 +61,8 @@ def diagnose(
 
     X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
     first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
-    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the weights, join the result.
+    eigenpairs at LLE's weights. `facts` has numbers about the data (`given_figures`) and the weights, which become part
+    of the result.
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
@@ -112,7 +113,7 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
 
 
 def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
-    """Return the note of a posterior on landmarks, which were chosen by number or automatically."""
+    """Return the note for a posterior on landmarks; `is_auto` says whether their number was chosen automatically."""
     n, m = figures["n_points"], figures["landmarks"]
     reason = (
         f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted to "
@@ -129,7 +130,7 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
 
 
 def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
-    """Return minimum, median and maximum of the kept neighbors, and the number of points that lost candidates."""
+    """Return minimum, median and maximum number of kept neighbors, and how many points lost candidates."""
     if distribution.kept is None:
         return {}
     count = distribution.kept.sum(axis=1)
@@ -140,14 +141,14 @@ def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
-    """Count points whose nearest neighbor is nearer than `NEAR` times the typical distance, but not at distance 0."""
+    """Count points whose nearest neighbor is closer than `NEAR` times the typical distance, but not at distance 0."""
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Measure how far given distances are from distances between points of a Euclidean space."""
+    """Measure how far the given distances are from being Euclidean."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
@@ -189,7 +190,7 @@ def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
 
 
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
-    """Count neighborhoods whose differences span numerically fewer than `needed` dimensions."""
+    """Count neighborhoods whose differences numerically span fewer than `needed` dimensions."""
     if needed > min(X.shape[1], neighbors.shape[1]):
         return len(X)
     flat = 0
@@ -206,7 +207,7 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
 
 
 def bridge_notes(count: int) -> Iterator[Note]:
-    """Yield the note on bridges, the first of all, because it concerns the shape of the whole embedding."""
+    """Yield the note on bridges; it comes first, because it concerns the shape of the whole embedding."""
     if count:
         added = (
             "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
@@ -359,17 +360,17 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     Parameters
     ----------
     X : (n, d)
-        In the unit of computation.
+        The data, in the unit of computation.
     spec : FitSpec
-        With ``noise="auto"``.
+        Specification with ``noise="auto"``.
     fitted : callable
-        Returns the posterior of a specification.
+        Fits the posterior of a specification.
 
     Returns
     -------
     Posterior
-        With the noise model in its specification, the same arrays as a fit with this model, the figure `noise` and a
-        note.
+        The posterior has the same arrays as a fit with the chosen noise model, and names that model in its
+        specification. Its diagnostics have `noise` among the figures, and a note.
 
     """
     posteriors = {noise: fitted(replace(spec, noise=noise)) for noise in NOISE_MODELS}

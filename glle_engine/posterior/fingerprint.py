@@ -1,9 +1,9 @@
 """Fingerprint of a process: a digest of reference results, compared with the pinned one.
 
-Fits and draws are meant to have the same bits on every processor. A process with other bits (on another
-architecture, with another numpy) has another digest. Its results must not be mixed with others.
-`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one. It compiles in two
-processes, so that fits and draws then start at once.
+Fits and draws are meant to have the same bits on every processor. A process that computes other bits (on another
+architecture, or with another numpy) has another digest, and its results must not be mixed with results of others.
+`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned digest. It also compiles
+the code of fits and draws in two processes, so that later fits and draws start at once.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PINNED = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.NUMBERS`: ch
 DIGITS = 16  # hex digits: 64 bits
 
 _SPARSE_POINTS = 120  # solved by lanes
-_SOLID_POINTS, _DIMENSIONS = 600, 5  # their order by nested dissection has fronts of several supernodes
+_SOLID_POINTS, _DIMENSIONS = 600, 5  # nested dissection gives their order fronts of several supernodes
 _DENSE_POINTS = 40  # fewer than `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
-_DRAWS = 3  # some lanes of a group, and each draw is the same in any group
+_DRAWS = 3  # fewer than a group has lanes; a draw does not depend on its group
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
 
 
@@ -101,7 +101,7 @@ def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]
 
 
 def _compile_draws() -> None:
-    """Compile the code of draws, without a second message."""
+    """Compile the code of draws; the log is off, so that the message about compiling appears once."""
     logging.disable()
     warm()
 

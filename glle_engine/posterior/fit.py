@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
 _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
-DRAWS = 64  # draws among which the time to search an elimination order is shared
+DRAWS = 64  # the time to search an elimination order may pay off over this many draws
 
 
 def fit(
@@ -68,26 +68,28 @@ def fit(
     Computes the kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference
     embedding, the p bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
-    (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`). With landmarks this is done
-    for some points that cover the data, and the others are placed by weights on these
-    (`glle_engine.posterior.placement`). By default (``landmarks="auto"``) this is done where a draw of all points is
-    expected to take more than a second (`glle_engine.base.spec.FitSpec.choices`), and the specification of the result
-    has the numbers. With ``noise="auto"`` both noise models are fitted, and the specification
-    of the result names the better one (`glle_engine.posterior.findings`).
+    (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`).
+
+    With landmarks, only the landmarks, some points that cover the data, are fitted in this way. The other points are
+    placed by weights on the landmarks (`glle_engine.posterior.placement`). By default (``landmarks="auto"``) a fit uses
+    landmarks if a draw of all points is expected to take more than a second
+    (`glle_engine.base.spec.FitSpec.choices`); the specification of the result has their number. With ``noise="auto"``
+    both noise models are fitted, and the specification of the result names the better one
+    (`glle_engine.posterior.findings`).
 
     Parameters
     ----------
     X : (n, d) array-like, or sparse
         Finite numbers, in one unit or scaled to one; computed in float64. The constrained variant takes any unit: data
-        times a power of two have the same posterior, bit for bit, up to the largest double. A matrix or array of
-        scipy.sparse stays sparse (`glle_engine.graph.sparse`), with the neighbors of the same dense data, and
-        its numbers to rounding; for the metrics euclidean, cosine and correlation, and without standardization, the
-        published variant, tangent noise, adaptive neighborhoods, landmarks and approximate search.
+        multiplied by a power of two have the same posterior, bit for bit, up to the largest double. A matrix or array
+        of scipy.sparse stays sparse (`glle_engine.graph.sparse`). It has the same neighbors as the dense data, and the
+        same numbers up to rounding. Sparse data work with the metrics euclidean, cosine and correlation, but not with
+        standardization, the published variant, tangent noise, adaptive neighborhoods, landmarks or approximate search.
     spec : FitSpec, optional
         Defaults to ``FitSpec()``.
     neighbors : optional
-        Neighbors in place of a search (`glle_engine.graph.given.checked_neighbors`), k of each point; `n_neighbors` is
-        then k. Weights need the distances among neighbors, which follow from X.
+        Neighbors that replace the search (`glle_engine.graph.given.checked_neighbors`), k for each point; `n_neighbors`
+        is then k. The distances among neighbors, which the weights need, still follow from X.
     on_progress : callable
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
         "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
@@ -102,21 +104,22 @@ def fit(
     Raises
     ------
     InvalidParameterError
-        A parameter that is unknown, outside its domain, or without meaning with the others.
+        A parameter is unknown, outside its domain, or contradicts another parameter.
     InvalidShapeError, NotFiniteError, OutOfRangeError
-        X is not a finite matrix of numbers. OutOfRangeError if the squares of distances leave the range of
-        floating-point numbers: for the published variant in the unit of the data, for the constrained one if some
+        X is not a finite matrix of numbers. OutOfRangeError if squared distances leave the range of floating-point
+        numbers: in the published variant as computed in the unit of the data, in the constrained variant if some
         neighborhood is smaller than 2^-490 of the largest coordinate.
     TooFewPointsError
         k >= n, or p > n - 2.
     DegenerateDataError
         All points are equal.
     DisconnectedGraphError
-        With disconnected="error": the graph has several components; names their sizes and the smallest k that connects.
+        With disconnected="error": the graph has several components. The message names their sizes and the smallest k
+        that connects the graph.
     ConvergenceError
         No solver found the embedding.
     MissingLibraryError
-        search="approximate" without faiss.
+        search="approximate", but faiss is not installed.
 
     Examples
     --------
@@ -193,7 +196,7 @@ def _fit_on_landmarks(
             remedy=f"{error.remedy} More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
-    spec = replace(spec, noise=fitted.spec.noise)  # "auto" has chosen
+    spec = replace(spec, noise=fitted.spec.noise)  # what "auto" has chosen
     return _place_others(replace(fitted, spec=spec), placed, landmarks, on_progress)
 
 
@@ -202,9 +205,10 @@ def _place_others(
 ) -> Posterior:
     r"""Return the posterior of all points of data (n, d), from the posterior of its rows `landmarks` (m,).
 
-    Another point has its k nearest landmarks as neighbors, the mean weights of a new point, and their posterior under
-    the noise of the landmarks: Gaussian, on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A
-    duplicate of a landmark has its place in every draw. Beside the result it needs the memory of a block of points.
+    A point that is not a landmark has its k nearest landmarks as neighbors, and the mean weights that a new point would
+    have. The posterior of the weights follows from the noise of the landmarks: it is Gaussian, on the plane
+    :math:`1^T w = 1` (`glle_engine.weights.constrained`). A duplicate of a landmark has the landmark's position in
+    every draw. In addition to the result, the function needs memory for one block of points.
     """
     n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
@@ -259,7 +263,7 @@ def _place_others(
 
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
-    """Return a specification with the number of given neighbors; raise `InvalidParameterError` if it has no meaning."""
+    """Return a specification with the number of given neighbors; raise `InvalidParameterError` for a contradiction."""
     given = _merge(spec, parameters)
     wanted = k if given.has_auto_neighbors else given.n_neighbors
     merged = _merge(spec, {**parameters, "n_neighbors": k})
@@ -281,7 +285,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
 
 
 def _require_fixed_candidates(spec: FitSpec) -> None:
-    """Raise `InvalidParameterError` for options without different numbers of given neighbors."""
+    """Raise `InvalidParameterError` for options that need the same number of given neighbors for every point."""
     for is_wrong, option, needed in (
         (spec.variant != "constrained", f"variant={spec.variant!r}", "variant='constrained'"),
         (spec.neighborhoods == "adaptive", "neighborhoods='adaptive'", "neighborhoods='fixed'"),
@@ -302,8 +306,8 @@ def _fit_located(
 ) -> Posterior:
     """Fit a posterior without landmarks to located data (`locate`).
 
-    `described` are the figures of the data, and `indices` (n, k) given neighbors. Raises `TooCostlyError` for a graph
-    with more than `max_flops` operations in a factorization.
+    `described` has numbers about the data, and `indices` (n, k) are given neighbors. Raises `TooCostlyError` if a
+    factorization of the graph needs more than `max_flops` operations.
     """
     kept: NDArray[np.bool_] | None = None
     if indices is None:
@@ -339,9 +343,9 @@ def _on_graph(
     kept: NDArray[np.bool_] | None,
     max_flops: float,
 ) -> Posterior:
-    """Fit a posterior on a graph (n, k), nearest first; `described` are the figures of data and search.
+    """Fit a posterior on a graph (n, k), nearest first; `described` has numbers about data and search.
 
-    `kept` (n, k) are the neighbors among the candidates, if points have different numbers of given ones.
+    `kept` (n, k) says which candidates are neighbors, if points have different numbers of given neighbors.
     """
     mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, max_flops=max_flops, kept=kept)
     if spec.variant == "constrained":
@@ -393,9 +397,9 @@ def reference_embedding(
 ) -> Reference:
     """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
 
-    `nearest` (n, k) int32 is nearest first; `factorizations` is the expected number of solutions on the graph, and
-    `max_flops` the most operations of each; `kept` (n, k) are the neighbors among the candidates `nearest`, by default
-    all.
+    `nearest` (n, k) int32 has the candidates, nearest first; `kept` (n, k) says which of them are neighbors, by default
+    all. `factorizations` is the expected number of factorizations on the graph, and `max_flops` the most operations
+    that one of them may need.
 
     Raises
     ------
@@ -420,7 +424,7 @@ def reference_embedding(
     graph = edges(nearest, kept)
     adaptive = "" if kept is None else "(With neighborhoods='fixed'; adaptive ones may need more.) "
     require_connected(data, graph, spec.search, adaptive + _SEPARATE)
-    # Ascending rows: the draw does not depend on distances that rounding may reorder.
+    # Rows are ascending, so that a draw does not depend on an order of distances that rounding may change.
     ascending = np.argsort(nearest, axis=1)
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
     if kept is not None:
@@ -447,5 +451,5 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
             f"spec={spec!r:.60} is no FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
         )
     require_known_names(parameters, FitSpec.parameters())
-    values: dict[str, Any] = {**parameters}  # "auto" among them
+    values: dict[str, Any] = {**parameters}  # may contain "auto"
     return replace(spec or FitSpec(), **values)

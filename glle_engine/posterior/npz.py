@@ -28,7 +28,7 @@ _UNREADABLE = (
 
 
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace `path` atomically by a file of metadata and arrays; the file survives a power cut whole."""
+    """Replace `path` atomically by a file of metadata and arrays, which is complete even after a power cut."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
@@ -57,7 +57,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
 
     """
     try:
-        # numpy leaves a file that it opened itself and cannot read open
+        # numpy would not close a file that it opens itself and cannot read
         with Path(path).open("rb") as raw, zipfile.ZipFile(raw), np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return json.loads(arrays.pop(_HEAD).tobytes()), arrays
@@ -88,5 +88,5 @@ def require_array(
 
 
 def inconsistent(reason: str) -> StorageError:
-    """Return the refusal of a file whose contents do not belong to one posterior."""
+    """Return the error for a file whose contents do not belong to one posterior."""
     return StorageError(f"The file is damaged, or not of this library: {reason}.", remedy=_REMEDY)

@@ -1,9 +1,10 @@
 r"""New points, embedded by their LLE weights on the training set; data, generated from drawn weights.
 
 A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1^T A^{-1} 1)` on them (GLLE Eq. 9); its
-embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods the weights are
-those that the fit gives a training point in the same place. A training point gets exactly its own embedding; exact
-duplicates get the mean of theirs. Every point is computed independently of the others in the batch. With landmarks the
+embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods, x has the
+weights that the fit would give a training point at the same position. A training point gets exactly its own embedding;
+if training points are exact duplicates, each gets the mean of their embeddings. Every point is computed independently
+of the others in the batch. With landmarks the
 training points are the landmarks, and all points of the fit get neighborhoods, mean positions and a distribution of
 weights from the landmarks.
 """
@@ -60,12 +61,13 @@ class Extension:
     Attributes
     ----------
     neighbors : (m, k) int32
-        The nearest training points. For a training point, itself in every column, or itself and duplicates.
+        The nearest training points. The row of a training point has the point itself in every column, or the point
+        and its duplicates.
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
-        To the nearest training point, in the space of the fit (`glle_engine.base.space`), by default in units of the
-        data; large distances mean extrapolation.
+        Distances to the nearest training point, in the space of the fit (`glle_engine.base.space`), by default in units
+        of the data. A large distance means that the embedding extrapolates.
 
     """
 
@@ -86,7 +88,7 @@ class Extension:
 
         Draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a training point has exactly the
         mean and covariance of the summary. All draws are in memory at once. `reference` (n, p) is
-        `Posterior.embedding`; `on_progress` is called with (round, most rounds, "consensus").
+        `Posterior.embedding`; `on_progress` is called with (round, largest number of rounds, "consensus").
 
         Raises
         ------
@@ -196,7 +198,7 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
 
 
 def _require_near(away: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` for a new point that is too far from data of extent one; distances (m,)."""
+    """Raise `OutOfRangeError` if one of the distances (m,) is too large for data of extent one."""
     row = int(np.argmax(away))
     if away[row] > FARTHEST:
         raise too_far(row, float(away[row]))
@@ -209,9 +211,9 @@ class Attachment(MeanWeights):
     Attributes
     ----------
     same : (m, k) bool
-        Neighbors that equal the point.
+        Which neighbors equal the point.
     distances : (m,) float64
-        To the nearest one.
+        Distances to the nearest neighbor.
 
     """
 
@@ -219,7 +221,7 @@ class Attachment(MeanWeights):
     distances: NDArray[np.float64]
 
     def extension(self) -> Extension:
-        """Return the weights, with equal weights on the neighbors that equal the point if there are some."""
+        """Return the weights; if some neighbors equal the point, they share the whole weight equally."""
         weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
         same = self.same[equal]
         weights[equal] = same / same.sum(axis=1, keepdims=True)
@@ -238,7 +240,7 @@ def attach(
 
     The noise of `spec` selects LLE's weights or the weights of tangent noise (`glle_engine.weights.lle`). `flatness` (k
     + 1,) are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`). `nearest` (m, k) are the
-    neighbors of coordinates, if they are known already.
+    neighbors, if they are known already.
     """
     k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 
-# The arrays of a posterior by name, and where they are in it.
+# The arrays of a posterior by name, and the attributes that have them.
 _ARRAYS = {
     "neighbors": "neighbors",
     "mean": "distribution.mean",
@@ -62,7 +62,7 @@ _ARRAYS = {
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
 _ROUNDING = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
-_MAX_WEIGHT = 2.0**480  # in a file: the squares of sums of weights and their residuals stay finite
+_MAX_WEIGHT = 2.0**480  # in a file; below it, squared sums of weights and their residuals stay finite
 _MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 
 
@@ -73,21 +73,22 @@ class Posterior(PointResult):
     Attributes
     ----------
     spec : FitSpec
-        With the noise model that was chosen, for ``noise="auto"``.
+        The specification; if it was ``noise="auto"``, with the noise model that was chosen.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `distribution.kept`).
+        The kNN graph, each row ascending. With adaptive neighborhoods these are candidates, and `distribution.kept`
+        says which of them are neighbors.
     distribution : WeightDistribution
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
         The reference: the LLE embedding of the data, (1/n) Y^T Y = I, 1^T Y = 0 (GLLE Eq. 37-43). Most libraries
-        return unit-norm eigenvectors; these are sqrt(n) times those.
+        return eigenvectors of unit norm; the columns of this embedding are sqrt(n) times as long.
     eigenvalues : (p + 1,) float64, ascending
-        Of M = (I - W)^T (I - W) at LLE's weights, without the constant's; the last one is beyond the embedding and
-        shows the gap.
+        Eigenvalues of M = (I - W)^T (I - W) at LLE's weights, without the eigenvalue of the constant vector. The last
+        one does not belong to the embedding; it shows the gap.
     order, pins
         The elimination order and the pins of the eigenproblem (`glle_engine.eigen.eigenproblem`).
     diagnostics : Diagnostics
-        Figures of the fit, and notes in words.
+        Numbers that describe the fit, and notes in words.
     flatness : (k + 1,) float64, optional
         Thresholds for adaptive neighborhoods of new points (`glle_engine.graph.adaptive`).
     version : str
@@ -95,10 +96,11 @@ class Posterior(PointResult):
     data_sha256 : str or None
         The digest of the training data (`glle_engine.base.validation.digest`); None in files of earlier versions.
     landmarks : (m,) int32, optional
-        With landmarks their rows, ascending. `neighbors` are then landmarks, `order`, `pins` and `eigenvalues` are of
-        the eigenproblem of the landmarks, and `embedding` has (1/m) Y^T Y = I over the landmarks.
+        The rows of the landmarks, ascending, if there are landmarks. All `neighbors` are then landmarks, `order`,
+        `pins` and `eigenvalues` belong to the eigenproblem of the landmarks, and `embedding` has (1/m) Y^T Y = I over
+        the landmarks.
     center, scale : (d,) float64, optional
-        Of the standardization (`glle_engine.base.space`), in the units of the data.
+        Center and scale of the standardization (`glle_engine.base.space`), in the units of the data.
 
     """
 
@@ -138,7 +140,7 @@ class Posterior(PointResult):
 
     @property
     def sigma(self) -> NDArray[np.float64] | None:
-        """sigma_i (n,) of the published em with spherical covariance (GLLE Eq. 29), signs kept; else None."""
+        """sigma_i (n,), with its sign, of the published em with spherical covariance (GLLE Eq. 29); otherwise None."""
         return self.distribution.sigma
 
     @property
@@ -153,13 +155,13 @@ class Posterior(PointResult):
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """The eigenproblem of all draws, of the landmarks if there are some."""
+        """The eigenproblem that all draws solve: of the landmarks, or of all points if there are no landmarks."""
         neighbors = self.neighbors if self.placement is None else self.placement.positions(self.placement.landmarks)
         return Eigenproblem(Pattern(neighbors, self.order), self.pins)
 
     @cached_property
     def placement(self) -> Placement | None:
-        """Placement of the points that are no landmarks; None without landmarks."""
+        """Placement of the points that are not landmarks; None without landmarks."""
         return None if self.landmarks is None else Placement(self.distribution, self.neighbors, self.landmarks)
 
     @cached_property
@@ -175,7 +177,7 @@ class Posterior(PointResult):
 
     @cached_property
     def _reference(self) -> NDArray[np.float64]:
-        """The embedding of the points of the eigenproblem."""
+        """The reference embedding of the points in the eigenproblem."""
         return self.embedding if self.landmarks is None else self.embedding[self.landmarks]
 
     def weights(
@@ -184,7 +186,7 @@ class Posterior(PointResult):
         r"""Draw reconstruction weights.
 
         :math:`w_i = m_i + \sqrt{a} F_i z_i` with z_i standard normal from a Philox stream keyed by (seed, index)
-        and a the scale (GLLE Eq. 31 and 36; Fig. 4 varies a), or the same of the prior (Eq. 30).
+        and a the scale (GLLE Eq. 31 and 36; Fig. 4 varies a). For the prior, mean and factor are the prior's (Eq. 30).
 
         Parameters
         ----------
@@ -217,8 +219,8 @@ class Posterior(PointResult):
     ) -> Draw:
         """Draw one embedding: the bottom eigenvectors of M at drawn weights (GLLE Eq. 37-43).
 
-        The draw is a pure function of the posterior and the arguments. A batch and every x86-64 processor return the
-        same bits.
+        The draw is a pure function of the posterior and the arguments: it has the same bits alone, in a batch, and on
+        every x86-64 processor.
 
         Parameters
         ----------
@@ -249,7 +251,7 @@ class Posterior(PointResult):
     ) -> Iterator[Draw]:
         """Return draws first, ..., first + n_draws - 1, bit for bit as `draw` returns them, but faster.
 
-        Threads may compute parts of a range at once, each by a separate call.
+        Several threads may compute parts of a range at the same time, each by its own call.
         """
         n_draws, first = check_integer("n_draws", n_draws, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + n_draws))
@@ -279,7 +281,7 @@ class Posterior(PointResult):
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
-        """Attach new points (m, d) to the data X (n, d) of the fit, to place them in any draw.
+        """Attach new points (m, d) to the data X (n, d) of the fit, so that they can be placed in any draw.
 
         Errors as for `glle_engine.posterior.placement.extend`.
         """
@@ -305,8 +307,8 @@ class Posterior(PointResult):
         """Generate data (n, d) from weights (n, k): :math:`x_i = X_i w_i` (GLLE, Algorithm 1).
 
         The published em adds the mean of the data, as its model does. `X` (n, d) is the data of the fit; other data
-        raise `DataMismatchError`, and metrics other than Euclidean `InvalidParameterError`. Standardized data are
-        generated in their units.
+        raise `DataMismatchError`, and metrics other than Euclidean raise `InvalidParameterError`. If the fit
+        standardizes the data, the generated data are in the original units.
         """
         require_restorable(self.spec.metric)
         if is_sparse(X):
@@ -354,7 +356,7 @@ class Posterior(PointResult):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior of `head` and `arrays`, without computation."""
+        """Return the posterior with this `head` and these `arrays`; nothing is computed."""
         spec = FitSpec.from_dict(head["spec"])
         given: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
@@ -376,7 +378,7 @@ class Posterior(PointResult):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to one uncompressed .npz file, without pickle, replacing `path` atomically."""
+        """Write the posterior to one uncompressed .npz file without pickle; `path` is replaced atomically."""
         npz.save(path, self.head(), self.arrays())
 
     @classmethod
@@ -400,8 +402,8 @@ class Posterior(PointResult):
 def load(path: str | os.PathLike[str]) -> Posterior:
     """Read a posterior that `Posterior.save` wrote, or that a service exported.
 
-    All contents are checked, because compiled code trusts the indices of a posterior: types, shapes and ranges, the
-    graph with its order and pins, and weights that sum to one.
+    All contents are checked, because compiled code trusts the indices of a posterior. The checks cover types, shapes
+    and ranges, the graph with its order and pins, and whether weights sum to one.
 
     Raises
     ------
@@ -413,7 +415,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
 
 def _require_arrays(posterior: Posterior) -> None:
-    """Raise `StorageError` unless the arrays have the types, the shapes and the ranges of the specification."""
+    """Raise `StorageError` unless the arrays have the types, shapes and ranges that the specification requires."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
         raise npz.inconsistent("data_sha256 is no text")
@@ -482,7 +484,7 @@ def _require_graph(posterior: Posterior) -> None:
 
 
 def _require_weights(distribution: WeightDistribution) -> None:
-    """Raise `StorageError` unless weights have finite squares, and sum to one if they are constrained to."""
+    """Raise `StorageError` unless weights have finite squares and, if they are constrained, sum to one."""
     for name, array in (
         ("mean", distribution.mean),
         ("covariance_factor", distribution.factor),

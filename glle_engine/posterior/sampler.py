@@ -1,8 +1,9 @@
-r"""Draws of embeddings, alone or several at once with the same bits, and their keys.
+r"""Draws of embeddings and their keys; a draw has the same bits alone and among several.
 
-A posterior on landmarks draws the landmarks by the eigenproblem, the other points by drawn weights on them. The normals
-of landmark i are row i of the draw's stream, the normals of other point q row :math:`4 \lceil m / 4 \rceil + q`, so
-that the weights of a point depend on (seed, index) and the point only.
+With landmarks, a draw solves the eigenproblem for the landmarks, and places the other points by drawn weights on the
+landmarks. The standard normal numbers of landmark i are row i of the draw's stream, and those of the q-th other point
+are row :math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point
+only.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
 
 @dataclass(frozen=True)
 class DrawKey:
-    """Key of a draw within a posterior; numpy numbers become Python's, so that keys are JSON-able.
+    """Key of a draw within a posterior; numbers of numpy become Python's, so that keys are JSON-able.
 
     Attributes
     ----------
     index, seed : int
-        Position in a random stream, and the stream; in [0, 2^64).
+        `seed` selects a random stream, and `index` the position in it; both are in [0, 2^64).
     scale : float
         Factor on the covariance of the weights, >= 0.
 
@@ -75,7 +76,7 @@ class DrawKey:
 
 @dataclass(frozen=True, eq=False)
 class Draw(PointResult):
-    """Embedding drawn from a posterior, a pure function of the posterior and the first five fields.
+    """Embedding drawn from a posterior: a pure function of the posterior and the first five fields.
 
     Attributes
     ----------
@@ -86,10 +87,10 @@ class Draw(PointResult):
     embedding : (n, p) float64
         (1/n) Y^T Y = I; columns sum to zero for constrained posteriors.
     eigenvalues : (p,) float64, ascending
-        Of M = (I - W)^T (I - W), without the constant's.
+        Eigenvalues of M = (I - W)^T (I - W), without the eigenvalue of the constant vector.
     diagnostics : dict
-        JSON-able: "solver" that was accepted, "steps", "deviation" of the acceptance test, |y| at the "pin", solvers
-        that were "rejected", "next_eigenvalue", and "disparity" to the reference embedding.
+        JSON-able: the "solver" that was accepted, its "steps", the "deviation" in the acceptance test, |y| at the
+        "pin", the solvers that were "rejected", "next_eigenvalue", and the "disparity" to the reference embedding.
 
     """
 
@@ -107,16 +108,16 @@ class Draw(PointResult):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Points that are no landmarks, and the distribution of their weights.
+    """Points that are not landmarks, and the distribution of their weights.
 
     Attributes
     ----------
     distribution : WeightDistribution
-        Of all n points.
+        Distribution of the weights of all n points.
     neighbors : (n, k) int32
-        Landmarks near each point, as points.
+        The nearest landmarks of each point, as rows of the data.
     landmarks : (m,) int32
-        Ascending.
+        Rows of the landmarks, ascending.
 
     """
 
@@ -126,11 +127,11 @@ class Placement:
 
     @cached_property
     def others(self) -> NDArray[np.intp]:
-        """The points that are no landmarks, ascending."""
+        """Rows of the points that are not landmarks, ascending."""
         return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
 
     def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the positions (r, k) of the neighbors of points (r,) among the landmarks."""
+        """Return the neighbors (r, k) of points (r,) as indices into `landmarks`."""
         return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
 
     def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
@@ -143,7 +144,7 @@ class Placement:
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
-        """Return draws of the landmarks, of one source, with the places of all points."""
+        """Return draws of the landmarks, all from one source, with the positions of all points added."""
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
@@ -152,7 +153,7 @@ class Placement:
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
-        """Write the places of the other points in at most `LANES` draws."""
+        """Write the positions of the other points in at most `LANES` draws."""
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
         p = draws[0].embedding.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
@@ -166,7 +167,7 @@ class Placement:
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of the other points with the counters of the stream at which their normals begin."""
+        """Yield slices of the other points, each with the counter of the stream at which its normal numbers begin."""
         k, n = self.neighbors.shape[1], len(self.others)
         size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
         first = -(-len(self.landmarks) // GROUP)
@@ -187,7 +188,7 @@ class Sampler:
     reference : (n, p) float64
         Embedding that draws are aligned to.
     placement : Placement, optional
-        Of the points that are no landmarks; weights, problem and reference are then of the landmarks.
+        Placement of the points that are not landmarks; all attributes above then belong to the landmarks.
 
     """
 
@@ -204,7 +205,7 @@ class Sampler:
         return weights if self.placement is None else self.placement.complete(weights, key, source)
 
     def draws(self, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
-        """Return the draws of keys, in their order, each computed when it is needed; a draw depends on its key only."""
+        """Return the draws of keys, in their order, computed when they are needed; a draw depends on its key only."""
         self._check_source(source)
         check_choice("align", align, get_args(Align))
         groups = _split(keys, LANES if self.solver else 1)
@@ -214,7 +215,7 @@ class Sampler:
         return itertools.chain.from_iterable(map(self.placement.place, _split(drawn, LANES)))
 
     def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights of one draw of the points of the eigenproblem."""
+        """Return the weights of one draw, for the points in the eigenproblem."""
         return self.distribution.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
@@ -226,7 +227,7 @@ class Sampler:
             )
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
-        """Return the draws of a group; a key that the lanes reject is solved alone."""
+        """Return the draws of a group; a draw that the lanes reject is solved alone."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
@@ -240,11 +241,11 @@ class Sampler:
 
     @cached_property
     def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and factor of the prior, as large as the posterior's, made once for all lane groups."""
+        """Mean and factor of the prior, with the shapes of the posterior's; made once for all lane groups."""
         return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
-        """Solve for one key without lanes."""
+        """Return the eigenpairs of one key, solved without lanes."""
         return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:

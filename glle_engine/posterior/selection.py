@@ -211,7 +211,7 @@ def advise(
 
 
 def _notes(suggested: int, dimension: float, spectrum: tuple[ComponentsRow, ...]) -> Iterator[Note]:
-    """Yield the reason of the suggested n_components, and what fewer of them show."""
+    """Yield the reason for the suggested n_components, and what fewer components show."""
     examined = len(spectrum)
     if round(dimension) > examined:
         yield Note(
@@ -274,7 +274,7 @@ def _with_instability(row: NeighborsRow, embeddings: dict[int, NDArray[np.float6
 
 
 def goodness(row: NeighborsRow) -> float:
-    """Return the figure by which the numbers of neighbors with a graph of one component are compared."""
+    """Return the score by which values of n_neighbors are compared, if their graph has one component."""
     assert row.trustworthiness is not None
     assert row.continuity is not None
     return float((row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from glle_engine.posterior.sampler import Draw
 
-# Mean disparity of draws to the reference: above it they share less than a quarter of their variance with it. Measured
-# over 40 draws at k = 10: .01 to .19 on rolls and sheets, .28 on the digits, .83 on the standardised wine data.
+# Mean disparity of draws to the reference, above which they share less than a quarter of their variance with the
+# reference. Over 40 draws at k = 10 it was .01 to .19 on rolls and sheets, .28 on the digits, and .83 on the
+# standardized wine data.
 UNRELATED = 0.75
 
 
@@ -34,19 +35,19 @@ class Summary(PointResult):
     consensus : (n, p) float64
         The generalized Procrustes mean, rotated to the reference embedding.
     covariance : (n, p, p) float64
-        Of each point's position over the draws, aligned to the consensus: :math:`\frac{1}{m-1} \sum (y - \bar y)(y -
-        \bar y)^T`.
+        Covariance of each point's position over the draws, which are aligned to the consensus:
+        :math:`\frac{1}{m-1} \sum (y - \bar y)(y - \bar y)^T`.
     spread : (n,) float64
-        Root of the trace of that covariance, in units of the embedding, whose coordinates have unit variance.
+        Root of the trace of `covariance`, in units of the embedding, whose coordinates have unit variance.
     stability : (n,) float64 in [0, 1]
         Mean share of a point's neighbors in the consensus that are its neighbors in a draw.
     eigenvalues : (m, p) float64
     relative_gaps : (m,) float64
-        (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; near 0 the last coordinate can swap.
+        (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; if it is near 0, coordinates p and p + 1 can swap.
         NaN if the solver did not estimate lambda_{p+1}.
     agreement : (m,) float64 in [0, 1]
-        Mean squared cosine of the principal angles between the spans of each draw and of the reference; 1
-        is the same span.
+        Mean squared cosine of the principal angles between the spans of each draw and of the reference; 1 if the spans
+        are equal.
     notes : tuple of Note
         Warnings.
 
@@ -70,7 +71,7 @@ def summarize(
     n_neighbors: int = 10,
     on_progress: OnProgress = silent,
 ) -> Summary:
-    """Summarize two or more draws of one posterior; ranking points by spread needs a hundred.
+    """Summarize two or more draws of one posterior; to rank points by spread, give a hundred draws.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def summarize(
     reference : (n, p) float64
         `Posterior.embedding`, to which the consensus is rotated.
     n_neighbors
-        Neighbors whose survival is a point's stability.
+        Number of neighbors that define the stability of a point.
     on_progress
         Called with (done, all, stage), for the stages "consensus" (rounds) and "stability" (draws). An exception
         that it raises cancels the summary.

@@ -1,4 +1,4 @@
-"""Estimate of the cost of a fit and of its draws, and of the draws of a fitted posterior."""
+"""Estimates of the cost of a fit and its draws, and of the draws of a fitted posterior."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Cost:
 
 
 def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
-    """Return the largest affordable size from `least` to `most`, or None. The cost must grow with the size."""
+    """Return the largest affordable size from `least` to `most`, or None if none is; the cost must grow with size."""
     if is_affordable(most):
         return most
     if not is_affordable(least):
@@ -58,7 +58,7 @@ def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int 
 
 
 class Search(NamedTuple):
-    """Expected time of a search: a power of n.
+    """Expected time of a neighbor search, which grows like a power of n.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Search(NamedTuple):
 
     @classmethod
     def from_data(cls, X: Data, spec: FitSpec) -> Self:
-        """Predict the time to search data X (n, d); for an exact search, from the pairs that subsamples compare."""
+        """Predict the time to search data X (n, d), for an exact search from the pairs that subsamples compare."""
         assert not isinstance(X, SparsePoints)
         (n, d), k = X.shape, spec.n_neighbors
         if isinstance(X, Distances):
@@ -103,7 +103,7 @@ class Estimate:
     Attributes
     ----------
     n, n_features : int
-        Points, and features that vary.
+        Number of points, and number of features that vary.
     spec : FitSpec
     search : Search
     factorization : Factorization
@@ -118,7 +118,7 @@ class Estimate:
 
     @property
     def size(self) -> int:
-        """Points of the eigenproblem: the landmarks, or all."""
+        """Number of points in the eigenproblem: of the landmarks, or of all points."""
         return self.n if isinstance(self.spec.landmarks, str) else min(self.n, self.spec.landmarks)
 
     @property
@@ -160,19 +160,19 @@ class Estimate:
 
     @property
     def draw(self) -> Cost:
-        """Cost of one of many draws; the bytes are the memory of a process that draws."""
+        """Cost of one of many draws; `bytes` is the memory of the process that draws."""
         n, work, spec = self.size, self.work, self.spec
         nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(self.n, n, self.n_features, spec)
         return Cost(_draw_seconds(self.n, n, work, spec, self.n_features)[1], nbytes)
 
     @property
     def single_draw_seconds(self) -> float:
-        """Seconds of a draw alone, whose unused lanes repeat it."""
+        """Seconds of a single draw; the unused lanes compute the same draw again."""
         return _draw_seconds(self.n, self.size, self.work, self.spec, self.n_features)[0]
 
     @property
     def peak(self) -> Cost:
-        """The larger seconds and bytes of the fit and of a draw alone."""
+        """The larger of the seconds, and the larger of the bytes, of the fit and of a single draw."""
         fit, draw = self.fit, self.draw
         return Cost(max(fit.seconds, self.single_draw_seconds), max(fit.bytes, draw.bytes))
 
@@ -183,7 +183,7 @@ class Estimate:
 
     @property
     def least(self) -> int:
-        """The least number of points of a fit."""
+        """The smallest number of points that a fit needs."""
         return max(self.spec.n_neighbors + 1, self.spec.n_components + 2)
 
     def at(self, n: int) -> Self:
@@ -205,7 +205,7 @@ class Estimate:
         return largest(self.least, self.size, is_enough)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as a JSON-able dictionary, with its figures."""
+        """Return the estimate as a JSON-able dictionary, with the numbers of `figures`."""
         return {
             "n": self.n,
             "n_features": self.n_features,
@@ -216,7 +216,7 @@ class Estimate:
         }
 
     def figures(self) -> dict[str, Any]:
-        """Return the expected figures, JSON-able."""
+        """Return the expected seconds and sizes, JSON-able."""
         return {
             "fit": asdict(self.fit),
             "stages": self.stages,
@@ -238,9 +238,9 @@ class Estimate:
 def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> Estimate:
     """Estimate the seconds and bytes of a fit and of its draws, in a small part of the time of the fit.
 
-    The graph of few points is searched and analysed; for many points the graph of a subsample, and the work is
-    extrapolated (`glle_engine.posterior.cost.rates`). Seconds follow from measured constants, and not from the machine,
-    so that equal requests have equal estimates.
+    If there are few points, their graph is searched and analysed. If there are many, subsamples are searched and
+    analysed, and the work is extrapolated (`glle_engine.posterior.cost.rates`). Seconds follow from measured constants
+    and not from this machine, so that equal requests have equal estimates.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
     choices = wanted.choices(len(given))
     data = locate(given, wanted.of_points(len(given)))
     for choice in choices:
-        # Landmarks are, nearly, as far from each other as the points of a sample.
+        # The distances among landmarks are nearly those among the points of a random sample of this size.
         solved = data if isinstance(choice.landmarks, str) else sample(data, choice.landmarks)
         require_pairs(len(solved), choice.n_components)
         factorization = Factorization.from_data(solved, choice.n_neighbors)
@@ -280,7 +280,7 @@ def estimate(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[Fit
 
 
 def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:
-    """Return the seconds of a draw of n points alone, and of one of many; `solved` points have an eigenproblem."""
+    """Return the seconds of a single draw of n points, and of one of many; `solved` points are in the eigenproblem."""
     lane = rates.draw_seconds(solved, work, spec, d) + rates.placing_seconds(n - solved, spec)
     fallback = rates.fallback_seconds(solved, work, spec, d)  # without lanes: one draw at a time
     return rates.lanes(solved) * lane + fallback, lane + fallback
@@ -292,9 +292,9 @@ class DrawCost(NamedTuple):
     Attributes
     ----------
     seconds : float
-        Of a draw alone, whose unused lanes repeat it.
+        Seconds of a single draw; the unused lanes compute the same draw again.
     each_seconds : float
-        Of one of many draws.
+        Seconds of one of many draws.
     bytes : float
         Peak memory of a process that draws, with the posterior.
 
@@ -324,7 +324,7 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     """
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
     n, work = len(pattern.neighbors), count_work(pattern)
-    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged one may have none, and then costs most
+    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged posterior may lack it; 0 gives the highest cost
     alone, each = _draw_seconds(posterior.n_points, n, work, spec, d)
     nbytes = rates.draw_bytes(n, work, spec) + rates.placed_bytes(posterior.n_points, n, 0, spec)
     if (classes := len(posterior.pins)) > 1:  # no lanes

@@ -1,15 +1,15 @@
 r"""Seconds and bytes of each stage of a fit and of a draw, with measured constants.
 
-The seconds were measured on one core of an AMD EPYC processor with AVX-512 at some 30 GFLOP/s in the factors of four
-lanes. They are constants, so that an estimate is a function of data and parameters. `python -m bench.engine.estimates`
-prints estimates beside measurements.
+The seconds were measured on one core of an AMD EPYC processor with AVX-512, which factorizes four lanes at some
+30 GFLOP/s. They are constants, so that an estimate is a function of data and parameters.
+`python -m bench.engine.estimates` prints estimates beside measurements.
 
-Fill and operations of the factors of B follow from the symbolic factorisation of a graph or of subsamples. The graph of
-all points is analysed if they are few. Of many points a fixed subsample and its two halves are searched and analysed.
-The work grows like a power of n. For data of intrinsic dimension D, a separator has some :math:`n^{(D-1)/D}` points
-(Lipton, Rose and Tarjan 1979), so that the fill grows like :math:`n^{2(D-1)/D}`, or :math:`n \log n` on sheets, and the
-operations like :math:`n^{3(D-1)/D}`. The exponent that is used is the mean of this theoretical one and of the measured
-one between the two sizes, which is noisy.
+Fill and operations of the factors of B follow from a symbolic factorization. If there are few points, the graph of all
+points is analysed. If there are many, a fixed subsample and its two halves are searched and analysed, and the work is
+extrapolated. The work grows like a power of n. For data of intrinsic dimension D, a separator has some
+:math:`n^{(D-1)/D}` points (Lipton, Rose and Tarjan 1979), so that the fill grows like :math:`n^{2(D-1)/D}`, or
+:math:`n \log n` on sheets, and the operations like :math:`n^{3(D-1)/D}`. The exponent that is used is the mean of
+this theoretical exponent and of the exponent measured between the two sizes, which is noisy.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MAX_ANALYSED = 3000  # points; the largest graph that is analysed as a whole
-MAX_EDGES = 150_000  # edges of a graph that is analysed
-MAX_VALUES = 1_500_000  # values of data that are searched
-_MIN_POINTS_PER_NEIGHBOR = 8  # points of the smaller size, for each neighbor
+MAX_EDGES = 150_000  # most edges of a graph that is analysed
+MAX_VALUES = 1_500_000  # most values of data that are searched
+_MIN_POINTS_PER_NEIGHBOR = 8  # the smaller subsample has at least this many points for each neighbor
 _DENSE_ENTRIES, _DENSE_FLOPS = 2.0, 3.0  # exponents of dense factors
 _MIN_ENTRIES_POWER = 1.1  # n log n as a power, between a thousand and a million points
-BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, whatever the size
+BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, independent of the number of points
 _DENSE_SECONDS = 6e-9  # seconds of the dense solver, times n^3
-_CACHE_BYTES = 3.2e7  # shared cache; larger factors of the lanes are read from memory
-_MAX_FURTHER = 0.75  # time of further runs for large separators, as a share of the time of a dissection
+_CACHE_BYTES = 3.2e7  # shared cache; what does not fit is read from memory
+_MAX_FURTHER = 0.75  # most extra time for large separators, as a share of the time of a dissection
 
 
 class Work(NamedTuple):
@@ -76,11 +76,12 @@ class Factorization:
     Attributes
     ----------
     points : tuple of int
-        Numbers of analysed points, ascending: one or two.
+        One or two numbers of analysed points, ascending.
     works : tuple of Work
-        The work at each of them.
+        The work for each number of points.
     dimension : float
-        Estimate at the density of the largest (`glle_engine.posterior.selection.intrinsic_dimension`).
+        Intrinsic dimension, estimated from the largest analysed number of points
+        (`glle_engine.posterior.selection.intrinsic_dimension`).
 
     """
 
@@ -106,7 +107,7 @@ class Factorization:
 
     @property
     def exponents(self) -> Work:
-        """Exponents of the growth with n, at most the exponents of dense factors; the scratch grows like the fill."""
+        """Exponents of the growth with n, at most those of dense factors; the scratch area grows like the fill."""
         entries, flops = _DENSE_ENTRIES, _DENSE_FLOPS
         if len(self.points) == 2:
             ratio = np.log(self.points[1] / self.points[0])
@@ -143,7 +144,7 @@ def sample(X: Data, size: int, first: int = 0) -> Data:
 
 
 def sample_rows(n: int, size: int, first: int = 0) -> NDArray[np.intp]:
-    """Return some of n rows, ascending: rows `first` and later of a permutation that depends only on n."""
+    """Return `size` of n rows, ascending: those from `first` on in a permutation that depends only on n."""
     shuffled = np.random.Generator(np.random.Philox(key=n)).permutation(n)
     return np.asarray(np.sort(shuffled[first : first + size]), np.intp)
 
@@ -161,7 +162,7 @@ def analyse(neighbors: NDArray[np.int32]) -> Work:
 
 
 def count_work(pattern: Pattern) -> Work:
-    """Count the work of a factorization in the order of a pattern, in no more time or memory than the pattern."""
+    """Count the work of a factorization in the order of a pattern; takes no more time or memory than the pattern."""
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
@@ -177,7 +178,7 @@ def search_bytes(n: int, d: int, spec: FitSpec) -> float:
 
 
 def weights_seconds(n: int, d: int, spec: FitSpec) -> float:
-    """Return the seconds of weights, posterior and diagnostics, for both noise models if the fit chooses one."""
+    """Return the seconds of weights, posterior and diagnostics, for both noise models if the fit has to choose."""
     k = spec.n_neighbors
     each = 2.2e-6 + 1e-9 * k * k * (d + k)
     if spec.noise == "auto":
@@ -202,10 +203,10 @@ def compared_draws(spec: FitSpec) -> int:
 def order_seconds(n: int, work: Work, dimension: float, spec: FitSpec) -> float:
     """Return the seconds of the elimination order, with dissections if they are tried, and of the structure.
 
-    Separators of data of more intrinsic dimensions are larger, and more of them are computed several times.
+    Data of higher intrinsic dimension have larger separators, and more of the separators are computed several times.
     """
     seconds = 4e-6 * n + 1.2e-8 * work.entries
-    # Minimum degree, whose operations decide, often has a quarter more.
+    # The operations of minimum degree, often a quarter more than `work.flops`, decide how many dissections are tried.
     count = dissections(int(1.25 * work.flops), n, DRAWS)
     each = 2e-6 * n * spec.n_neighbors * (1 + min(max(dimension - 2, 0.0) / 4, _MAX_FURTHER))
     return seconds + count * each
@@ -225,7 +226,7 @@ def mean_seconds(n: int, work: Work, spec: FitSpec) -> float:
 
 
 def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the seconds of one of many draws of data with d features: of one lane, beyond few points."""
+    """Return the seconds of one of many draws of data with d features, as one lane unless the solver is dense."""
     k, steps = spec.n_neighbors, MAX_STEPS if has_singular_draws(spec, d) else steps_of(spec)
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
@@ -246,11 +247,11 @@ def has_singular_draws(spec: FitSpec, d: int) -> bool:
 
 
 def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the seconds of a draw that the lanes reject, which happens seldom to constrained draws.
+    """Return the seconds that one draw takes beyond the lanes, because they may reject it; 0 for constrained draws.
 
     The share of published draws that the lanes reject grows with the number of points and the scale. On a Swiss roll it
-    is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate takes every draw to be refined. The seconds of
-    singular draws take the work of all solvers.
+    is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate assumes that every published draw is refined,
+    and that every solver is tried on a singular draw. The lanes seldom reject constrained draws.
     """
     if spec.variant != "published" or n <= DENSE_BELOW:
         return 0.0
@@ -267,7 +268,7 @@ def pivoting_seconds(n: int, work: Work) -> float:
 
 
 def null_seconds(n: int, work: Work, classes: int) -> float:
-    """Return the seconds of the null vectors of closed classes: a solution each, and their orthogonalisation."""
+    """Return the seconds of the null vectors of closed classes: one solution for each, and orthogonalization."""
     return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
 
 
@@ -277,7 +278,7 @@ def null_bytes(n: int, classes: int) -> float:
 
 
 def lanes(n: int) -> int:
-    """Return the number of draws that the lanes solve in the time of one alone."""
+    """Return the number of draws that the lanes solve in the time of a single draw."""
     return LANES if n > DENSE_BELOW else 1
 
 
@@ -293,7 +294,7 @@ def landmarks_seconds(n: int, m: int, d: int) -> float:
 
 
 def placing_seconds(n: int, spec: FitSpec) -> float:
-    """Return the seconds of n placed points in one of many draws."""
+    """Return the seconds to place n points in one of many draws."""
     k = spec.n_neighbors
     return n * (1e-8 * k + 2e-9 * k * k)
 
