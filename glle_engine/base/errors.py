@@ -6,7 +6,7 @@ from typing import Any
 
 
 class GlleError(ValueError):
-    """Request that the engine cannot answer.
+    """Base of the errors that a user can cause.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class GlleError(ValueError):
         return f"{self.args[0]} {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without a call of `__init__`, whose arguments are not the `args` of the exception."""
+        """Pickle without calling `__init__`, because its arguments differ from the exception's `args`."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @property
@@ -57,7 +57,7 @@ class InvalidShapeError(GlleError):
 
 
 class NotFiniteError(GlleError):
-    """NaN, infinity or masked values; `details` has the first row and column (from 0), or the number of masked ones."""
+    """NaN, infinity or masked values; `details` has the first row and column (from 0), or counts the masked values."""
 
     code = "not-finite"
 
@@ -105,7 +105,7 @@ class MissingLibraryError(GlleError):
 
 
 class ForkedProcessError(GlleError):
-    """A method whose threads ended when its process was forked."""
+    """A method that needs threads, which do not survive the fork of its process."""
 
     code = "forked-process"
 

@@ -34,7 +34,7 @@ class Parameter:
     Attributes
     ----------
     kind
-        Kind of the values that are not words.
+        Type of the values; "word" if only `words` are allowed.
     doc : str
         Description in sentences, with the unit.
     words : tuple of str
@@ -44,11 +44,12 @@ class Parameter:
     optional : bool
         Whether None is a value.
     counts : bool
-        Whether it counts points, and so shrinks with a sample of them.
+        Whether the value is a number of points. Fits to a sample of the points use a proportionally smaller value.
     added : bool
-        Whether `Specification.to_dict` leaves it out at its default, because ids without it are older.
+        Whether `Specification.to_dict` omits the parameter while it has its default. True for parameters that are newer
+        than the ids of existing results, so that these ids stay valid.
     fixed : int, optional
-        Number that "auto" and None stand for, of a number of points that does not depend on the data.
+        The number that "auto" and None stand for, where this number does not depend on the data.
 
     """
 
@@ -65,7 +66,7 @@ class Parameter:
     fixed: int | None = None
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value as a Python type, with None as "auto" where that is a word, or raise an error."""
+        """Return the value as a Python type, or raise an error; None becomes "auto" if the parameter allows "auto"."""
         if self.fixed is not None and (value is None or (isinstance(value, str) and value == "auto")):
             return self.fixed
         if value is None and "auto" in self.words and not self.optional:
@@ -154,7 +155,10 @@ def integer(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare an integer; with the default None an optional one. A number of points has the word "auto"."""
+    """Declare an integer, which is optional if its default is None.
+
+    If it is a number of points (`counts`) with a fixed default, "auto" stands for this default.
+    """
     bounds: dict[str, Any] = {"least": least, "most": most}
     fixed = default if counts and isinstance(default, int) else None
     optional = default is None
@@ -173,7 +177,7 @@ def number(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare a finite number; with the default None an optional one."""
+    """Declare a finite number, which is optional if its default is None."""
     optional = default is None
     bounds: dict[str, Any] = {"least": least, "above": above, "most": most, "below": below}
     parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
@@ -181,7 +185,7 @@ def number(
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
-    """Declare one of several words."""
+    """Declare a choice among several words."""
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
@@ -214,7 +218,7 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` for given parameters that have no meaning with the value of an option."""
+        """Raise `InvalidParameterError` if a named parameter, meaningless by `option`, is not at its default."""
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
@@ -234,9 +238,10 @@ class Specification:
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as a JSON-able dictionary, without optional ones that are None and added defaults.
+        """Return the parameters as a JSON-able dictionary.
 
-        A new parameter so changes no id, because ids are digests of these dictionaries.
+        Leaves out parameters that are None, and added parameters (`Parameter.added`) at their default. Ids are digests
+        of these dictionaries, so that a new parameter does not change the ids of existing results.
         """
         idle = {item.name: item.default for item in fields(self) if item.metadata[_KEY].added}
         values = asdict(self)
@@ -244,13 +249,13 @@ class Specification:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the specification of a dictionary; unknown names raise `InvalidParameterError`."""
+        """Return the specification with the values of a dictionary; unknown names raise `InvalidParameterError`."""
         require_known_names(values, cls.parameters())
         return cls(**values)
 
 
 def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `InvalidParameterError` for names of no known parameters, with the closest ones."""
+    """Raise `InvalidParameterError` if a name is not among the known ones, and suggest the closest known name."""
     valid = list(dict.fromkeys(known))
     if unknown := sorted(set(map(str, names)) - set(valid)):
         close = [
@@ -265,13 +270,16 @@ def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_integer(name: str, value: object, least: int, *, counter: bool = False) -> int:
-    """Return an integer of at least `least`, or raise `InvalidParameterError`; a counter is below 2^64."""
+    """Return the value if it is an integer of at least `least`, else raise `InvalidParameterError`.
+
+    A `counter` must also be below 2^64.
+    """
     parameter = Parameter(kind="integer", doc="", least=least, most=LARGEST_COUNTER if counter else None)
     return int(parameter.check(name, value))
 
 
 def check_positive(name: str, value: object, *, zero: bool = False) -> float:
-    """Return a finite positive number, or zero where allowed, or raise `InvalidParameterError`."""
+    """Return the value if it is a finite positive number, or 0 with `zero`; else raise `InvalidParameterError`."""
     parameter = Parameter(kind="number", doc="", least=0) if zero else Parameter(kind="number", doc="", above=0)
     return float(parameter.check(name, value))
 
@@ -282,7 +290,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def _integer(value: object) -> int | None:
-    """Return an integer of Python or numpy as an int, or None."""
+    """Return an integer of Python or numpy as an int; None for any other value."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
     except TypeError:

@@ -24,8 +24,8 @@ def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> I
 class StageClock:
     """Progress callback that measures the time of each stage and forwards every report.
 
-    The time up to a report belongs to its stage. A report with done = 0 begins a stage; earlier time belongs to the
-    previous one.
+    The time between two reports belongs to the stage of the later one. If the later report has done = 0, it begins a
+    stage, and the time before it belongs to the previous stage.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Results: notes in words, representations in one line, tables and pictures in notebooks."""
+"""Base classes of results: notes for users, one-line representations, tables and pictures in notebooks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-MAX_CHARACTERS = 40  # characters of a value
+MAX_CHARACTERS = 40  # of a value in a one-line representation
 _FEATURE = re.compile(r"X\[:, (\d+)\]")
 
 
 def brief(self: Any) -> str:
     """Return the class of a dataclass and its fields in one line; None and empty fields are left out.
 
-    An array is its dtype and shape, a long collection its length, a nested dataclass its class. Use it as `__repr__`.
+    Arrays are shown by dtype and shape, long collections by length, nested dataclasses by class. For use as `__repr__`.
     """
     shown = ((field.name, _value(getattr(self, field.name))) for field in fields(self) if field.repr)
     return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in shown if text)})"
 
 
 def _value(value: Any) -> str:
-    """Return a value in few characters; empty for none."""
+    """Return a value in few characters; an empty text if there is nothing to show."""
     if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
         return ""
     if isinstance(value, np.ndarray):
@@ -68,13 +68,14 @@ class PointResult:
     def to_anndata(self, adata: Any, key: str = "glle") -> None:
         """Write the points to an AnnData object, as the tools of scanpy do.
 
-        Coordinates are `adata.obsm["X_glle"]`, so that ``sc.pl.embedding(adata, "glle")`` draws them; spread, stability
-        and others `adata.obs["glle_spread"]` and so on; the verdict `adata.uns["glle"]`. `key` replaces "glle".
+        The coordinates go to `adata.obsm["X_glle"]`, so that ``sc.pl.embedding(adata, "glle")`` draws them. Spread,
+        stability and other columns go to `adata.obs["glle_spread"]` and so on, and the verdict to `adata.uns["glle"]`.
+        `key` replaces "glle" in these names.
 
         Raises
         ------
         ValueError
-            If there is another number of observations.
+            If `adata` has another number of observations.
 
         """
         points = PointTable.from_result(self)
@@ -86,7 +87,7 @@ class PointResult:
         adata.uns[key] = {"result": repr(self), "verdict": points.verdict}
 
     def _repr_html_(self) -> str:
-        """Return verdict, notes, quantiles of the columns, and the picture if there is matplotlib."""
+        """Return the verdict, the notes, quantiles of the columns, and the picture if matplotlib is installed."""
         points = PointTable.from_result(self)
         notes: Any = getattr(self, "notes", ())
         rows = {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)} | points.columns
@@ -104,7 +105,7 @@ class PointResult:
         return "".join(parts)
 
     def _repr_png_(self) -> bytes | None:
-        """Return the picture as a PNG, None without matplotlib."""
+        """Return the picture as a PNG, or None if matplotlib is not installed."""
         return None if find_spec("matplotlib") is None else picture(PointTable.from_result(self))
 
 
@@ -125,16 +126,16 @@ class Note:
     message: str
 
     def with_names(self, names: Sequence[str] | None) -> Note:
-        """Return the note in which features such as ``X[:, 3]`` have their names."""
+        """Return the note with names in place of features such as ``X[:, 3]``."""
         if names is None:
             return self
         return replace(self, message=_FEATURE.sub(lambda found: names[int(found[1])], self.message))
 
 
 def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
-    """Yield a note if an embedding of data with d features has more than d components p.
+    """Yield a note if an embedding has more components (p) than the data have features (d).
 
-    Not for categories and distances, whose dimension the number of columns does not bound.
+    There is no such note for categories and distances, whose dimension may exceed the number of columns.
     """
     if p > d and metric not in {"hamming", "precomputed"}:
         yield Note(
@@ -147,7 +148,7 @@ def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Figures and notes of a fit; JSON-able through `to_dict`.
+    """Numbers and notes about a fit; JSON-able through `to_dict`.
 
     Attributes
     ----------

@@ -1,17 +1,17 @@
-r"""Space of a fit: data after standardization, placed so that Euclidean distances order pairs as the metric does.
+r"""Space of a fit: standardized data as points whose Euclidean distances order pairs as the metric does.
 
-LLE is invariant to what leaves distances unchanged, because its weights depend on distances only: with
-:math:`d_{ij}` the distances, a neighborhood has the Gram matrix :math:`G_{jk} = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2`.
-A metric therefore determines both the neighbors and the weights, if it is the distance of points of some Euclidean
-space, and both are computed there:
+LLE's weights depend on distances only: with distances :math:`d_{ij}`, a neighborhood has the Gram matrix
+:math:`G_{jk} = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2`. If a metric is the Euclidean distance of some points, it
+determines both the neighbors and the weights, and both are computed from these points:
 
 - *cosine*: rows of length 1, whose squared distance is :math:`2 (1 - \cos)`;
 - *correlation*: centred rows of length 1, with :math:`2 (1 - r)`;
-- *hamming*: one column for each level of each feature, 0 or 1, whose squared distance is twice the number of features
-  that differ; if no feature has more than two levels, one column for each, and the number itself.
+- *hamming*: one column of 0 and 1 for each level of each feature; the squared distance is twice the number of features
+  that differ. If no feature has more than two levels, one column for each feature; the squared distance is that number.
 
-Weights of the untransformed rows would change with the length of a row, which the metric ignores. Standardization is an
-affine map of each feature; weights that sum to one commute with it, so that generated data have the units of the data.
+Weights of the untransformed rows would change with the length of a row, which cosine and correlation ignore.
+Standardization is an affine map of each feature. Weights that sum to one commute with it, so that generated data have
+the units of the data.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _SHOWN = 10  # columns in a message
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Space of data.
+    """Map from data to the space in which a fit computes.
 
     Attributes
     ----------
     metric
     center, scale : (d,) float64, optional
-        Subtracted from each feature, and divided by, in the units of the data; the scale of a constant feature is 1.
+        `center` is subtracted from each feature, and the result divided by `scale`. Both are in the units of the data;
+        the scale of a constant feature is 1.
     levels : tuple of arrays, optional
         Values of each feature, ascending, for the Hamming distance.
 
@@ -69,7 +70,7 @@ class Space:
         return cls(metric, *_center_and_scale(data, standardize))
 
     def points(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the places (m, q) of data (m, d) of the fit, or of new data, each row independently.
+        """Return the positions (m, q) of data (m, d), from the fit or new, each row independently.
 
         Raises
         ------
@@ -78,14 +79,14 @@ class Space:
 
         """
         if self.center is not None and self.scale is not None:
-            with np.errstate(over="ignore"):  # new points may be far; halves of data of the fit do not overflow
+            with np.errstate(over="ignore"):  # far new points may overflow; half of the fit's data cannot
                 data = (data / 2 - self.center / 2) / (self.scale / 2)
         if self.metric in {"cosine", "correlation"}:
             return _directions(data, self.metric)
         return data if self.levels is None else _indicators(data, self.levels)
 
     def restore(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return places (m, d) of a Euclidean space in the units of the data."""
+        """Undo the standardization: return positions (m, d) in the units of the data (Euclidean metric only)."""
         require_restorable(self.metric)
         if self.center is None or self.scale is None:
             return places
@@ -93,7 +94,7 @@ class Space:
 
 
 def require_restorable(metric: Metric) -> None:
-    """Raise `InvalidParameterError` unless places of the metric determine data."""
+    """Raise `InvalidParameterError` unless positions in the metric's space determine the data."""
     if metric == "euclidean":
         return
     remedy = {
@@ -111,7 +112,7 @@ def require_restorable(metric: Metric) -> None:
 def _center_and_scale(
     data: NDArray[np.float64], standardize: Standardize
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return center and scale of each feature; computed in a power of two, so that squares stay in range."""
+    """Return center and scale of each feature, computed in units of a power of two, so that squares stay in range."""
     largest, least = data.max(axis=0), data.min(axis=0)
     exponents = np.frexp(np.maximum(np.abs(largest), np.abs(least)))[1]
     scaled = np.ldexp(data, -exponents)
@@ -148,7 +149,7 @@ def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64
 
 
 def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDataError:
-    """Return the refusal of rows of d features without a direction (cosine, correlation)."""
+    """Return the error for rows of d features that have no direction (cosine, correlation)."""
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
@@ -159,7 +160,7 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
 
 
 def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Return the values of each feature."""
+    """Return the distinct values of each feature, ascending."""
     fractions = np.argwhere(data != np.floor(data))
     if len(fractions):
         row, column = (int(i) for i in fractions[0])
@@ -181,9 +182,10 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
 
 
 def _indicators(data: NDArray[np.float64], levels: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
-    """Return the columns of the levels, and one of what values of no level add to every distance.
+    """Return the columns of the levels, and one more column for values that are none of the levels.
 
-    Squared distances of the result are integers, so that ties of the Hamming distance are ties of it.
+    Such a value differs from every point of the fit. Squared distances between the resulting rows are integers, so that
+    ties in the Hamming distance stay ties.
     """
     is_binary = max(map(len, levels)) <= 2
     known = [np.isin(column, values) for column, values in zip(data.T, levels, strict=True)]
@@ -192,5 +194,6 @@ def _indicators(data: NDArray[np.float64], levels: tuple[NDArray[np.float64], ..
         np.where(is_known, column == values[-1], 0.5)[:, None] if is_binary else column[:, None] == values
         for column, values, is_known in zip(data.T, levels, known, strict=True)
     ]
-    # An unknown level adds 1 (binary) or 2 to the squared distance from every point: 1/4 or 1 by its own columns.
+    # An unknown value must add 1 (binary) or 2 to the squared distance from every point. The columns of its feature add
+    # 1/4 or 1; the last column adds the rest.
     return np.column_stack([*parts, np.sqrt(unseen * (0.75 if is_binary else 1.0))]).astype(np.float64)

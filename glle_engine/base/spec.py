@@ -25,12 +25,12 @@ Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
 LandmarkCount = int | Literal["auto", "all"]
 
-MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # by default: fewer tear a sheet, and the time of a fit grows with k^2
-NEIGHBORS_OF_ROOT = 0.35  # default neighbors over the root of the number of points (docs/explanation/neighbors.md)
+MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # of the default k: fewer tear a sheet, and the time of a fit grows with k^2
+NEIGHBORS_OF_ROOT = 0.35  # default k over the square root of the number of points (docs/explanation/neighbors.md)
 
-# Of landmarks="auto" (docs/explanation/landmarks.md): constants, so that every machine decides the same.
-MAX_EXACT_POINTS = 50_000  # beyond some 60,000 even a draw of a sheet takes a second, with 30 neighbors
-MAX_EXACT_FLOPS = 5 * 10**9  # operations to factorize for a draw, which alone then takes about a second
+# For landmarks="auto" (docs/explanation/landmarks.md). They are constants, so that every machine decides alike.
+MAX_EXACT_POINTS = 50_000  # beyond about 60,000, even a draw of a sheet with 30 neighbors takes a second
+MAX_EXACT_FLOPS = 5 * 10**9  # operations of a factorization, at which a single draw takes about a second
 AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph
 
 
@@ -59,7 +59,7 @@ def metric_parameter() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceSpec(Specification):
-    """Base of the specifications with `standardize` and `metric`: `standardize_parameter` and `metric_parameter`."""
+    """Base of the specifications that have `standardize` or `metric` as parameters."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +73,7 @@ class SpaceSpec(Specification):
 
     @property
     def precomputed(self) -> str:
-        """The parameter by which the data are a matrix of all pairs, such as "metric" or "kernel"; empty for points."""
+        """The parameter that makes the data a matrix of all pairs, such as "metric" or "kernel"; empty for points."""
         return next((name for name, value in vars(self).items() if value == "precomputed"), "")
 
 
@@ -81,9 +81,9 @@ class SpaceSpec(Specification):
 class FitSpec(SpaceSpec):
     """Parameters of a posterior over reconstruction weights, described by `FitSpec.parameters()`.
 
-    Equal fits have equal specifications, because an option without effect takes its default: `max_iter` and `tol`
-    outside the published em, and the variance "dirichlet" with tangent noise (the same as "auto"). Other options
-    without meaning raise `InvalidParameterError`.
+    Equal fits have equal specifications, because options without effect are reset to their defaults: `max_iter` and
+    `tol` unless the fit is the published em, and the variance "dirichlet" with tangent noise, where "auto" means
+    "dirichlet" anyway. Other options without meaning raise `InvalidParameterError`.
     """
 
     method: Method = choice(
@@ -214,9 +214,9 @@ class FitSpec(SpaceSpec):
                 object.__setattr__(self, field.name, field.default)
 
     def of_points(self, n: int) -> Self:
-        """Return the specification for n points, with a number of neighbors; n and more landmarks are all points.
+        """Return the specification for n points, with "auto" neighbors replaced by a number.
 
-        Automatic landmarks stay "auto" where the fit decides (`choices`).
+        Landmarks of n or more become "all". Landmarks "auto" stay "auto" where the fit decides (`choices`).
         """
         landmarks = self.landmarks
         if isinstance(landmarks, int) and landmarks >= n:
@@ -230,10 +230,10 @@ class FitSpec(SpaceSpec):
         return replace(self, landmarks=landmarks, n_neighbors=k)
 
     def _may_have_landmarks(self, n: int) -> bool:
-        """Whether automatic landmarks of n points are possible: nothing is refused that all points allow.
+        """Whether landmarks="auto" may choose landmarks among n points without causing an error.
 
-        The graph of the landmarks may fall apart where the graph of all points does not. Half of the landmarks must be
-        enough for resamples.
+        The graph of the landmarks may fall apart where the graph of all points does not, so that components must be
+        bridged. Resamples take half of the landmarks, which must be enough points for the neighbors and components.
         """
         least = min(AUTO_LANDMARKS)
         is_possible = self.variant == "constrained" and self.metric != "precomputed" and self.disconnected == "bridge"
@@ -241,9 +241,10 @@ class FitSpec(SpaceSpec):
         return is_possible and n > least and least // 2 > needed
 
     def choices(self, n: int) -> list[Self]:
-        """Return what a fit to n points tries in turn: it takes the first of at most `MAX_EXACT_FLOPS`, or the last.
+        """Return the specifications that a fit to n points tries in turn.
 
-        With automatic landmarks all points come first, unless there are more than `MAX_EXACT_POINTS`.
+        The fit takes the first one whose factorization needs at most `MAX_EXACT_FLOPS`, or else the last one. With
+        automatic landmarks the first one has all points, unless there are more than `MAX_EXACT_POINTS`.
         """
         spec = self.of_points(n)
         if spec.landmarks != "auto":
@@ -253,7 +254,7 @@ class FitSpec(SpaceSpec):
 
     @property
     def has_landmarks(self) -> bool:
-        """Whether there is a number of landmarks."""
+        """Whether the number of landmarks is given."""
         return not isinstance(self.landmarks, str)
 
     @property

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-# Sums of squares of some ten thousand features stay finite, and normal, within these.
+# Between these bounds, sums of squares over some ten thousand features neither overflow nor become subnormal.
 LARGEST, SMALLEST = 1e150, 1e-140
-FARTHEST = 2.0**26  # extents of the data: half of the digits of a distance are left to order the neighbors
-# Squares of distances below it, relative to the largest coordinate, lose digits.
+FARTHEST = 2.0**26  # in extents of the data; farther away, fewer than half of a distance's digits order the neighbors
+# Relative to the largest coordinate: squares of smaller distances lose digits.
 RESOLVED = 2.0**-490
 _HASHED = 1 << 20  # entries at a time
 _LISTED = 10  # columns in a message
@@ -69,12 +69,12 @@ class Unit:
         return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, least))
 
     def scale(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the varying features over 2^exponent. The division is exact: the unit of the data changes no bit."""
+        """Return the varying features divided by 2^exponent, which is exact: the unit of the data changes no bit."""
         held = data if self.varying.all() else data[:, self.varying]
         return np.ascontiguousarray(np.ldexp(held, -self.exponent))
 
     def shift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return all features over 2^exponent, constant features relative to their constants."""
+        """Return all features divided by 2^exponent, constant features after subtracting their constant."""
         return np.ascontiguousarray(np.ldexp(points - self.origin, -self.exponent))
 
 
@@ -91,10 +91,10 @@ def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[
 
 
 def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return data (n, c) in their space in the unit in which a posterior is computed.
+    """Return data (n, c) of a `Space` in the unit in which a posterior is computed.
 
-    For the constrained variant, which does not depend on the unit, data are divided by a power of two, and constant
-    features are left out. For the published variant data are unchanged.
+    The constrained variant does not depend on the unit: its data are divided by a power of two, and constant features
+    are left out. The published variant takes the data unchanged.
 
     Raises
     ------
@@ -113,7 +113,8 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
-    `data` (n, d) are in their unit (`Unit`); `distances` (n, k) to `nearest` (n, k) are 0 where they underflow.
+    `data` (n, d) are in the unit of computation (`Unit`). `distances` (n, k) to `nearest` (n, k) are 0 where they
+    underflow.
     """
     close = np.flatnonzero(distances[:, -1] < RESOLVED)
     for column in nearest[close].T:
@@ -123,7 +124,7 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 
 
 def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
-    """Return the refusal of neighbors that are too close in the unit of computation."""
+    """Return the error for neighbors that are too close in the unit of computation."""
     return OutOfRangeError(
         f"The neighbors of point {point} are at most {apart:.3g} of the largest coordinate away: the squares of such "
         "distances leave the range of floating-point numbers.",
@@ -225,12 +226,12 @@ def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
 def array_of(X: Any) -> NDArray[Any]:
     """Return X as an array of any type, or raise `InvalidShapeError`.
 
-    Refused are rows of different lengths, and an object with a length that is no sequence and no array, such as an
-    AnnData: numpy would take it for a sequence and read it item by item, without an end in sight.
+    Rows of different lengths are refused. So are objects that have items but are neither sequence nor array, such as an
+    AnnData: numpy would take them for sequences and read them item by item, which may take forever.
     """
     try:
         if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
-            memoryview(X)  # raises TypeError for values that are no buffer
+            memoryview(X)  # raises TypeError if X is not a buffer
         return np.asarray(X)
     except ValueError as error:
         raise InvalidShapeError(
@@ -246,7 +247,7 @@ def array_of(X: Any) -> NDArray[Any]:
 def require_unmasked(values: object, name: str) -> None:
     """Raise `NotFiniteError` if an array of numpy.ma, or a list of such rows, has masked values.
 
-    Conversions to an array forget the mask, and take the numbers below it for data.
+    Conversion to an array would drop the mask and use the masked numbers as data.
     """
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
@@ -262,7 +263,7 @@ def require_unmasked(values: object, name: str) -> None:
 def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, str]:
     """Drop the rows of a matrix (n, d) that have NaN, or replace NaN by the median of its column, in place.
 
-    Returns the mask of the rows to keep, (n,), or None for all, and the change in words, empty without NaN.
+    Returns the mask of the rows to keep, (n,), or None for all rows, and a sentence on the change, empty without NaN.
 
     Raises
     ------
@@ -309,7 +310,7 @@ def numbers_of(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def float64_of(raw: NDArray[Any]) -> NDArray[np.float64]:
-    """Return real numbers in float64; larger ones of other types are infinite."""
+    """Return real numbers in float64; numbers of wider types that are too large for it become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(raw, np.float64)
 
@@ -362,7 +363,7 @@ def require_range(data: NDArray[np.float64]) -> None:
 
 
 def require_same_length(X: Sized, Y: Sized) -> None:
-    """Raise `InvalidShapeError` unless data and an embedding have as many points."""
+    """Raise `InvalidShapeError` unless data and embedding have the same number of points."""
     if len(X) != len(Y):
         raise InvalidShapeError(
             f"The data have {len(X)} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
@@ -370,21 +371,22 @@ def require_same_length(X: Sized, Y: Sized) -> None:
 
 
 def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` if a new point (m, d) is too far from data (n, d) to have nearest neighbors among them.
+    """Raise `OutOfRangeError` if one of the new points (m, d) is too far from data (n, d) to rank their distances.
 
-    The distance is the largest one along a feature to the box of the data, in units of the longest side of the box.
+    Along each feature, the distance is measured to the bounding box of the data. The largest of them counts, in units
+    of the longest side of the box.
     """
     most, least = data.max(axis=0), data.min(axis=0)
     with np.errstate(over="ignore"):  # a distance that overflows is infinite
         extent = float((most - least).max())
         away = np.maximum(points - most, least - points).max(axis=1)
     row = int(np.argmax(away))
-    if not away[row] <= FARTHEST * extent:  # not a number is too far, too
+    if not away[row] <= FARTHEST * extent:  # NaN is too far, too
         raise too_far(row, float(away[row]) / extent if extent else np.inf)
 
 
 def too_far(row: int, extents: float) -> OutOfRangeError:
-    """Return the refusal of a new point whose nearest neighbors are a matter of rounding."""
+    """Return the error for a new point so far away that rounding decides its nearest neighbors."""
     return OutOfRangeError(
         f"Row {row} of the new points lies {extents:.3g} times the extent of the training data away from them, so far "
         "that rounding decides which of them are its nearest neighbors.",
@@ -395,7 +397,7 @@ def too_far(row: int, extents: float) -> OutOfRangeError:
 
 
 class OfNeighbors(Protocol):
-    """Parameters with neighborhoods."""
+    """Parameters of a method that has neighborhoods."""
 
     @property
     def n_neighbors(self) -> int:
@@ -407,7 +409,7 @@ class OfNeighbors(Protocol):
 
 
 def require_neighbors(n_neighbors: int, n: int) -> None:
-    """Raise `InvalidParameterError` unless each of n points has so many neighbors, and another point."""
+    """Raise `InvalidParameterError` unless there is another point besides each of n points and its neighbors."""
     if n_neighbors > n - 2:
         raise InvalidParameterError(
             f"n_neighbors={n_neighbors} is too many for {n:,} points.",

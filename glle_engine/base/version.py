@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-# The first version with the bits of this version's fits, draws and analyses. Ids are digests of it, not of the version,
-# so that an upgrade that changes no bit changes no id, and one id never stands for two results. A change of a bit sets
-# it to the version of its release.
+# The first version whose fits, draws and analyses have the same bits as this version's. Ids are digests of NUMBERS, not
+# of the version: an upgrade that changes no bit changes no id, and one id never stands for two results. If you change a
+# bit, set NUMBERS to the version of the release.
 NUMBERS = "0.4.0"

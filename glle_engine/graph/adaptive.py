@@ -5,12 +5,13 @@ positions about their mean,
 
 .. math:: r_i^{(m)} = \Big(\sum_{j > p} \sigma_j^2 \Big/ \sum_{j \le p} \sigma_j^2\Big)^{1/2}
 
-measures their distance from a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*). As in
-that paper, a neighborhood that is not flat is *contracted*, from its farthest candidate on, and then *expanded* again
-by the candidates along the plane of the kept ones: those whose distance from it is at most :math:`\eta` times their
-distance along it. A neighborhood is flat if :math:`r_i^{(m)} \le \eta_m`, :math:`\eta_m` twice the median of
-:math:`r^{(m)}` over all points, and at least .05. If no neighborhood differs much from the others, few candidates are
-dropped. A short circuit between two turns of a roll is far from the plane.
+measures how far they lie off a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*). As in
+that paper, a neighborhood that is not flat is first *contracted*: its farthest candidates are dropped until it is flat.
+Then it is *expanded* by candidates along the plane of the remaining ones, that is, by candidates whose distance from
+the plane is at most :math:`\eta` times their distance along the plane. A neighborhood of m candidates is flat if
+:math:`r_i^{(m)} \le \eta_m`, where :math:`\eta_m` is twice the median of :math:`r^{(m)}` over all points, and at least
+.05. If no neighborhood differs much from the others, few candidates are dropped. A short circuit between two turns of a
+roll is far from the plane, and is dropped.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLAT = 2.0  # times the median: twice as far from flat as most
-MIN_FLATNESS = 0.05  # within three degrees of a plane anything is flat, rounding errors included
+FLAT = 2.0  # times the median of r: neighborhoods up to here are flat
+MIN_FLATNESS = 0.05  # within three degrees of a plane every neighborhood is flat, so that rounding errors do not count
 _BLOCK_ENTRIES = 1 << 20
 
 
@@ -50,9 +51,10 @@ def kept_candidates(
     Returns
     -------
     kept : (n, k) bool
-        At least the p + 2 nearest of each point, and all where k is no larger.
+        At least the p + 2 nearest of each point, or all k if k is smaller.
     thresholds : (k + 1,) float64
-        eta_m by neighborhood size m, for `kept_of_new`; the last one computed also applies to smaller sizes.
+        eta_m by neighborhood size m, for `kept_of_new`. The threshold of the smallest size that was needed also applies
+        to smaller sizes.
 
     """
     n, k = nearest.shape
@@ -104,7 +106,7 @@ def _least(k: int, p: int) -> int:
 def _flatness(
     points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
 ) -> NDArray[np.float64]:
-    """Return r_i of every point with these rows of X as candidates."""
+    """Return r_i (n,) of points (n, d) whose candidates are the rows `nearest` (n, m) of X."""
     n, m = nearest.shape
     result = np.empty(n)
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((m + 1) * max(m + 1, X.shape[1]))), "neighborhoods"):
@@ -125,7 +127,7 @@ def _expand(
     thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Return the candidates of the contracted neighborhoods and those along the tangent plane of each."""
+    """Return the mask (n, k) of the first `size` candidates of each point, and the candidates along their plane."""
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]
     for row in np.flatnonzero(size < k):

@@ -1,8 +1,9 @@
 r"""Connectivity of the kNN graph: components, closed classes, the smallest k that connects, and bridges.
 
-A bridge starts in a closed class and ends at a point that leads to another one. Its start is reached from the whole
-class, so that the class is closed no more, and no other class appears: each bridge leaves one class less. Bridges are
-chosen as in Boruvka's algorithm for spanning trees, in rounds of which each at least halves the number of classes.
+A bridge is an edge from a closed class to a point that leads to another closed class. Every point of the class reaches
+the start of the bridge, so that the class is no longer closed. No new closed class appears, so that each bridge reduces
+their number by one. Bridges are chosen as in Boruvka's algorithm for spanning trees: each round at least halves the
+number of closed classes.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
-_EQUAL = 2.0**-46  # rounding of some operations, relative to the largest coordinate
-_SEARCHED = 64  # nearest points of each start: enough for classes of fewer points, in one search for all of them
+_EQUAL = 2.0**-46  # relative to the largest coordinate; smaller distances are rounding errors
+_SEARCHED = 64  # nearest points of each start; classes of fewer points are searched together, in one search
 _SEARCHED_ENTRIES = 1 << 22  # distances in memory at a time
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-    """Return the graph of the kept candidates; a row's first kept neighbor replaces its dropped ones. Shape (n, k).
+    """Return the graph (n, k) of the kept candidates: in each row, the first kept candidate replaces the dropped ones.
 
-    `nearest` is (n, k) int32; `kept` (n, k) bool has at least one True in each row, or is None.
+    `nearest` is (n, k) int32; `kept` (n, k) bool has at least one True in each row, or is None if all are kept.
     """
     if kept is None:
         return nearest
@@ -50,9 +51,9 @@ def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
 def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     """List the closed strong components of the directed kNN graph (n, k) as index arrays, by smallest index.
 
-    A class is closed if no edge leaves it. The left null space of :math:`I - W`, for weights W on this graph whose
-    rows sum to one, has one dimension for each closed class, and its vectors vanish outside the classes. With c
-    classes LLE cannot distinguish c - 1 further functions from the constant.
+    A class is closed if no edge leaves it. For weights W on this graph whose rows sum to one, the left null space of
+    :math:`I - W` has one dimension for each closed class, and its vectors vanish outside the closed classes. With c
+    closed classes, there are c - 1 functions besides the constant that LLE cannot tell from the constant.
     """
     count, label = connected_components(_adjacency(neighbors), directed=True, connection="strong")
     leaves = (label[neighbors] != label[:, None]).any(axis=1)
@@ -68,7 +69,7 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
     Returns
     -------
     int or None
-        None if no k whose graph has at most 100 million edges connects.
+        None if no k connects the graph with at most about 100 million edges.
 
     """
     n = len(X)
@@ -82,12 +83,12 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
 
 
 def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
-    """Return the smallest k, at least `least`, whose graph is one component; the graph of all columns must be.
+    """Return the smallest k, at least `least`, at which the graph is one component, as it must be with all columns.
 
     Parameters
     ----------
     nearest : (n, k) int32
-        Nearest first, so that a larger k only adds edges.
+        Nearest first, so that a larger k adds edges and removes none.
 
     """
     sizes = range(least, nearest.shape[1])
@@ -97,8 +98,8 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
 def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the first point (m,) of each group of equal points of X (n, d), and the group of each point (n,).
 
-    Points are equal if their distance is rounding of the largest coordinate, or if a chain of such pairs joins them.
-    The groups are in the order of their first points.
+    Two points are equal if their distance is within the rounding error of the largest coordinate, or if a chain of such
+    pairs joins them. The groups are in the order of their first points.
     """
     first, group = np.arange(len(X)), np.arange(len(X))
     while len(first) > 1:
@@ -137,7 +138,7 @@ def require_connected(
 ) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component.
 
-    `instead` is the remedy without other neighbors.
+    `instead` is the remedy for callers who want to keep their number of neighbors.
     """
     label = components(neighbors)
     if not label.any():
@@ -181,10 +182,10 @@ class _Edge(NamedTuple):
 def bridge(
     X: Data, nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
-    """Redirect few edges so that the graph has one closed class, and so one component.
+    """Redirect the fewest possible edges so that the graph has one closed class, and so one component.
 
-    From each of c closed classes but one, adds the shortest edge to a point from which another class is reached, in
-    place of the start's furthest neighbor. These are c - 1 edges, the smallest possible number.
+    For all but one of the c closed classes, the shortest edge to a point that leads to another class is added. It
+    replaces the edge from its start to the start's farthest neighbor. This takes c - 1 edges; fewer are not enough.
 
     Parameters
     ----------
@@ -197,7 +198,7 @@ def bridge(
     Returns
     -------
     nearest, kept
-        Copies with bridges at the end of their rows, or in the place of a candidate with the same end.
+        Copies with each bridge at the end of its row, or, if its end was a dropped candidate, in the place of this one.
     bridges : list of (from, to)
         Empty if the graph was connected.
 
@@ -219,7 +220,7 @@ def bridge(
 
 
 def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
-    """Return two closed classes that each point reaches (n, 2), by number; twice the same if it reaches one only."""
+    """Return the numbers of two closed classes that each point reaches (n, 2), or twice the only one it reaches."""
     n, k = graph.shape
     label = np.full(n, -1)
     for number, members in enumerate(classes):
@@ -237,9 +238,9 @@ def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]
 
 
 def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the number of a source that each point reaches (n,), or -1; `into` holds the edges reversed."""
+    """Return a source that each point reaches (n,), or -1 if it reaches none; `into` has the edges reversed."""
     n = into.shape[0]
-    indptr = np.append(into.indptr, into.nnz + len(sources))  # one more point leads to all sources
+    indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
     indices = np.append(into.indices, sources)
     reversed_edges = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n + 1, n + 1))
     found, above = breadth_first_order(reversed_edges, n)
@@ -254,8 +255,8 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Return the edges, shortest first, that start in a class and end at a point which still leads to another one."""
-    target = list(range(int(reached.max()) + 1))  # the class reached from each class by chosen edges
+    """Choose bridges, shortest first: edges from a class to a point that leads to a class not yet joined with it."""
+    target = list(range(int(reached.max()) + 1))  # the class to which each class now leads by its chosen edge
     chosen = []
     for edge in sorted(possible):
         start = int(reached[edge.start, 0])
@@ -280,9 +281,9 @@ def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[n
 
 
 def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArray[np.intp]) -> dict[int, _Edge]:
-    """Return the shortest edge out of each small class, by the number of the class, where nearest points suffice.
+    """Return the shortest edge out of each small class, by number, if a search of the nearest points can prove it.
 
-    `only` (n,) is the one class that a point leads to, or -1.
+    `only` (n,) is the class that a point leads to if it is the only one, else -1.
     """
     if isinstance(X, Distances):
         return {}
@@ -290,7 +291,7 @@ def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArra
     small = [members for members in classes if len(members) < width]
     points = np.concatenate(small) if small else np.empty(0, np.intp)
     found: dict[int, _Edge] = {}
-    unseen = ranks_of(np.full(len(classes), np.inf))  # rank from which further edges of a class may exist
+    unseen = ranks_of(np.full(len(classes), np.inf))  # edges of a class from this rank on may have been missed
     size = _SEARCHED_ENTRIES // width
     for first in range(0, len(points), size):
         starts = points[first : first + size]

@@ -1,4 +1,4 @@
-"""Neighbors that the caller has searched: indices, indices and distances, or a sparse graph."""
+"""Neighbors given by the caller: as indices, as indices and distances, or as a sparse graph."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ GivenNeighbors: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike] | Any"  # o
 
 
 def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
-    """Return the indices (n, k) of given neighbors of n points; -1 at the end of a row with fewer.
+    """Return the indices (n, k) of given neighbors of n points; rows of fewer than k neighbors end with -1.
 
     Parameters
     ----------
     neighbors
-        Indices (n, m); a pair of indices and distances, of which the indices count; or a sparse graph (n, n) with m
-        stored entries a row, as of scikit-learn's `kneighbors_graph`. A point among all rows of its own neighbors, as
-        scikit-learn's `kneighbors` returns it, is left out: k is then m - 1. Points may have different numbers of
-        neighbors, at least one: indices of -1 are none, and rows of a graph, such as scikit-learn's
-        `radius_neighbors_graph`, may have different lengths. k is the largest number.
+        Indices (n, m); a pair of indices and distances, of which only the indices are used; or a sparse graph (n, n)
+        with m stored entries per row, as from scikit-learn's `kneighbors_graph`. If every row includes the point
+        itself, as from scikit-learn's `kneighbors`, the points themselves are left out, and k is m - 1. Points may have
+        different numbers of neighbors, at least one: indices of -1 are ignored, and the rows of a graph, such as from
+        scikit-learn's `radius_neighbors_graph`, may have different lengths. k is then the largest number.
     n : int
 
     Raises
     ------
     InvalidShapeError
-        For another shape, or fewer than two neighbors of every point.
+        For another shape, or if every point has fewer than two neighbors.
     InvalidParameterError
-        For indices outside of [0, n), repeated, or of the point itself in some rows only, and for a point without
-        neighbors.
+        For indices that are outside of [0, n), that are repeated, or that are the point itself in some rows only, and
+        for a point without neighbors.
 
     """
     indices = _of_graph(neighbors, n) if issparse(neighbors) else _of_arrays(neighbors, n)
@@ -93,7 +93,7 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     Raises
     ------
     InvalidParameterError
-        With the first one that is not a whole number.
+        With the first index that is not a whole number.
 
     """
     indices = np.asarray(values).astype(np.int64)
@@ -109,9 +109,9 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
-    """Return given neighbors (n, k) by (distance, index), and their distances in the space of the fit.
+    """Return given neighbors (n, k) sorted by (distance, index), with their distances in the space of the fit.
 
-    Of a row with fewer than k neighbors, the nearest other points are candidates that are not kept.
+    A row with fewer than k neighbors is filled with the nearest other points, as candidates that are not kept.
     """
     kept = None
     if (indices == ABSENT).any():
@@ -128,7 +128,7 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
 
 
 def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
-    """Return the columns of the stored entries of a sparse graph, one row a point."""
+    """Return the columns of the stored entries of a sparse graph, one row per point."""
     if graph.shape != (n, n):
         raise InvalidShapeError(
             f"The graph of neighbors has shape {graph.shape}; the data have {n} points.",
@@ -142,7 +142,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
-    """Return indices alone, or the indices of a pair with distances."""
+    """Return the indices, given alone or in a pair with distances."""
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for part in pair:
         require_unmasked(part, "the neighbors")

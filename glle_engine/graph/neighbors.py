@@ -1,18 +1,18 @@
 """The k nearest neighbors of every point, exactly or approximately, the diagnostics of the search, and its cost.
 
-The time of an exact search is predicted from counted work and measured rates.
+The time of an exact search is predicted from the work counted on a sample and the measured time of each operation.
 
-The approximate search, search="approximate" (extra `ann`), is by a navigable graph. A hierarchical navigable small
-world (Malkov and Yashunin 2018) keeps for each point some M links to points near it, on levels that thin out upwards. A
-search walks along links to ever nearer points and keeps the `EF_SEARCH` nearest so far. It reads a small part of the
-data: n searches cost some n log n, exact ones n^2. Misses are silent, so that `measured_recall` searches a sample
-exactly and reports the share found. One failure is visible: a walk that ends far from its point has not met the point
-itself either. Such points are searched exactly.
+The approximate search, search="approximate" (extra `ann`), uses a hierarchical navigable small world (Malkov and
+Yashunin 2018). Such a graph links each point to about M points near it, on levels with ever fewer points. A search
+walks along links to nearer and nearer points and keeps the `EF_SEARCH` nearest so far. It reads a small part of the
+data: n searches cost about n log n, where exact ones cost n^2. A search does not know which neighbors it missed, so
+`measured_recall` searches a sample exactly and reports the share that was found. One failure is visible: a walk that
+ends far from its point has not met the point itself either. Such points are searched exactly.
 
-faiss keeps the points in float32. They are centered and scaled by a power of two first, so that the search does not
-change with a shift or a unit. It gives candidates only; their distances are computed again in float64. Exact
-duplicates enter the graph once, because many copies of a point link only to each other, and walks end among them; they
-and the points beside them are searched exactly, too.
+faiss keeps the points in float32. They are first centered and scaled by a power of two, so that the search does not
+change with a shift or a unit. It only gives candidates, whose distances are computed again in float64. Exact duplicates
+enter the graph once, because many copies of a point would link only to each other, and walks would end among them.
+Duplicates and the points beside them are searched exactly, too.
 """
 
 from __future__ import annotations
@@ -45,32 +45,33 @@ EF_CONSTRUCTION = 200
 EF_SEARCH = 96
 PROBES = 500  # points that are also searched exactly, for the recall
 _SLACK = 4
-_ROUNDING = 2.0**-21  # eight times the rounding of float32 in a difference of coordinates below 1
+_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
 _BLOCK = 2048
-SAMPLE = 20_000  # rows at most whose search is counted
-# Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features.
-PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # of a pair in a tile
-_DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10
-_ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: a number of a row, a level of the tree for a row
-_START = 1e-3
-_WALK, _WALK_FEATURE = 8e-5, 4e-7  # faiss: a point of the approximate search
-_GROUPS, _COUNTED = 16, 1e10  # groups of points that are searched to count, and products at most
+SAMPLE = 20_000  # at most this many rows are searched to count the work
+# Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. Those
+# named FEATURE are added for each feature.
+PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
+_DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10  # for a computed distance
+_ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: for each number of a row, and for each row and level of the tree
+_START = 1e-3  # for a search
+_WALK, _WALK_FEATURE = 8e-5, 4e-7  # for a point of the approximate search by faiss
+_GROUPS, _COUNTED = 16, 1e10  # the work is counted in this many groups of points, with at most this many products
 LOW_RECALL = 0.99
-MINUTE = 60.0  # seconds of an exact search that leaves out no pair
-FEW_FEATURES = 15  # with fewer features a tree compares few pairs
-# Measured: docs/explanation/neighbors.md.
+MINUTE = 60.0  # a note suggests the approximate search if an exact search of all pairs takes more seconds
+FEW_FEATURES = 15  # with at most this many features, a tree compares few pairs
+# Measured in docs/explanation/neighbors.md.
 EXPECTED_RECALL = ".99 or more of the neighbors, .93 for noise in 64 dimensions"
 
 
 def kneighbors(
     X: Data, n_neighbors: int, on_progress: OnProgress = silent, search: Search = "exact"
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k points nearest to each point in Euclidean distance, the point itself left out.
+    """Return the k points nearest to each point in Euclidean distance, without the point itself.
 
-    The result of the exact search is the k smallest pairs (distance, index), for distances computed in one order of
-    operations (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor.
-    Distances that agree to 34 bits are equal in a comparison, so that the index decides a tie, and not the rounding of
-    the distances, which depends on the order of the features.
+    The exact search returns the k smallest pairs (distance, index). The distances are computed in one order of
+    operations (`glle_engine.linalg.distances`), so that neighbors and distances have the same bits on every processor.
+    Distances that agree to 34 bits count as equal. The index therefore decides a tie, not the rounding of the
+    distances, which depends on the order of the features.
     The approximate search of coordinates is `approximate_kneighbors`.
 
     Parameters
@@ -85,9 +86,9 @@ def kneighbors(
     Returns
     -------
     indices : (n, k) int32
-        Nearest first; of equal distances the smaller index first.
+        Nearest first; among equal distances the smaller index first.
     distances : (n, k) float64
-        Ascending but for rounding.
+        Ascending, up to rounding.
 
     Raises
     ------
@@ -113,14 +114,14 @@ def kneighbors(
 def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k < n nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
+    """Return the k < n points nearest to some of the points (m,), as `kneighbors` does: two arrays (m, k)."""
     return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
 
 
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
-    The results (m, k) are the same as of `kneighbors`, except for identical rows of data, whose distance is exactly 0.
+    The results (m, k) are like those of `kneighbors`, but rows of data that equal a point are included, at distance 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
@@ -135,7 +136,7 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
 def search_figures(
     search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
-    """Return the recall and the library of an approximate search; nothing for an exact one."""
+    """Return the recall and the library of an approximate search, for the diagnostics; nothing for an exact search."""
     if search == "exact" or isinstance(X, Distances | SparsePoints):
         return {}
     recall, points = measured_recall(X, distances, on_progress)
@@ -144,7 +145,7 @@ def search_figures(
 
 
 def search_notes(figures: dict[str, Any]) -> list[Note]:
-    """Return the notes on an approximate search, or on a large exact one."""
+    """Return the notes on an approximate search, or on a large exact search, for which it may be faster."""
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
         most, walks = all_pairs_seconds(n, d), approximate_seconds(n, d)
@@ -172,7 +173,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
 
 
 def _share(recall: float) -> str:
-    """Format a share with three digits, rounded down, so that only 1 is 1.0."""
+    """Format a share with three digits, rounded down, so that only a share of exactly 1 becomes 1.0."""
     return "1.0" if recall == 1 else f"{int(recall * 1000) / 1000:.3f}".lstrip("0")
 
 
@@ -192,12 +193,12 @@ def required_faiss() -> Any:
 def approximate_kneighbors(
     X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return k points near each point in Euclidean distance, nearly all of them the nearest, itself left out.
+    """Return k points near each point in Euclidean distance, without the point itself; nearly all are the nearest.
 
-    The same data give the same result on a machine, with any number of threads: one thread makes the links, all walk
-    them. Other vector instructions round differently, so that single neighbors may differ on another machine. The
-    search is exact for small data, for points whose walk misses neighbors or the point itself, and for points closer
-    together than float32 can resolve.
+    On one machine, the same data give the same result with any number of threads, because one thread makes the links,
+    along which all threads walk. Other vector instructions round differently, so that a few neighbors may differ on
+    another machine. The search is exact for small data, for points whose walk misses neighbors or the point itself, for
+    duplicates and the points beside them, and for points closer together than float32 can resolve.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ def approximate_kneighbors(
     n_neighbors : int
         k < n.
     on_progress
-        Called with (done, n, "neighbors"): the first half is the links, the second the searches.
+        Called with (done, n, "neighbors"). The first half is for making the links, the second for the searches.
 
     Returns
     -------
@@ -267,8 +268,8 @@ def measured_recall(
 ) -> tuple[float, int]:
     """Return the share of true neighbors among the neighbors of a search, and the number of points of the sample.
 
-    A neighbor is true if it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
-    depends on n alone.
+    A neighbor is true if it is no farther than the k-th neighbor of an exact search, so that ties do not lower the
+    recall. The sample depends on n only.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ def measured_recall(
 
 
 def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the points about their mean, their largest coordinate between 1/2 and 1, in float32."""
+    """Return the points in float32, centered, and scaled so that their largest coordinate lies between 1/2 and 1."""
     centred = X - X.mean(axis=0)
     _, exponent = np.frexp(np.abs(centred).max())
     return np.asarray(np.ldexp(centred, -exponent), np.float32)
@@ -295,9 +296,9 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 def _nearest_first(
     X: NDArray[np.float64], own: NDArray[np.intp], candidates: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Sort the candidates (b, taken) of each point by (rank of the distance, index), the point itself in front."""
+    """Sort the candidates (b, taken) of each point by (rank of the distance, index), with the point itself first."""
     apart = distances_between(X[own], X, candidates)
-    apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
+    apart[candidates == own[:, None]] = -1.0  # before other points whose squared distance underflows to 0
     order = np.lexsort((candidates, ranks_of(apart)), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 
@@ -316,7 +317,7 @@ def _one_thread(faiss: Any) -> Iterator[None]:
 class SearchCost(NamedTuple):
     """Predicted cost of an exact search on one core.
 
-    `pairs` is the number of pairs of points that are compared, n^2 if nothing is left out.
+    `pairs` is the number of pairs of points that are compared, n^2 if the tree leaves out none.
     """
 
     seconds: float
@@ -326,14 +327,14 @@ class SearchCost(NamedTuple):
 def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | None = None) -> SearchCost:
     """Predict the cost of an exact `kneighbors` from the work counted on a sample.
 
-    The work depends on the data only, not on the clock, so that the same sample gives the same prediction. For more
-    points than the sample has, the pairs of a point are extrapolated as a power of n, from the sample and a quarter of
-    it: they stay the same in few intrinsic dimensions, and grow with n in many.
+    The work depends on the data and not on the clock, so that the same sample gives the same prediction. For n larger
+    than the sample, the work per point is extrapolated as a power of n, from the work on the sample and on a quarter of
+    the sample: it stays the same if the data have few intrinsic dimensions, and grows with n if they have many.
 
     Parameters
     ----------
     sample : (m, d) float64
-        All points, or two or more of them in random order; of more than 20,000, evenly spaced ones are used.
+        All points, or two or more of them in random order. If there are more than 20,000, evenly spaced rows are used.
     n_neighbors : int
         k < n.
     n_points : int, optional
@@ -365,7 +366,7 @@ def all_pairs_seconds(n: int, d: int) -> float:
 
 
 def _count_work(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the pairs in tiles and the computed distances of a point, on average over some groups of points."""
+    """Return the numbers of pairs in tiles and of computed distances per point, averaged over some groups of points."""
     leaves = Leaves(X)
     groups = max(2, min(_GROUPS, int(_COUNTED // (leaves.size * X.size))))
     return leaves.work(k, groups) / len(X)

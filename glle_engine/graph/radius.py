@@ -1,8 +1,9 @@
 r"""Neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
 
-Points have different numbers of neighbors within a radius. The graph has room for the largest number, as the graph of
-adaptive neighborhoods: candidates, nearest first, of which a mask keeps those within the radius. It is symmetric, and
-connected from the longest edge of the minimum spanning tree of the points on.
+Points have different numbers of neighbors within a radius. As for adaptive neighborhoods, the graph has room for the
+largest number: each point has candidates, nearest first, and a mask keeps the candidates within the radius. The graph
+of a radius is symmetric. It is connected if the radius is at least the longest edge of the points' minimum spanning
+tree.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def symmetric_graph(
 ) -> csr_array:
     """Return the distances (n, n) on the edges of a `NeighborGraph`, each edge in both directions.
 
-    Duplicates get the smallest normal number as their distance, because a sparse matrix drops zeros.
+    The distance of duplicates is the smallest normal number in place of 0, because a sparse matrix drops zeros.
     """
     n, k = nearest.shape
     apart = np.maximum(distances, np.finfo(np.float64).tiny)
@@ -68,7 +69,7 @@ def symmetric_graph(
 
 
 def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress) -> NeighborGraph:
-    """Return the connected graph of the k nearest of each point, or of the points within a radius if there is one.
+    """Return the connected graph of the k nearest of each point, or, given a radius, of the points within the radius.
 
     Raises
     ------
@@ -92,8 +93,8 @@ def bridged_graph(
 ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
     """Return the graph of `neighbor_graph`, connected by the shortest edges between its parts, and these edges.
 
-    See `glle_engine.graph.connectivity.bridge`. From a point without others in the radius, the shortest edge is the one
-    to its nearest point.
+    See `glle_engine.graph.connectivity.bridge`. A point without others within the radius is connected to its nearest
+    point.
     """
     if radius is None:
         graph = NeighborGraph(*kneighbors(X, n_neighbors, on_progress))
@@ -112,7 +113,7 @@ def bridged_graph(
 
 
 def distances_to(X: Data, indices: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the distances (n, k) from each point to other ones (n, k)."""
+    """Return the distances (n, k) from each point to the points `indices` (n, k)."""
     if isinstance(X, Distances):
         return np.take_along_axis(X.known, indices.astype(np.intp), axis=1)
     return X.distances(X, indices) if isinstance(X, SparsePoints) else distances_between(X, X, indices)
@@ -151,7 +152,7 @@ def neighbors_of_others(
     Raises
     ------
     InvalidParameterError
-        If a point has no neighbor within the radius, with the distance that it needs.
+        If a point has no neighbor within the radius; with the radius that would be needed.
 
     """
     if radius is None:
@@ -172,10 +173,10 @@ def neighbors_of_others(
 
 
 def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
-    """Return the longest edge of the minimum spanning tree of the points; a bound of it for dense large data."""
+    """Return the longest edge of the minimum spanning tree of the points, or an upper bound if too many are close."""
     k = smallest_connecting_k(X, 1) or len(X) - 1
     longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
-    try:  # a tree of the graph has no longer edge than `longest`, but the shortest pairs may be outside the graph
+    try:  # `longest` connects the points, but pairs that are not in this kNN graph may connect them by shorter edges
         return _longest_edge(symmetric_graph(*neighbors_within(X, longest, on_progress)))
     except InvalidParameterError:
         return longest
@@ -186,7 +187,7 @@ def _longest_edge(graph: csr_array) -> float:
 
 
 def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None:
-    """Raise `DisconnectedGraphError` unless each point is reached from every other."""
+    """Raise `DisconnectedGraphError` unless the graph of a radius is connected."""
     count, label = connected_components(symmetric_graph(*graph), directed=False)
     if count == 1:
         return

@@ -1,12 +1,12 @@
 r"""Points known by their distances only (``metric="precomputed"``).
 
-LLE needs no coordinates, because the Gram matrix of a neighborhood follows from distances (the identity of classical
-scaling; Saul and Roweis 2003, section 6.1):
+LLE needs no coordinates, because the Gram matrix of a neighborhood follows from the distances, as in classical scaling
+(Saul and Roweis 2003, section 6.1):
 
 .. math:: G_{jk} = (x_j - x_i)^T (x_k - x_i) = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2
 
-If no points of a Euclidean space have these distances, some of the matrices have negative eigenvalues. 0 replaces
-them, which gives the nearest Gram matrix; `Distances.shortfall` measures how much that changes.
+If no points of a Euclidean space have these distances, some of these matrices have negative eigenvalues. Setting them
+to 0 gives the nearest Gram matrix; `Distances.shortfall` measures how much that changes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-ROUNDING = 1e-7  # relative to the largest distance, the root of a difference of squares
-NEGATIVE = 1e-10  # smaller negative eigenvalues of a Gram matrix are rounding (relative to the largest)
+ROUNDING = 1e-7  # rounding error of a distance, as the root of a difference of squares, relative to the largest one
+NEGATIVE = 1e-10  # smaller negative eigenvalues of a Gram matrix are rounding errors (relative to the largest)
 _BLOCK_ENTRIES = 1 << 22
-_RESIDUAL = 2.0**-46  # smaller residuals are rounding (relative to the largest squared distance)
+_RESIDUAL = 2.0**-46  # smaller squared residuals are rounding errors (relative to the largest squared distance)
 
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances from m points to n known points, and among these.
+    """Distances from m points to n known points, and among the known points.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Distances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of points and of known points."""
+        """Number of points, and number of known points."""
         return self.to_known.shape[0], self.to_known.shape[1]
 
     @classmethod
     def among(cls, matrix: NDArray[np.float64]) -> Self:
-        """Return the distances among points by their matrix (n, n); errors as for `checked_distances`."""
+        """Return the distances among points from their matrix (n, n); errors as for `checked_distances`."""
         known = checked_distances(matrix)
         return cls(known, known)
 
@@ -70,7 +70,7 @@ class Distances:
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
-        """Return the distances from some of the known points to others of these."""
+        """Return the distances from some known points (`rows`) to others (`known`), and among the latter."""
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -89,7 +89,7 @@ class Distances:
         return indices, distances
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
-        """Return the closest pair of points of two sets; of several, the one of smallest indices."""
+        """Return the closest pair of points of two sets; among equally close pairs, the one of smallest indices."""
         best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
@@ -104,9 +104,10 @@ class Distances:
         return gram
 
     def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
-        """Return the number of neighborhoods (n, k) that no points have, and the largest share of negative eigenvalues.
+        """Return the number of neighborhoods that are not Euclidean, and the largest share of negative eigenvalues.
 
-        The share is the sum of the negative eigenvalues of a Gram matrix over the sum of all absolute ones.
+        A neighborhood (of `neighbors`, (n, k)) is not Euclidean if no points have its distances. The share is the sum
+        of the absolute values of the negative eigenvalues of its Gram matrix, over the sum for all eigenvalues.
         """
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
@@ -119,7 +120,7 @@ class Distances:
         return count, largest
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Return `glle_engine.weights.constrained.residual_dimension`, from distances.
+        r"""Compute `glle_engine.weights.constrained.residual_dimension` from distances.
 
         With V = W - I, whose rows sum to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`.
         """
@@ -137,9 +138,9 @@ class Distances:
     def ranks_beyond(
         self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
     ) -> NDArray[np.float64]:
-        """Return the sums (m,) of max(0, r - k) over neighbors (m, c) of points (m,), r their ranks by distance.
+        """Return the sums (m,) of max(0, r - k) over neighbors (m, c) of points (m,), with r their ranks by distance.
 
-        Distances that differ by less than the share `equal` of themselves are equal.
+        Distances with a relative difference below `equal` count as equal.
         """
         excess = np.zeros(len(rows))
         for item, (row, near) in enumerate(zip(rows, neighbors, strict=True)):
@@ -160,7 +161,7 @@ Data: TypeAlias = "Dense | SparsePoints"
 
 
 def coordinates(points: Data) -> NDArray[np.float64]:
-    """Return points as coordinates (n, d), which a specification that needs them ensures."""
+    """Return points as coordinates (n, d); call it only where the specification allows nothing else."""
     assert isinstance(points, np.ndarray)
     return points
 
@@ -212,7 +213,7 @@ def symmetric(matrix: Any, name: str) -> Any:
     Raises
     ------
     InvalidParameterError
-        With the first entry that differs from its mirror image by more than rounding, by the name of the entries.
+        With the first entry that differs from its mirror image by more than rounding; `name` says what the entries are.
 
     """
     rows, columns = (abs(matrix - matrix.T) > ROUNDING * float(abs(matrix).max())).nonzero()
@@ -235,7 +236,7 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
     InvalidShapeError
         If it is not square.
     InvalidParameterError
-        With the first entry that is negative, on the diagonal and not 0, or not symmetric, by more than rounding.
+        With the first entry that is negative, not symmetric, or on the diagonal and not 0, by more than rounding.
 
     """
     require_square(*D.shape)

@@ -1,9 +1,10 @@
 r"""Points with sparse coordinates, such as texts by the frequencies of their words: exact search and differences.
 
-A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centred rows (correlation) stay sparse.
-Squared distances are bounded by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks; the
-products of the remaining pairs are sums of squared differences in the order of the columns. A neighborhood is dense
-only in the columns in which it has entries: the others add one column, :math:`(c_i - c_j)` times the root of their
+A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centred rows (correlation) stay sparse. The
+search first bounds squared distances by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks.
+For the pairs that remain, it sums the squared differences in the order of the columns. The differences of a
+neighborhood are stored densely, but only for the columns in which it has entries. The other columns, in which a
+difference is the constant :math:`(c_i - c_j)`, are replaced by one column: this constant times the root of their
 number.
 """
 
@@ -43,7 +44,7 @@ class SparsePoints:
     Attributes
     ----------
     rows : (n, d) csr_array of float64
-        x_i, canonical: columns ascending, none twice, no stored 0.
+        x_i in canonical form: columns ascending, without duplicates or stored zeros.
     shifts : (n,) float64
         c_i.
 
@@ -96,7 +97,7 @@ class SparsePoints:
         return int(np.frexp(np.abs(self.rows.data).max(initial=0.0))[1])
 
     def over(self, exponent: int) -> SparsePoints:
-        """Return the points over 2^exponent; the division is exact."""
+        """Return the points divided by 2^exponent, which is exact."""
         values = np.ldexp(self.rows.data, -exponent)
         rows = csr_array((values, self.rows.indices, self.rows.indptr), shape=self.rows.shape)
         return SparsePoints(rows, np.ldexp(self.shifts, -exponent))
@@ -109,14 +110,15 @@ class SparsePoints:
     def nearest(
         self, points: SparsePoints, own: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k nearest of these n points to other points (m,), and distances: (m, k).
+        """Return which k of these n points are nearest to other points (m,), and their distances: two arrays (m, k).
 
-        They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`.
-        Row own[i] is left out for point i; -1 for none. `on_progress` is called with (points done, m, "neighbors").
+        They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
+        of the others, row own[i] is left out; -1 leaves out none. `on_progress` is called with (points done, m,
+        "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
-        # Bound of |computed - true| of a squared distance, by any order of its sums, over the sizes of both points.
+        # Bound of the rounding error of a squared distance, for any order of the sums, relative to both `_sizes`.
         error = 8 * (width + 16) * _EPSILON
         for part in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
             some = points[part]
@@ -135,14 +137,15 @@ class SparsePoints:
         return indices, distances
 
     def distances(self, points: SparsePoints, candidates: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the distances of points (m,) to candidates (m, c) among these."""
+        """Return the distances (m, c) of other points (m,) to candidates (m, c) among these points."""
         item = np.repeat(np.arange(len(points)), candidates.shape[1])
         return self._apart(points, item, candidates.ravel()).reshape(candidates.shape)
 
     def differences(self, points: SparsePoints, neighbors: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return differences of neighbors (m, k) among these to points (m,), dense in the columns of each item.
+        """Return the differences of neighbors (m, k) among these points to other points (m,), in few dense columns.
 
-        Shape (m, k, c): an isometry of the differences (m, k, d), another one for each item.
+        The result is (m, k, c). It has the inner products of the differences (m, k, d) within each of the m
+        neighborhoods, but its columns mean something else in each neighborhood.
         """
         m, k = neighbors.shape
         d = self.shape[1]
@@ -162,11 +165,11 @@ class SparsePoints:
 
     @property
     def neighborhood_width(self) -> int:
-        """Columns in which a point has entries, in the mean; at least 1."""
+        """Mean number of columns in which a point has entries, at least 1."""
         return max(1, int(self.rows.nnz) // max(1, len(self)))
 
     def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], least: float) -> None:
-        """Raise `OutOfRangeError` if all squared distances of a point underflow, those below `least`."""
+        """Raise `OutOfRangeError` if all distances of a point are below `least`, so that their squares underflow."""
         for point in np.flatnonzero(distances[:, -1] < least):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
             if apart:
@@ -185,10 +188,10 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        """Return `glle_engine.weights.constrained.residual_dimension`.
+        """Compute `glle_engine.weights.constrained.residual_dimension` for sparse points.
 
-        Residuals R = V U are combinations of the points U; their inner products are V (U R^T), in blocks of columns, of
-        which U R^T costs no more than the search.
+        Residuals R = V U are combinations of the points U. Their inner products V (U R^T) are computed in blocks of
+        columns, and computing U R^T costs no more than the search.
         """
         n, d = self.shape
         V = residual_matrix(neighbors, weights)
@@ -233,19 +236,19 @@ class SparsePoints:
 
     @cached_property
     def _sums(self) -> NDArray[np.float64]:
-        """Sum of each x_i."""
+        """Sum of the entries of each x_i."""
         return np.asarray(np.bincount(_row_of_entries(self.rows), self.rows.data, len(self)), np.float64)
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
-        """Squared length of each x_i, plus d c_i^2: at least half of the point's."""
+        """Squared length of each x_i, plus d c_i^2: at least half of the squared length of the point."""
         squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return what twice reduces the sum of `_sizes` of other points (m,) and of these to squared distances (m, n).
+        """Return half of the difference (m, n) between sums of `_sizes` and squared distances, to other points (m,).
 
-        Without shifts these are the inner products of the points.
+        Without shifts, these are the inner products of the points.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():
@@ -258,13 +261,16 @@ class SparsePoints:
     def _subtract(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> tuple[csr_array, NDArray[np.float64]]:
-        """Return the differences of these points `near` (q,) to points `item` (q,): sparse rows and shifts."""
+        """Return the differences of the rows `near` (q,) of these points to the rows `item` (q,) of other points.
+
+        They are sparse rows and shifts.
+        """
         return self.rows[near] - points.rows[item], self.shifts[near] - points.shifts[item]
 
     def _apart(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> NDArray[np.float64]:
-        """Return the distances (q,) of points `item` (q,) to these points `near` (q,)."""
+        """Return the distances (q,) of the rows `item` (q,) of other points to the rows `near` (q,) of these points."""
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
         for part in blocks(len(item), size, "neighbors"):
@@ -279,7 +285,7 @@ class SparsePoints:
 def require_possible(spec: Any) -> None:
     """Raise `InvalidParameterError` unless sparse data can be fitted or embedded by a specification.
 
-    `spec` is a `glle_engine.base.spec.SpaceSpec`; options that it lacks have their defaults.
+    `spec` is a `glle_engine.base.spec.SpaceSpec`; an option that it does not have counts as its default.
     """
     standardize, metric = spec.space
     scaled = (
@@ -322,7 +328,7 @@ def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) 
 
 
 def constant_columns(rows: csr_array) -> NDArray[np.bool_]:
-    """Return whether each column has one value, which may be 0."""
+    """Return whether each column is constant; entries that are not stored are 0."""
     return np.asarray(_extremes(rows, np.maximum, axis=0) == _extremes(rows, np.minimum, axis=0))
 
 
@@ -332,7 +338,7 @@ def _row_of_entries(rows: csr_array) -> NDArray[np.intp]:
 
 
 def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]:
-    """Return the maximum or the minimum of each row (axis 1) or column (axis 0), with the 0 of entries not stored."""
+    """Return the maximum or the minimum of each row (axis 1) or column (axis 0), counting the zeros not stored."""
     index = rows.indices if axis == 0 else _row_of_entries(rows)
     length, others = rows.shape[1 - axis], rows.shape[axis]
     extremes = np.full(length, -np.inf if pick is np.maximum else np.inf)
@@ -343,7 +349,7 @@ def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]
 
 
 def _inner_products(rows: csr_array, others: csr_array) -> NDArray[np.float64]:
-    """Return the inner products (m, n) of some rows (m, d) with rows (n, d), dense in the columns of the former."""
+    """Return the inner products (m, n) of `others` (m, d) with `rows` (n, d), by a dense copy of `others`."""
     used = np.unique(others.indices)
     return np.ascontiguousarray((rows[:, used] @ others[:, used].T.toarray()).T)
 

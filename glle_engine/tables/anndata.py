@@ -1,4 +1,4 @@
-"""Points of an AnnData, with columns of its `obs`; the package is not imported."""
+"""Points of an AnnData, with columns of its `obs`; the package anndata is not imported."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Cells:
 
 
 def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
-    """Return the points of an AnnData, or the points of a key of its `obsm`.
+    """Return the points of an AnnData: its `X`, or the entry `obsm` of its `obsm`.
 
     Raises
     ------
     InvalidParameterError, TableError
-        For data that are none, a key or a column that does not exist, and roles of its variables.
+        If the data are not an AnnData, a key or a column does not exist, or roles are given to its variables.
 
     """
     if not is_anndata(data):
@@ -49,7 +49,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     values = data.X if obsm is None else data.obsm[obsm]
     if values is None:
         raise InvalidParameterError("The AnnData has no X.", remedy=f"Name the points by obsm=, one of {keys}.")
-    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
+    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix that is still in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
         detail = "The AnnData has several variables of one name."

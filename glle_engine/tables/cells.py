@@ -1,4 +1,4 @@
-"""Cells of text: what is missing, a number, a truth value or a date, decided alike for every table."""
+"""Cells of text: decides, for every kind of table, which are missing values, numbers, truth values or dates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 TextKind = Literal["number", "bool", "date", "text"]
 
-SAMPLE_ROWS = 100  # the first ones, whose cells decide the kind of a column
+SAMPLE_ROWS = 100  # the cells of the first rows decide the kind of a column
 MAX_CELL = 1000  # characters of a number
 EXACT = 2**53  # the largest integer up to which float64 is exact
 MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
-"""Cells of numbers and dates that are missing values, in lower case."""
+"""Cells that are missing values in columns of numbers and dates, in lower case."""
 BOOLEANS = {"true": True, "false": False}
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _PADDED = re.compile(r"[+-]?0[0-9].*")
@@ -27,7 +27,7 @@ _UNITS = (
     rf"{_CURRENCIES}|[kcmµμn]?m|km/h|m/s|[kmµμ]?g|lbs?|oz|[mµμn]?s|min|h|[kMG]?Hz|[mkM][VAWJN]|[kM]?Pa|bar"
     r"|[mµμ]?[lL]|[mµμn]?mol|dB|ppm|°[CF]?|%|‰"
 )
-# Numbers with a sign of typography, a currency, a unit, a decimal comma or marks of thousands.
+# Numbers with a typographic minus, a currency, a unit, a decimal comma or thousands separators.
 _MARKED = re.compile(
     rf"\s*[-+\u2212\u2013]?\s?({_CURRENCIES})?\s?[-+\u2212\u2013]?"
     r"(\d{1,3}([.,'\u2019\s\u00a0\u2009\u202f]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][-+\u2212]?\d+)?"
@@ -36,7 +36,10 @@ _MARKED = re.compile(
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number of a cell, or None; digit groups, infinity and NaN in words are none."""
+    """Return the number of a cell, or None.
+
+    Numbers with underscores, and infinity and NaN in words, do not count as numbers.
+    """
     try:
         value = float(cell)
     except ValueError:
@@ -46,7 +49,10 @@ def number_of(cell: str) -> float | None:
 
 
 def plain_number(cell: str, decimal: str) -> str:
-    """Return a number with a decimal point; a mark of thousands makes it none."""
+    """Return a number with a decimal point in place of the decimal mark.
+
+    If the decimal mark is a comma, a cell with points, which separate thousands, becomes an empty text.
+    """
     if decimal == ".":
         return cell
     return "" if "." in cell else cell.replace(",", ".")
@@ -58,12 +64,12 @@ def is_missing(cell: str) -> bool:
 
 
 def has_marks(cell: str) -> bool:
-    """Return whether a cell is a number with or without marks."""
+    """Return whether a cell is a number, with or without a currency, a unit or thousands separators."""
     return _MARKED.fullmatch(cell) is not None
 
 
 def value_of(cell: str, decimal: str = ".") -> str | float:
-    """Return the integer or the number of a cell, or its text; one with leading zeros is text, as in 007."""
+    """Return the integer or number of a cell, or else its text; integers with leading zeros, such as 007, are text."""
     text = cell.strip()
     if _INTEGER.fullmatch(text):
         return int(text)
@@ -72,9 +78,9 @@ def value_of(cell: str, decimal: str = ".") -> str | float:
 
 
 def seconds_of(cell: str) -> float | None:
-    """Return a date of ISO 8601 or as 31.12.2024, with or without a time, in seconds since 1970, or None.
+    """Return the seconds since 1970 of a date in ISO 8601 or like 31.12.2024, with or without a time, or None.
 
-    Without a zone it is UTC.
+    Dates without a time zone are in UTC.
     """
     text = cell.strip().upper()
     try:
@@ -89,13 +95,17 @@ def seconds_of(cell: str) -> float | None:
 
 
 def date_text(seconds: float) -> str:
-    """Return a date in UTC as text: without a time at midnight."""
+    """Return a date in UTC as text, without the time if it is midnight."""
     when = _EPOCH + dt.timedelta(seconds=round(seconds), microseconds=round((seconds - round(seconds)) * 1e6))
     return when.replace(tzinfo=None).isoformat(" ").removesuffix(" 00:00:00")
 
 
 def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
-    """Return the kind of a column by its first cells: number if most are, bool or date if all are, or text."""
+    """Return the kind of a column by its first cells.
+
+    It is number if at least half of the cells are numbers, bool or date if all of them are, and else text. Missing
+    values do not count.
+    """
     given = [cell.strip() for cell in cells if cell is not None]
     present = [cell for cell in given if not is_missing(cell)]
     if present and all(cell.lower() in BOOLEANS for cell in present):

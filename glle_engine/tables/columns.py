@@ -50,15 +50,15 @@ class Column:
     type
         Name of their type in messages.
     values
-        (n,) numbers of any real dtype, seconds since 1970 of dates, or objects; (n, d) numbers of vectors.
+        (n,) numbers of any real dtype, dates in seconds since 1970, or objects; (n, d) numbers for vectors.
     missing
         (n,) mask of the missing values.
     is_category
-        Whether the type is one of categories.
+        Whether the type is categorical.
     cells
-        The cells of a text of which numbers or dates were read.
+        The cells of text from which numbers or dates were read.
     faults
-        Code of the problem of each row whose cell is no number or no date.
+        Problem code by row, for cells with a problem other than a missing value.
     decimal
         Decimal mark of the cells.
 
@@ -90,7 +90,7 @@ class Column:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """The numbers or vectors; a missing one is NaN."""
+        """The numbers or vectors, with NaN for missing values."""
         if not self.missing.any():
             return self.values
         values = self.values.astype(np.result_type(self.values.dtype, np.float32 if self._is_single else np.float64))
@@ -102,7 +102,7 @@ class Column:
         return self.values.dtype == np.float32
 
     def objects(self) -> list[Any]:
-        """Return the values as numbers and texts, exactly; a missing one is None."""
+        """Return the exact values as numbers and texts, with None for missing values."""
         if self.cells is not None and self.kind == "number":
             truths = self.values.dtype.kind == "b"
             return [
@@ -116,19 +116,19 @@ class Column:
         return [None if gone else value for value, gone in zip(values, self.missing.tolist(), strict=True)]
 
     def texts(self) -> list[Any]:
-        """Return the values as ids: the cells of a text as they are."""
+        """Return the values as ids; if they were read from cells of text, the cells as they are."""
         if self.cells is None:
             return self.objects()
         return [cell.strip() or None for cell in self.cells]
 
     def shown(self, row: int) -> str:
-        """Return a value as a message shows it."""
+        """Return a value as messages show it."""
         if self.cells is not None:
             return self.cells[row]
         return "null" if self.missing[row] else str(self.values[row])
 
     def problems(self) -> dict[str, NDArray[np.bool_]]:
-        """Return the masks of the values that are missing, no number, not finite or not exact, by problem code."""
+        """Return masks of the bad values by problem code: missing, unreadable, not finite or not exact."""
         values, found = self.values, {"missing-value": self.missing}
         if values.dtype.kind == "f" and not self.faults and np.isfinite(values).all():
             return found
@@ -150,9 +150,9 @@ class Columns(ABC):
     names
         Names of the columns, or None.
     head
-        Each column in the first rows, which decide its kind.
+        The first rows of each column, which decide its kind.
     base
-        Number of the first row in messages: 1 in files, 0 in data of a program.
+        Number of the first row in messages: 1 for files, 0 for data of a program.
     index
         Positions of the columns that are the index of a frame.
 
@@ -168,7 +168,7 @@ class Columns(ABC):
         """Yield the rows from the first one, in blocks of bounded memory."""
 
     def notices(self) -> list[str]:
-        """Return what was decided about the format."""
+        """Return sentences on what was decided about the format."""
         return []
 
 
@@ -181,7 +181,7 @@ class Block(ABC):
 
     @abstractmethod
     def column(self, at: int) -> Column:
-        """Return the values of a column, of the kind that its head has."""
+        """Return the values of a column, which have the same kind as the column's head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,19 +220,19 @@ class _Rows(Block):
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
-    """Return the column of numbers or of vectors; NaN is missing, too."""
+    """Return a column of numbers or vectors; NaN counts as missing, too."""
     gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
     return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
 
 
 def date_column(seconds: NDArray[np.float64], type_: str = "date") -> Column:
-    """Return the column of dates in seconds since 1970; NaN is missing."""
+    """Return a column of dates in seconds since 1970; NaN is missing."""
     return Column("date", type_, seconds, np.isnan(seconds))
 
 
 def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Column:
-    """Return the column of the cells of a table of text, of a kind that its first cells have."""
+    """Return the column of cells of a text table, read as the kind that its first cells have."""
     if kind == "text":
         return text_column([cell.strip() or None for cell in cells])
     plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
@@ -249,7 +249,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
 
 
 def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Return the numbers of cells if all of them have one that is finite and exact, or None."""
+    """Return the numbers of cells, or None unless every cell is a finite number that float64 has exactly."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -276,10 +276,10 @@ def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
 
 
 def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind: TextKind | None = None) -> Column:
-    """Return the column of texts; None is missing.
+    """Return a column of texts; None is missing.
 
-    Texts of dates and of truth values are such, unless they are categories; `kind` is by default the kind of the first
-    texts. Numbers stay texts.
+    If `kind` is date or bool, the texts are read as dates or truth values. By default `kind` is the kind of the first
+    texts, and "text" for categories. Numbers stay texts.
     """
     kind = kind or ("text" if is_category else kind_of(texts[:SAMPLE_ROWS]))
     if kind in {"bool", "date"} and any(text is not None for text in texts):
@@ -289,9 +289,10 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 
 
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
-    """Return the column of Python values: all truth values, numbers, texts, dates or vectors, or another kind.
+    """Return a column of Python values, of kind "other" unless all are numbers, texts, dates or vectors.
 
-    None and NaN are missing. Integers that no type of numpy has, and those beyond 2^53 beside fractions, are texts.
+    None and NaN are missing. Numbers become texts if there are integers that int64 cannot hold, or if there are both
+    integers beyond 2^53 and fractions.
     """
     gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
     gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)
@@ -316,7 +317,7 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
 
 
 def _numbers_column(values: Sequence[Any], gaps: NDArray[np.bool_], type_: str, *, is_category: bool) -> Column:
-    """Return the column of numbers of several types."""
+    """Return a column of Python numbers, in bool, int64 or float64, or of texts if none of them is exact."""
     present = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
     are_whole = [value == value // 1 and not isinstance(value, float) for value in present]
     longest = max((abs(int(value)) for value, whole in zip(present, are_whole, strict=True) if whole), default=0)
@@ -336,13 +337,13 @@ def _numbers_column(values: Sequence[Any], gaps: NDArray[np.bool_], type_: str, 
 
 
 def _seconds(value: date) -> float:
-    """Return a date, or a time in UTC without a zone, in seconds since 1970."""
+    """Return a date or time in seconds since 1970; without a time zone it is in UTC."""
     when = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def object_array(values: Iterable[Any]) -> NDArray[Any]:
-    """Return a vector of objects, also of lists."""
+    """Return a vector of objects, even if they are lists, from which numpy would make a matrix."""
     values = list(values)
     objects = np.empty(len(values), object)
     objects[:] = values

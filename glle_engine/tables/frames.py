@@ -1,4 +1,4 @@
-"""Columns of the frames of pandas, polars and pyarrow, of what has an Arrow stream, and of an AnnData's `obs`."""
+"""Columns of frames of pandas, polars and pyarrow, of objects with an Arrow stream, and of an AnnData's `obs`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_frame(data: Any) -> bool:
 
 
 def require_here(data: Any) -> None:
-    """Raise an error, with the call that helps, for data without values, or in another memory."""
+    """Raise an error, with the call that helps, for data that are only a query or a view, or in a GPU's memory."""
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     if hasattr(data, "collect_schema") and hasattr(data, "lazy") and not hasattr(data, "rows"):
         raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.collect().")
@@ -55,13 +55,13 @@ def require_here(data: Any) -> None:
 def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
     """Return the columns of a frame.
 
-    The index of a pandas frame is among them, behind the others, if it does not number the rows from 0, or
-    `with_index`.
+    The levels of a pandas index are the last columns, unless the index only numbers the rows from 0. `with_index`
+    includes such an index, too.
 
     Raises
     ------
     ImportError
-        With the package that reads the frame.
+        If the package that reads the frame is not installed; the message names it.
 
     """
     require_here(frame)
@@ -83,7 +83,7 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
 def series_column(series: Any, kind: TextKind | None = None, *, is_category: bool = False) -> Column:
     """Return the column of a series of pandas or polars, or of a chunked array of pyarrow.
 
-    `kind` is the kind of texts, by default the kind of the first texts.
+    `kind` is the kind as which texts are read, by default the kind of the first texts.
     """
     import narwhals as nw  # noqa: PLC0415 # at the first frame
 
@@ -99,7 +99,7 @@ def series_column(series: Any, kind: TextKind | None = None, *, is_category: boo
         missing = found.is_null().to_numpy().astype(bool)
         filled = found.fill_null(value=False if dtype == nw.Boolean else 0) if missing.any() else found
         values = np.asarray(filled.to_numpy())
-        if values.dtype.kind not in "fiub":  # nullable ones of pandas
+        if values.dtype.kind not in "fiub":  # nullable types of pandas
             values = values.astype({"float": np.float64, "bool": bool}.get(type_.rstrip("0123456789"), np.int64))
         return replace(number_column(values, missing, type_), is_category=is_category)
     if dtype == nw.Datetime:
@@ -120,7 +120,10 @@ def series_column(series: Any, kind: TextKind | None = None, *, is_category: boo
 
 
 def _numpy_column(series: Any) -> Column | None:
-    """Return the column of a series of pandas with numbers of numpy: of thousands, in a tenth of the time."""
+    """Return the column of a pandas series with a numpy dtype of numbers, or None for other series.
+
+    For thousands of columns, it takes a tenth of the time of `series_column`.
+    """
     is_number = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub"
     return number_column(series.to_numpy(), type_=str(series.dtype)) if is_number else None
 
@@ -130,7 +133,7 @@ def _is_series(data: Any) -> bool:
 
 
 def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
-    """Return the levels of an index by name, or none if it numbers the rows from 0."""
+    """Return the levels of an index by name. An index that only numbers the rows has none, unless `with_index`."""
     is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
     if is_plain and not with_index:
         return {}
@@ -139,7 +142,7 @@ def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
 
 
 def _free_name(name: str, taken: list[str]) -> str:
-    """Return a name that no column has."""
+    """Return a name that no column has yet, with underscores appended if needed."""
     while name in taken:
         name += "_"
     return name

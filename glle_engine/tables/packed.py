@@ -1,4 +1,4 @@
-"""Columns as arrays with names, as a client sends them to a service: exact, and without a decision on their roles."""
+"""Columns as named arrays, as a client sends them to a service: exact, and before their roles are decided."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HEAD = "columns"
-"""Name of the array with the kinds of the columns, as JSON. Those of column i begin with its number."""
+"""Name of the array with the kinds of the columns, as JSON. The names of column i's arrays begin with its number."""
 MAX_HEAD = 2**26  # bytes
 
 
 def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table as arrays: of texts the UTF-8 and its lengths in bytes, with -1 if missing."""
+    """Return the columns of a table as arrays.
+
+    A column of texts becomes two arrays: its UTF-8, and the length of each text in bytes, -1 if it is missing.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     heads = []
     for at, (name, column) in enumerate(zip(table.names or (), table.head, strict=True)):
@@ -54,7 +57,7 @@ def unpack(
     head
         JSON of the array `HEAD`.
     array
-        Returns a checked array by its name, the allowed kinds of its dtype, and its length, or -1 for any.
+        Returns an array, checked, given its name, the allowed kinds of its dtype, and its length, -1 for any length.
     names
         Names of all arrays.
     check
@@ -63,7 +66,7 @@ def unpack(
     Raises
     ------
     ValueError
-        For a head or arrays that `pack` does not write.
+        For a head or arrays that `pack` cannot have written.
 
     """
     try:

@@ -1,6 +1,6 @@
 """Roles of the columns of a table: features, labels, colors, ids, ignored; chosen by name or pattern, or guessed.
 
-Texts of the remedies name an option as in a query, such as ``?labels=species``: each interface writes it in its words.
+Remedies name an option as a query would, such as ``?labels=species``; each interface rewrites this in its own syntax.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from glle_engine.tables.columns import Column, Kind
 
 SINGLE = frozenset({"labels", "colors"})
-"""Roles of one column."""
+"""Roles that only one column can have."""
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids whose values are stored
-MAX_LISTED = 100  # column names in a problem; columns of texts whose roles are guessed
+MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
-MIN_TEXTS = 10  # rows from which the distinct texts of a column are informative
-_DISTINCT = 0.95  # share of distinct texts of guessed ids
+MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column
+_DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
 _ID_NAME = re.compile(
@@ -47,7 +47,7 @@ _ID_NAME = re.compile(
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Roles that a caller gives to columns, by name, by pattern (``*``, ``?``), in a text also by number from 0.
+    """Roles that a caller gives to columns, by name, by pattern (``*``, ``?``), or by number from 0.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ColumnRoles:
     features
         Columns of the points; empty: all columns without another role.
     id
-        Columns that name the rows; they are set apart, and their values are stored as ids.
+        Columns that name the rows; they are no features, and their values are stored as ids.
     ignore
         Columns to leave out.
     one_hot
@@ -76,12 +76,12 @@ class ColumnRoles:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Return the roles of options; others are ignored.
+        """Return the roles that options name; options that are not about columns are ignored.
 
         Raises
         ------
         InvalidParameterError
-            For what names no columns.
+            If a value does not name columns.
 
         """
         chosen: dict[str, Any] = {
@@ -109,15 +109,15 @@ class Layout:
     names
         Names in the file, or None.
     features
-        Positions of the features, with the positions of categories.
+        Positions of the features, including the columns of categories (`one_hot`).
     roles
         Positions of the columns with other roles: labels, colors, id, ignore, one_hot.
     guesses
-        Guessed roles, in sentences.
+        A sentence on each guessed role.
     written
-        The first cell of each column of numbers that are texts, because of marks or words among them.
+        Columns of numbers that are texts, because some have units or are words: an example cell by position.
     index
-        Positions of the columns of the index of a frame, which are the ids if no other column is.
+        Positions of the columns from the index of a frame. They are the ids if no other column is.
 
     """
 
@@ -131,7 +131,7 @@ class Layout:
 
     @classmethod
     def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
-        """Return the layout of a table by the given roles; the columns of its `index` are ids or ignored.
+        """Return the layout of a table by the given roles; columns of the `index` without a role are ignored at first.
 
         Raises
         ------
@@ -162,7 +162,10 @@ class Layout:
         return cls(names, width, features, given, index=tuple(index))
 
     def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
-        """Return the features that may have another role, which their values decide: names of ids, texts and dates."""
+        """Return the features that may turn out to have another role, which their values decide.
+
+        These are columns of texts or dates, and columns with the name of an id.
+        """
         if roles.features:
             return []
         one_hot = set(self.roles["one_hot"])
@@ -176,15 +179,17 @@ class Layout:
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
         """Return the layout with guessed roles for the open columns, by the profiles of their values.
 
-        Monotone numbers under the name of an id, and nearly distinct texts, are ids. The first column of few distinct
-        words has the labels, the first one of dates the colors. Further ones are set apart. Numbers that are texts have
-        no role, unless they are ids by their name.
+        Columns with the name of an id whose values are monotone numbers or distinct texts are ids, and so are columns
+        of nearly distinct texts. The first column of few distinct words becomes the labels, and the first column of
+        dates the colors; further such columns are set apart. Columns of numbers that are texts get no role, unless they
+        are ids by their name.
         """
         texts = [at for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers]
         written = {at: profiles[at].odd or profiles[at].first for at in texts}
         found = {at: _guess_role(kinds[at], profile, _is_id_name(self.names, at)) for at, profile in profiles.items()}
         if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
-            found = {at: role for at, role in found.items() if kinds[at] != "number"}  # a table has a feature
+            # At least one column must stay a feature: first give up the guesses on columns of numbers.
+            found = {at: role for at, role in found.items() if kinds[at] != "number"}
             if set(self.features) <= found.keys():
                 return replace(self, written=written)
         roles = {role: [*columns] for role, columns in self.roles.items()}
@@ -203,7 +208,7 @@ class Layout:
         return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written)
 
     def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
-        """Return the notice of a guessed role; `taken` has the column that has the role already."""
+        """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
         name, count = self.name(column), profile.distinct
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
@@ -231,7 +236,7 @@ class Layout:
         )
 
     def with_index(self) -> Layout:
-        """Return the layout whose ids are the index, if no other column is."""
+        """Return the layout with the index as ids, unless other columns are the ids."""
         if not self.index or self.roles["id"]:
             return self
         ignored = [at for at in self.roles["ignore"] if at not in self.index]
@@ -252,7 +257,10 @@ class Layout:
         return (self.names[column] if self.names else "") or str(column)
 
     def feature_names(self, parts: Mapping[int, list[str]]) -> list[str] | None:
-        """Return the names of the features; `parts` are those that columns of categories and vectors end in."""
+        """Return the names of the features.
+
+        A column of categories or vectors makes several features; `parts` has the endings of their names.
+        """
         if self.names is None and not parts:
             return None
         names: list[str] = []
@@ -262,7 +270,7 @@ class Layout:
         return names
 
     def source(self) -> dict[str, Any]:
-        """Return `columns` of a record's source, if any was set apart, and `layout` of a preview."""
+        """Return `columns`, the columns by role, if any has a role, and `layout`, the list of columns for previews."""
         columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 
@@ -288,9 +296,9 @@ class ColumnProfile:
     Attributes
     ----------
     count, missing
-        Numbers of values, and of those that are missing or no dates.
+        Number of values, and of values that are missing or, in a column of dates, unreadable.
     first, odd
-        The first text, and the first one that is no plain number, or empty ones.
+        The first text, and the first text that is no plain number; empty if there is none.
 
     """
 
@@ -298,13 +306,13 @@ class ColumnProfile:
         self.count = self.missing = self._plain = self._marked = self._count_of_texts = 0
         self.odd = self.first = ""
         self._is_category = is_category
-        self._numbers: list[float] = []  # the last one
-        self._steps: set[int] = set()  # signs of the differences
-        self._keys: set[int] = set()  # hashes of texts, which need less memory than long ones
+        self._numbers: list[float] = []  # the last number, to compare with the first one of the next block
+        self._steps: set[int] = set()  # signs of the differences of successive numbers
+        self._keys: set[int] = set()  # hashes of the values, which need less memory than long texts
         self._are_exact = True
 
     def add(self, column: Column) -> None:
-        """Add the values of a column: of dates only their number."""
+        """Add the values of a column. Dates are only counted."""
         self.count += len(column)
         self.missing += int(column.missing.sum()) + (len(column.faults) if column.kind == "date" else 0)
         if column.kind not in {"number", "text"}:
@@ -336,7 +344,10 @@ class ColumnProfile:
 
     @property
     def is_key(self) -> bool:
-        """Whether no value is missing, and they are strictly monotone numbers, or distinct texts or long integers."""
+        """Whether the values could be ids: none is missing, all are distinct, and numbers are strictly monotone.
+
+        Integers that float64 cannot hold exactly need only be distinct, like texts.
+        """
         are_distinct = self.distinct == self.count and not self.missing
         if self.is_text or not self._are_exact:
             return are_distinct
@@ -344,7 +355,10 @@ class ColumnProfile:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether half of the texts are numbers, or nearly all are numbers with marks, and they are no categories."""
+        """Whether the texts are numbers: at least half of them are plain numbers, or nearly all have units or the like.
+
+        The texts of a categorical column never are.
+        """
         is_plain, is_marked = 2 * self._plain >= self._count_of_texts, self._marked >= _DISTINCT * self._count_of_texts
         return self.is_text and not self._is_category and (is_plain or is_marked)
 
@@ -373,14 +387,15 @@ def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  #
 
 
 def column_option(name: str, value: Any) -> Any:
-    """Return an option of columns as text, or as a tuple of texts; None, or an empty tuple, if it names none.
+    """Return the value of an option that names columns as text, for a role of one column, or else as a tuple of texts.
 
-    Columns are named by texts or integers, alone or in lists, arrays and others with an order.
+    Columns are named by texts or integers, alone or in lists, arrays or other ordered collections. If the value names
+    no column, the result is None or an empty tuple.
 
     Raises
     ------
     InvalidParameterError
-        For what names no columns, as a slice, and for several columns of `labels` or `colors`.
+        For a value that cannot name columns, such as a slice, and for several columns of `labels` or `colors`.
 
     """
     if name == "missing" or value is None:
@@ -403,7 +418,7 @@ def column_option(name: str, value: Any) -> Any:
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array beside the features that has a column, and the column's position in it; None for others.
+    """Return the array that holds a column that is no feature, and the column's position in this array, or None.
 
     Parameters
     ----------
@@ -419,12 +434,12 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def option(name: str, columns: Sequence[str]) -> str:
-    """Return the query that gives columns a role."""
+    """Return the query text that gives columns a role."""
     return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe='*'))}" for column in columns)
 
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
-    """Return the refusal of a column that does not exist."""
+    """Return the error for a column that does not exist."""
     columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
     near = get_close_matches(name, names or [], 1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -434,9 +449,10 @@ def no_such_column(name: str, names: list[str] | None, width: int) -> TableError
 def no_features(
     code: str, layout: Layout, texts: Sequence[int], others: Sequence[int], detail: str, **details: Any
 ) -> TableError:
-    """Return the refusal of columns without a role that are no numbers, with the options that give them one.
+    """Return the error for columns that are no numbers and have no role, with the options that would give them one.
 
-    The details have `options`: for each option that helps the names of its columns. `others` are no texts either.
+    `texts` and `others` are the columns with and without texts. `options` in the error's details has the names of the
+    columns for each option that helps.
     """
     refused = sorted([*texts, *others])
     names, words, apart = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, texts, others))
@@ -463,9 +479,9 @@ def no_features(
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
-    """Return name and role of the first hundred columns, and of up to a hundred later ones that are no plain features.
+    """Return name and role of the first hundred columns, and of up to a hundred later columns that are no features.
 
-    A column without a role has an empty one.
+    The role of `unresolved` columns is empty.
     """
     roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
     first = range(min(layout.width, MAX_LISTED))
@@ -474,9 +490,10 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
 
 
 def column_order(names: Sequence[str] | None, given: Sequence[str] | None) -> list[int] | None:
-    """Return the positions of the columns of new points in the order of the fit, or None if they have it already.
+    """Return the positions of the columns of new points in the order of the fit, or None if they are in this order.
 
-    Data without names have it. Raises `InvalidShapeError` with the names that are missing or unknown.
+    Data without names are taken to be in this order. Raises `InvalidShapeError` with the names that are missing or
+    unknown.
     """
     if names is None or given is None or list(names) == list(given):
         return None
@@ -511,7 +528,7 @@ def _position(name: str, positions: dict[str, int], names: list[str] | None, wid
 
 
 def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str] | None, width: int) -> list[int]:
-    """Return the positions of columns by names, numbers, patterns, or several of these with commas."""
+    """Return the positions of columns, given as names, numbers, patterns, or several of these separated by commas."""
     words = []
     for entry in entries:
         is_list = "," in entry and entry not in positions

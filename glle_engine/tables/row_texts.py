@@ -1,4 +1,4 @@
-"""Labels and ids of the rows of a table; a missing one is the empty text."""
+"""Labels and ids of the rows of a table; a missing label or id is an empty text."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TEXT = 1000  # characters of a label or an id
-MAX_TEXTS = 2**26  # characters of all labels or ids of a data set, each stored as long as the longest
+MAX_TEXTS = 2**26  # characters of all labels or ids of a data set; each takes as much room as the longest
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string is valid UTF-8 and has no U+0000, which would end it in an array."""
+    """Return whether a string can be encoded in UTF-8, and has no U+0000, which would end it in an array."""
     return _NOT_TEXT.search(text) is None
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: None and NaN are missing; a whole number has its digits, also a float."""
+    """Return a value as text: empty for None and NaN, and without a decimal point for whole numbers."""
     if value is None or value != value:  # noqa: PLR0124 # NaN
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
-    """Return labels as numbers if float64 has all of them exactly, else as text; None and NaN are empty texts.
+    """Return labels as float64 if it holds all of them exactly, else as texts; None and NaN become empty texts.
 
-    Numbers beside a missing label become text, as in a file.
+    If one label is missing, numbers therefore become texts, as in a file.
 
     Parameters
     ----------
     labels
-        Of all rows: numbers, texts, None.
+        A number, a text or None for each row.
     base
         Number of the first row in messages.
 
@@ -72,7 +72,7 @@ def _is_exact(label: Any) -> bool:
 
 
 def missing_labels(labels: NDArray[Any] | None) -> list[str]:
-    """Return the notice of missing labels, or none."""
+    """Return a notice if labels are missing."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
     return [f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."]
@@ -81,7 +81,7 @@ def missing_labels(labels: NDArray[Any] | None) -> list[str]:
 class Ids:
     """Collector of the ids of the rows, from any number of columns.
 
-    Whole numbers to 2^53 in their usual digits are stored as int64, all others as text, so that ``007`` stays.
+    Ids are stored as int64 if all are whole numbers up to 2^53 without leading zeros, else as text: ``007`` stays.
     """
 
     def __init__(self, columns: Iterable[Sequence[object]] = (), base: int = 1) -> None:
@@ -111,7 +111,7 @@ class Ids:
         self._blocks.append(block.T)
 
     def array(self) -> NDArray[Any] | None:
-        """Return the ids (n,), the ids of several columns (n, columns), or None without a column."""
+        """Return the ids: (n,) from one column, (n, columns) from several, None if there is no column."""
         if not self._blocks:
             return None
         has_text = any(block.dtype.kind == "U" for block in self._blocks)
@@ -123,14 +123,14 @@ class Ids:
         return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
 
     def notices(self) -> list[str]:
-        """Return the notice of missing ids, or none."""
+        """Return a notice if ids are missing."""
         if not self._missing:
             return []
         return [f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."]
 
 
 def _check_texts(noun: str, texts: list[str], start: int) -> None:
-    """Raise a problem if a text is too long, or is no text; `start` is the number of the first row."""
+    """Raise `TableError` if a text is too long, or cannot be encoded; `start` is the number of the first row."""
     for row, text in enumerate(texts, start):
         if len(text) > MAX_TEXT:
             detail = f"The {noun} of row {row} has {len(text):,} characters; {MAX_TEXT:,} are allowed."
@@ -142,7 +142,7 @@ def _check_texts(noun: str, texts: list[str], start: int) -> None:
 
 
 def _check_room(noun: str, longest: int, count: int) -> None:
-    """Raise a problem if all texts together are too long."""
+    """Raise `TableError` if all texts together are too long."""
     if longest * count > MAX_TEXTS:
         allowed = MAX_TEXTS // count
         detail = f"The longest of {count:,} {noun}s has {longest} characters; {allowed} are allowed."

@@ -1,4 +1,4 @@
-"""Tables from columns: features, labels, colors and ids, with what was decided, or one refusal with all problems."""
+"""Tables from columns: features, labels, colors, ids, and notices on what was decided, or one error on all problems."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 MAX_NAME = 1000  # characters
 _BLOCK = 2**22  # values of a block: 32 MB
-_COUNTED = 10  # rows from which a column that counts them is noticed
+_COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
 _LISTED = 20  # columns or rows of a problem
 _SHOWN = 50  # characters of a value in a problem
 CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
 """Remedy of missing values."""
-# What is said of values with a problem, and the remedy.
+# What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
     "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
     "missing-value": ("Values are missing", CHOICE),
@@ -48,17 +48,17 @@ class Bounds(Protocol):
     """Limits on the size of a table."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for too many rows or features, or none."""
+        """Raise an error if there are too many rows or features, or if there are none."""
 
     def check_bytes(self, nbytes: int) -> None:
         """Raise an error for too many bytes of values."""
 
 
 class _NoBounds:
-    """Limits that only an empty table exceeds."""
+    """Limits that accept every table except an empty one."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise `TableError` for no rows or no features."""
+        """Raise `TableError` if there are no rows or no features."""
         if 0 in shape:
             remedy = "Give a table with rows, and with columns of numbers."
             raise TableError("empty-data", f"The data have shape {shape}.", remedy=remedy)
@@ -78,13 +78,14 @@ class TableArrays:
     names
         Names of the features, or None.
     labels, colors, ids
-        (n,) texts or numbers, numbers, and texts or integers, or None; ids of several columns are (n, columns).
+        Labels (n,) as texts or numbers, colors (n,) as numbers, ids (n,) or, from several columns, (n, columns) as
+        texts or integers; None if there are none.
     notices
-        What was decided, in sentences.
+        Sentences on what was decided.
     kept
-        (rows,) mask of the rows that are points, or None for all.
+        (rows,) mask of the rows that became points, or None if all did.
     layout
-        Roles of the columns, if there are columns.
+        Roles of the columns, if the data have columns.
 
     """
 
@@ -102,20 +103,20 @@ class TableArrays:
 def read_table(
     columns: Columns, roles: ColumnRoles, out: IO[bytes] | None = None, bounds: Bounds | None = None
 ) -> TableArrays:
-    """Return the table of columns, with its values mapped from the file `out` if there is one.
+    """Return the table of columns; if there is a file `out`, the values are written to it and mapped from it.
 
-    A first pass reads the columns whose values decide their role.
+    If the values of some columns decide their roles, a first pass reads these columns.
 
     Raises
     ------
     TableError
-        With all columns without a role, and all columns with bad values.
+        If columns have no role or bad values; the error names all of them.
 
     """
     bounds = bounds or _NoBounds()
     width = len(columns.head)
-    if not (roles.features or roles.ignore or roles.id):  # labels and colors are no features
-        bounds.check((1, max(1, width - 2)))  # before the columns are named
+    if not (roles.features or roles.ignore or roles.id):  # all columns but the labels and colors are features
+        bounds.check((1, max(1, width - 2)))  # before any work on the names of too many columns
     kinds = [column.kind for column in columns.head]
     layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
@@ -146,7 +147,7 @@ def build_table(
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> TableArrays:
-    """Return the table of arrays, without missing values in the features and the colors if `missing` says so.
+    """Return the table of arrays; with `missing`, missing values in the features and the colors are dropped or filled.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def build_table(
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the rows to keep; rows of a file that is mapped in C order move within it."""
+    """Return the rows to keep. If they are mapped from a file in C order, they are moved within the file."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
     end, size = 0, max(1, _BLOCK // values.shape[1])
@@ -188,12 +189,12 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
 
 
 def is_of_missing(notice: str) -> bool:
-    """Return whether a notice is on missing values of features or the colors that were dropped or filled."""
+    """Return whether a notice says that missing values of features or colors were dropped or filled."""
     return "rows have missing values" in notice or "missing values in" in notice
 
 
 def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
-    """Return the matrix that was written to a file from `start`, mapped from it."""
+    """Return the matrix that a file has from byte `start` on, mapped from the file."""
     out.flush()
     shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
     return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
@@ -218,20 +219,20 @@ def check_names(names: Sequence[str] | None, features: int) -> None:
 
 @dataclass
 class BadRows:
-    """Rows with a bad value, in their order, counted from 0."""
+    """Rows with a bad value: how many, and the first of them, numbered from 0."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Array) -> None:
-        """Count distinct rows."""
+        """Count further rows, ascending and distinct."""
         self.count += len(rows)
         self.first += map(int, rows[: _LISTED - len(self.first)])
 
 
 @dataclass
 class _Fault:
-    """Values with one problem: the first of them, the rows, and their number by column."""
+    """Values with the same problem: the first one, the rows that have it, and how many there are in each column."""
 
     row: int
     column: int
@@ -241,7 +242,7 @@ class _Fault:
 
 
 class _Pass:
-    """One pass over the rows of a table."""
+    """The pass over the rows of a table that reads the values."""
 
     def __init__(self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None) -> None:
         self._columns, self._layout, self._bounds, self._missing = columns, layout, bounds, missing
@@ -326,7 +327,7 @@ class _Pass:
         )
 
     def _block(self, block: Block, start: int) -> tuple[Array, Array | None]:
-        """Return the features of a block of rows, and its colors; note its bad values."""
+        """Return the features and the colors of a block of rows, and record its bad values."""
         parts: list[Array] = []
         colors = None
         masks: dict[str, Array] = {}
@@ -360,14 +361,14 @@ class _Pass:
         return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
 
     def _require_kind(self, column: Column, at: int) -> None:
-        """Raise `TableError` if rows have another type, or longer vectors, than the first ones."""
+        """Raise `TableError` if these rows have another type, or vectors of another length, than the first rows."""
         head = self._columns.head[at]
         if column.kind != head.kind or column.values.shape[1:] != head.values.shape[1:]:
             detail = f"The values of the column {self._layout.name(at)!r} are of several types or lengths."
             raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
 
     def _zeros_and_ones(self, column: Column, at: int) -> Array:
-        """Return the features of the categories. Shape (rows, categories)."""
+        """Return one feature of 0 and 1 for each category, (rows, categories); NaN where the category is missing."""
         codes = {category: code for code, category in enumerate(self._categories[at])}
         ones = np.zeros((len(column), len(codes)))
         ones[column.missing] = np.nan
@@ -377,7 +378,7 @@ class _Pass:
         return ones
 
     def _refusal(self, count: int) -> TableError:
-        """Return the refusal of all columns without a role, and of all bad values of `count` rows."""
+        """Return the error that lists all columns without a role, and all bad values of `count` rows."""
         layout, problems = self._layout, []
         base = self._columns.base
         if self._refused:
@@ -425,7 +426,7 @@ class _Pass:
         return TableError(first.code, detail, remedy=remedy, details=first.details)
 
     def _categorical(self) -> list[str]:
-        """Return the notices of categorical columns whose numbers are fitted."""
+        """Return notices on categorical columns of numbers that are fitted as features."""
         names = [self._layout.name(at) for at in self._read if self._columns.head[at].is_category]
         return [
             f"The column {name!r} is categorical, and its numbers are fitted as a feature; as labels use"
@@ -434,7 +435,7 @@ class _Pass:
         ]
 
     def _counter(self, values: Array) -> list[str]:
-        """Return the notice of a first column that counts the rows."""
+        """Return a notice if the first column only counts the rows."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
         if not is_plain or len(values) < _COUNTED:
             return []
@@ -446,6 +447,6 @@ class _Pass:
 
 
 def _example(column: Column) -> str:
-    """Return the first text of a column in words."""
+    """Return the first text of a column as the end of a phrase, or an empty text."""
     first = next((text for text in column.values if text), "") if column.kind == "text" else ""
     return f", such as {first[:_SHOWN]!r}" if first else ""

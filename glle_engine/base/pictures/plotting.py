@@ -35,15 +35,15 @@ CLASSES = (
 )  # fmt: skip
 SEQUENCE = "viridis"
 MAX_CLASSES = 20
-_OPACITIES = 0.12, 1.0  # opacity of the least and of the most certain point
+_OPACITIES = 0.12, 1.0  # opacities of the least and of the most certain point
 _SIZES = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
 _INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
-_BETWEEN = 0.7  # inches between panels, which titles leave free
-_NARROW, _LETTERS_OF_NARROW = 4.0, 21  # inches of a panel with smaller letters, and these in an inch
+_BETWEEN = 0.7  # inches that a title leaves free, so that it stays apart from the title of the next panel
+_NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels below this width in inches have smaller letters, of this number per inch
 _LONGEST = 30  # letters of a name in a legend
-_MAX_VECTORS = 5000  # points of a panel; more are a bitmap in a file of vector graphics
+_MAX_VECTORS = 5000  # points of a panel; a file of vector graphics has more points as a bitmap
 _OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
 
 
@@ -55,12 +55,12 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR = "#cf222e"
-_MAX_FOLDED = 0.5  # share of the points; more are no local fault
+_MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
-)  # places of a name beside the middle of its group, in units of its box, the nearest first
+)  # positions to try for a name, relative to the middle of its group, in units of the name's box, nearest first
 _OVERFLOW = 0.08  # share of the width of a panel that a name may extend beyond it
-_COUNTED_GROUPS = 10  # whose names have a count; the names of more are smaller
+_COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
 _OUTLINE_POINTS = 3  # an island with fewer points has no outline
 BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
 
@@ -130,12 +130,16 @@ class Panel:
 
     @property
     def has_folds(self) -> bool:
-        """Whether some points, and not most of them, are laid onto others."""
+        """Whether some points, but not most of them, lie on top of others."""
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
     def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
-        """Return the panel of a result: points are opaque by their stability, else by chance, else by their spread."""
+        """Return the panel of a result.
+
+        The opacity of a point shows its stability. If the result has none, it shows whether the point stands out from
+        chance, or else its spread.
+        """
         points = PointTable.from_result(shown)
         if not len(points.places):
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
@@ -189,11 +193,11 @@ def plot(
 ) -> Axes:
     """Draw an embedding as points with what is known of their certainty, and return the axes.
 
-    The title is the level and the verdict of an audit, or how far draws agree. Points are opaque by the share of their
-    neighbors that stay. An audit has outlines around its islands, solid around those to be trusted, lines across tears
-    and rings around folded points; other results have the 50 and 90 % regions of some points, from small to large ones.
-    A posterior is drawn as the mean of 40 draws, fewer of more than 10,000 points; for its embedding alone give
-    ``posterior.embedding``.
+    The title is the level and the verdict of an audit, or says how far draws agree. A point is the more opaque, the
+    more of its neighbors stay. An audit is drawn with outlines around its islands (solid around the islands to trust),
+    lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions of some
+    points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points; to see
+    its embedding alone, give ``posterior.embedding``.
 
     Parameters
     ----------
@@ -201,13 +205,13 @@ def plot(
         A posterior, a draw, an embedding, a summary, an ensemble or an audit, of this process or of a service; an
         estimator; or coordinates (n, p), of which the first two are drawn.
     labels
-        Color of each point: words and few integers are classes with a legend, other numbers a scale. By default those
-        of the table that a posterior was fitted to.
+        Color of each point: words and few integers are classes with a legend, other numbers a scale. By default the
+        labels of the table that a posterior was fitted to.
     spread
-        How far each point moves (n,), or an object with a `spread`, such as a summary, in place of the certainty of
-        `shown`: points of large spread are faint, or large.
+        How far each point moves, (n,), or an object with a `spread`, such as a summary. It replaces the certainty of
+        `shown`: points of large spread are faint, or large (`by`).
     by
-        Whether the spread is the opacity or the size of a point.
+        Whether the spread determines the opacity or the size of a point.
     ax
         Axes to draw on; None for the axes of a new figure.
     options
@@ -249,10 +253,11 @@ def plot(
         drawn = draw(ax, panel, inches=width, **options)
         if labels is not None and panel.colors.classes:
             engine = getattr(ax.get_figure(root=True), "get_layout_engine", lambda: None)()
-            has_room = engine is not None and engine.adjust_compatible is False  # constrained: it fits what is outside
+            # Only the constrained layout makes room for a legend outside of the axes.
+            has_room = engine is not None and engine.adjust_compatible is False
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
             ax.legend(handles=_handles(panel.colors), title=_short(panel.colors.title), fontsize=8, **place)
-        elif labels is not None and not (panel.colors.names and panel.apart_from):  # which have their names
+        elif labels is not None and not (panel.colors.names and panel.apart_from):  # such groups have names instead
             locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
             of_dates: Any = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
             scale = of_dates if panel.colors.is_time else {}
@@ -261,7 +266,7 @@ def plot(
 
 
 def _own_width(ax: Axes | None) -> float:
-    """Return the width of given axes in inches for lines of text, and let their figure make room for the text."""
+    """Return the width of given axes in inches, for lines of text, and let their figure make room for the text."""
     if ax is None:
         return 5.2
     figure = ax.get_figure(root=True)
@@ -269,7 +274,7 @@ def _own_width(ax: Axes | None) -> float:
         return 5.2
     width = float(ax.get_position().width * figure.get_size_inches()[0])
     if figure.get_layout_engine() is None:
-        with suppress(RuntimeError):  # a figure with a scale of another layout keeps its own
+        with suppress(RuntimeError):  # a figure whose colorbar belongs to another layout keeps that layout
             figure.set_layout_engine("constrained")
     return width
 
@@ -386,7 +391,7 @@ def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float) -> None:
-    """Write the names of groups on the middle of their points, or beside it where another name is."""
+    """Write each group's name on the middle of its points, or beside the middle if another name is already there."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415 # optional
 
     names, is_counted = panel.colors.classes or panel.colors.names, len(panel.apart_from) <= _COUNTED_GROUPS
@@ -420,7 +425,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
     colors = panel.colors.arguments()
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
-    # few large regions, whose heap would hide the points
+    # Draw fewer regions if they are large: a heap of them would hide the points.
     count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
     rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
@@ -439,7 +444,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Return some rows: one of each part of the sizes, small to large, far from the others in the picture."""
+    """Return `count` rows, from small to large regions: each is far from the rows before it in the picture."""
     parts = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
     rows = [int(parts[0][0])]
     for part in parts[1:]:
@@ -449,7 +454,10 @@ def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[n
 
 
 def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, is_flat: bool) -> None:
-    """Show all points and regions, but no outliers, which would shrink all others to a dot; a square of two axes."""
+    """Set the limits of the axes to show all points and regions except outliers, which would shrink the rest to a dot.
+
+    If both axes are coordinates (`is_flat`), the view is a square with equal scales.
+    """
     low, high = np.quantile(points, [_OUTLYING, 1 - _OUTLYING], axis=0)
     margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
     is_outside = ((points < low - 3 * margin) | (points > high + 3 * margin)).any(axis=1)
@@ -469,7 +477,7 @@ def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, i
 
 
 def _planar(Y: NDArray[Any]) -> NDArray[Any]:
-    """Return the first two components, or a single one with the rank of each point."""
+    """Return the first two components; a single component is drawn against its rank."""
     if Y.shape[1] > 1:
         return np.asarray(Y[:, :2])
     rank = np.empty(len(Y))
@@ -478,7 +486,7 @@ def _planar(Y: NDArray[Any]) -> NDArray[Any]:
 
 
 def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
-    """Return the colors of labels of any type, with their name or the name of a series."""
+    """Return the colors of labels of any type, titled by `name` or else by the name of a pandas series."""
     values = np.asarray(labels)
     require_rows("labels", values, rows)
     title = name or getattr(labels, "name", None)
@@ -500,10 +508,10 @@ def _handles(colors: PointColors) -> list[Any]:
 
 
 def _short(text: str) -> str:
-    """Return a text that a legend has room for."""
+    """Shorten a text to fit into a legend."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _relative(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return values between 0, the least, and 1, the most."""
+    """Rescale values so that the smallest is 0 and the largest is 1."""
     return np.asarray((values - values.min()) / (np.ptp(values) or 1.0))

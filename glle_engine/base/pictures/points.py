@@ -24,7 +24,7 @@ _COLUMNS = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
-APART = 0.9  # share of the pictures of other samples in which groups are apart that stay so
+APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
@@ -41,13 +41,13 @@ class PointTable:
     verdict : str
         Sentence on the picture, or empty.
     covariance : (n, 2, 2) float64, optional
-        Of each place, of two coordinates.
+        Covariance of each point, if there are two coordinates.
     radii : dict of float to float
         Radius of the regions of each level, in units of the covariance.
     labels, ids : (n,) array, optional
-        Of a result of a table that has them; the groups of an audit.
+        Labels and ids of the table that was fitted, if it has them; for an audit, the group of each point.
     index : (n,) index of pandas or array, optional
-        Of the rows of the data.
+        Index of the rows of the data.
     label : str
         Name of the column of the labels, or empty.
     apart_from : dict of str to int
@@ -55,7 +55,7 @@ class PointTable:
     islands : dict of int to (str, bool)
         Name of each island of an audit, by its index in the column "island", and whether it stays.
     tears : (t, 2) int64
-        Pairs of points that are neighbors, and that the map of an audit tears apart.
+        Pairs of neighbors that the map of an audit tears apart.
     level : str
         Level of an audit, or empty.
 
@@ -82,7 +82,7 @@ class PointTable:
             return shown
         values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
         of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
-        index: Any = getattr(shown, "index", None)  # lists have a method of this name, draws a number
+        index: Any = getattr(shown, "index", None)  # lists have a method of this name, and draws a number
         of_table["index"] = index if np.ndim(index) else None
         options = getattr(shown, "options", None)
         of_table["label"] = str((options.get("labels") or "") if isinstance(options, dict) else "")
@@ -111,7 +111,7 @@ class PointTable:
 def coordinates(shown: Any) -> NDArray[np.float64]:
     """Return the coordinates (n, p) of an object that has an embedding, or of an array; raise ValueError without."""
     named = (getattr(shown, name, None) for name in _PLACES)
-    found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # an id is none
+    found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
     if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         found = shown.arrays()["embedding"]
     require_unmasked(found, "the coordinates")
@@ -138,15 +138,18 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
 
 
 def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
-    """Return from how many others each group stays apart: in a share `APART` of the maps, given the shares (g, g)."""
+    """Return the number of other groups from which each group stays apart.
+
+    `apart` (g, g) is the share of the maps in which two groups are apart; a pair stays apart from a share `APART` on.
+    """
     return np.asarray((np.asarray(apart) >= APART).sum(axis=1), np.int64)
 
 
 def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
     """Return a pandas DataFrame with a row for each point of a result.
 
-    Columns: id and label if given, coordinates y1, ..., yp, and spread, stability, p_value and others of those that the
-    result has. A posterior has the mean of some draws as coordinates.
+    Columns: id and label if given, the coordinates y1, ..., yp, and spread, stability, p_value and others if the result
+    has them. The coordinates of a posterior are the mean of some draws.
 
     Parameters
     ----------
@@ -187,7 +190,7 @@ def to_xarray(draws: Any) -> Any:
     Parameters
     ----------
     draws
-        Draws of a posterior, as ``posterior.draws(100)`` has them in this process or of a service.
+        Draws of a posterior, such as ``posterior.draws(100)``, from this process or from a service.
 
     Raises
     ------
@@ -213,12 +216,14 @@ def to_xarray(draws: Any) -> Any:
 
 
 def align_rows(values: Any, index: Any) -> Any:
-    """Return values of pandas in the order of an index; others, and all without an index, as they are.
+    """Return values of pandas in the order of an index.
+
+    Values that are not of pandas, and all values if there is no index, are returned as they are.
 
     Raises
     ------
     InvalidParameterError
-        If the values have another index without its members.
+        If the index of the values differs from `index`, and lacks some of its rows or has duplicates.
 
     """
     own = getattr(values, "index", None) if hasattr(values, "iloc") else None
@@ -233,7 +238,7 @@ def align_rows(values: Any, index: Any) -> Any:
 
 
 def texts_of_labels(labels: Any) -> Any:
-    """Return labels as they are; objects, and all if some are missing, as texts, empty ones for those."""
+    """Return labels as they are; as texts if they are objects or some are missing. A missing label is an empty text."""
     values = np.asarray(labels)
     if labels is None or values.dtype.kind in "iub":
         return labels
@@ -262,7 +267,7 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def _audited(shown: Any, islands: Any) -> dict[str, Any]:
-    """Return the islands, the tears and the level of an audit; none stay where nothing is to be trusted."""
+    """Return the islands, the tears and the level of an audit; no island stays if the audit trusts nothing."""
     is_trusting = shown.level in {"trust", "partly"}
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
@@ -271,9 +276,9 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
-    """Return the covariance (n, 2, 2) of the regions of two coordinates, or None, and the radii of their levels."""
+    """Return the covariance (n, 2, 2) of the regions, None unless there are two coordinates, and the radii by level."""
     regions = getattr(shown, "regions", None)
-    if isinstance(regions, Mapping):  # audits have regions by name, services send JSON
+    if isinstance(regions, Mapping):  # audits have regions by name, and services send JSON
         regions = regions.get("mean", regions)
     if p == 2 and regions:
         half_axes = np.asarray(shown.half_axes if isinstance(regions, Mapping) else regions.half_axes)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _DRAWS = 24
 _LARGE_DOTS_UP_TO = 5000  # points that are drawn larger
-_OUTLYING = 0.005  # share of the places at each end that may lie outside of the first view
-_INTERVAL, _MOVE = 900, 600  # milliseconds from draw to draw, and of a point's way
+_OUTLYING = 0.005  # share of the positions at each end that may lie outside of the first view
+_INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of the movement between them
 
 
 class PointWidget:
@@ -27,7 +27,7 @@ class PointWidget:
     scatter : jscatter.Scatter
         For all options of jupyter-scatter, such as ``widget.scatter.height(600)``.
     places : (1 + count, n, 2) float64
-        The places of the points, and those in each draw.
+        Positions of the points, on average (first) and in each draw.
 
     """
 
@@ -69,7 +69,7 @@ class PointWidget:
 
     @property
     def selection(self) -> NDArray[np.intp]:
-        """Rows of the points within the lasso, in no order."""
+        """Rows of the points within the lasso, in no particular order."""
         return np.asarray(self.scatter.selection(), np.intp)
 
     def show_draw(self, index: int) -> None:
@@ -85,12 +85,12 @@ class PointWidget:
 def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLike = _DRAWS) -> PointWidget:
     """Return a widget of points for a notebook: play the draws, and use the rows within a lasso.
 
-    Points are opaque by their certainty, as in `glle.plot`; a tooltip has the values of a point.
+    As in `glle.plot`, the more certain a point, the more opaque it is. A tooltip shows the values of a point.
 
     Parameters
     ----------
     shown
-        Result as for `glle.plot`, of two or more coordinates.
+        Result as for `glle.plot`, with two or more coordinates.
     labels
         Color of each point: words and few integers are classes, other numbers a scale. By default the labels of the
         table that a posterior was fitted to.
@@ -102,7 +102,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     ImportError
         Without jupyter-scatter.
     ValueError
-        Without coordinates, for one coordinate, or for labels of another length.
+        If there are fewer than two coordinates, or labels of another length.
 
     Examples
     --------
