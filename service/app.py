@@ -37,9 +37,9 @@ from worker.observability.logging import has_access_log
 if TYPE_CHECKING:
     from worker.stores import Stores
 
-MAX_TENANT_VIEWS = 256  # a tenant's view of the stores is small and takes microseconds to create
+MAX_TENANT_VIEWS = 256  # tenants' views of the stores that are kept; creating one takes microseconds
 
-# Draws first: each earlier route costs time to match.
+# Draws come first, because each route before them costs time to match.
 ROUTERS = (
     draws,
     datasets,
@@ -63,7 +63,7 @@ Authorization: Bearer; on loopback no key is needed until the first exists."""
 def create_app(stores: Stores) -> FastAPI:
     """Return the application on these stores; it connects to Redis at the first request.
 
-    Raise `SettingsError` if other machines could connect without a key.
+    Raises `SettingsError` if other machines could connect without a key.
     """
     settings = stores.settings
     app = FastAPI(
@@ -75,7 +75,7 @@ def create_app(stores: Stores) -> FastAPI:
         separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(require_known_query)],
-        generate_unique_id_function=lambda route: route.name,  # method names of generated clients
+        generate_unique_id_function=lambda route: route.name,  # generated clients name their methods by it
     )
     app.state.stores = stores
     app.state.shutdown = Shutdown(stores)

@@ -5,6 +5,6 @@ May import every package of `service`. Start with `main`.
 
 import os
 
-# One BLAS thread a process: N workers with N threads each ran three times slower.
+# One BLAS thread for each process: N workers with N threads each were three times slower.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))  # before any import of numpy, which reads them once
+os.environ.update(dict.fromkeys(BLAS_VARIABLES, "1"))  # before numpy is imported, which reads them only once

@@ -1,7 +1,7 @@
 """Data folder of a deployment with embedded servers: its lock, and the addresses of its servers.
 
-The embedded servers have random passwords and take free ports at each start. `glle up` writes their addresses to a
-file that only its owner can read.
+At each start the embedded servers get random passwords and free ports. `glle up` writes their addresses to a file that
+only the owner of the file can read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder, because two process trees would write the same files.
+    """Lock the data folder, because two process trees in it would write the same files.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def lock_data_folder(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
-    """Keep the addresses of the running servers in the data folder."""
+    """Write the addresses of the running servers to the data folder."""
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
-    with temporary(data) as file:  # readable by its owner alone
+    with temporary(data) as file:  # only its owner can read it
         file.write(json.dumps(addresses).encode())
         file.publish(data / ADDRESSES)
     try:
@@ -65,7 +65,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    Without URLs in the settings the servers are embedded: the servers of a running `glle up`, or else temporary ones.
+    If the settings have no URLs, the servers are embedded: those of a running `glle up`, or temporary ones.
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stor
     Raises
     ------
     StartError
-        If there is no such data folder, only one URL is set, the addresses of the running servers cannot be read, or a
-        server fails.
+        If the data folder does not exist, if only one URL is set, if the addresses of the running servers cannot be
+        read, or if a server fails.
     SettingsError
-        If a server refuses the login.
+        If a server refuses user or password.
 
     """
     from worker.connections.clients import require_login  # noqa: PLC0415 # the head of `glle up` needs none

@@ -43,22 +43,22 @@ if TYPE_CHECKING:
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# So many that a worker forks a process for the task. It takes some seconds, because a shorter task may end before its
-# dying worker; the posterior has 30 MB.
+# So many that a worker forks a process for the task. The task takes some seconds, because a shorter one might finish on
+# a worker that is about to die. The posterior has 30 MB.
 POINTS, NEIGHBORS = 6000, 25  # more than an interactive fit has
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
-OLDEST_REDIS = (7, 0)  # the first with ACL DRYRUN, and the oldest that was tried
+OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tried
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
-SHOWN_IDS = 5  # ids of records without files in a message
+SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield all checks; with a URL also checks of the service at this URL."""
+    """Yield all checks; if a URL is given, also those of the service at this URL."""
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."
@@ -72,7 +72,7 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
 
 
 def access(settings: Settings) -> Check:
-    """Check that the service would start, and not admit every web page."""
+    """Check that the service would start, and that it would not admit every web page."""
     try:
         warning = AccessPolicy(settings).page_warning
     except SettingsError as error:
@@ -88,7 +88,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
     Parameters
     ----------
     key
-        API key, if the service needs one.
+        API key, if the service requires one.
 
     """
     try:
@@ -101,7 +101,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
             yield _readiness(http.get("/readyz"))
         with Client(url, key, progress=False, retries=Retries(deadline=0.0), timeout=RESPONSE_SECONDS) as client:
             yield from _end_to_end(client)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # another program answers
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # the answer is from another program
         remedy = "Check the URL, the log of the API, and the network."
         yield Check("service", "problem", f"{url} does not answer: {type(error).__name__}: {error}.", remedy)
 
@@ -124,7 +124,7 @@ def _end_to_end(client: Client) -> Iterator[Check]:
         remote, local = info["versions"]["glle"], glle_engine.__version__
         remedy = "" if remote == local else "Check which version the service should run."
         yield Check(name, "ok" if remote == local else "warning", f"Service {remote}, local {local}.", remedy)
-        seed = secrets.randbelow(2**31)  # no result is cached
+        seed = secrets.randbelow(2**31)  # a new seed, so that no result is cached
         points = min(POINTS, int(info["limits"]["max_points"]))
         name, work = "long task", f"A fit of {points:,} points failed. "
         spec: FitOptions = {"n_neighbors": min(NEIGHBORS, int(info["limits"]["max_neighbors"])), "noise": "auto"}
@@ -174,7 +174,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
 
 
 def accept_loss(stores: Stores) -> Iterator[str]:
-    """Let the service go on with the records and the files that are left; yield what was lost as text."""
+    """Let the service continue with the records and files that are left; yield lines that say what was lost."""
     if (loss := stores.mark.find_loss()) is None:
         yield "Nothing is lost: the records and the mark beside their files belong together. Nothing was changed."
         return
@@ -213,8 +213,8 @@ def _servers(stores: Stores) -> Iterator[Check]:
 def _replay(client: redis.Redis) -> Check:
     """Check that a restarted server may replay transactions and scripts from its append-only file.
 
-    It replays them as the user default, and Redis asks for the permissions of that user at each EXEC. Without them it
-    leaves out the transaction, and goes on (redis/redis#14541).
+    The server replays the file as the user `default`, and checks the permissions of this user at each EXEC. If they are
+    missing, Redis skips the transaction and continues (redis/redis#14541).
     """
     name = "queue replay"
     try:
@@ -266,7 +266,7 @@ def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 def _connection(
     name: str, client: redis.Redis, variable: str, needed: permissions.Permissions
 ) -> Generator[Check, None, dict[str, Any] | None]:
-    """Yield whether a server permits all commands, is recent, writable, near and in sync; return its INFO, or None."""
+    """Check that a server permits all commands, is recent, writable, near and in sync; return its INFO, or None."""
     try:
         if missing := needed.missing(client):
             detail = f"The user of {variable} may not use {', '.join(missing)}."
@@ -387,7 +387,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
 
 
 def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
-    """Yield whether each worker has its two processes, for quick tasks and for long ones."""
+    """Yield whether each worker has two processes, one for quick tasks and one for long tasks."""
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(
@@ -399,7 +399,7 @@ def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
 
 
 def _object_store(stores: Stores) -> Check:
-    """Return whether objects can be written, read and removed."""
+    """Check that objects can be written, read and removed."""
     name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
     bucket = stores.files.bucket
     try:
@@ -418,7 +418,7 @@ def _object_store(stores: Stores) -> Check:
 
 
 def engine(settings: Settings) -> Iterator[Check]:
-    """Yield whether reference results have the deployment's bits, and whether a small draw has the expected solver."""
+    """Yield whether reference results have the bits of the deployment, and whether a small draw uses a good solver."""
     is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",
@@ -439,12 +439,12 @@ def engine(settings: Settings) -> Iterator[Check]:
 
 
 def _check(name: str, state: State, detail: str, remedy: str) -> Check:
-    """Return a check, without its remedy if the state is ok."""
+    """Return a check; it has no remedy if the state is ok."""
     return Check(name, state, detail, "" if state == "ok" else remedy)
 
 
 def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
-    """Return a check of the workers: a warning that names the faulty ones, or ok."""
+    """Return a check of the workers: a warning that names the faulty workers, or ok."""
     if not faulty:
         return _check(name, "ok", good, remedy)
     return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)
@@ -463,13 +463,13 @@ def lines(check: Check) -> list[str]:
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """Return the number of checks in each state, as a sentence."""
+    """Return a sentence with the number of checks in each state."""
     counts = _counts(checks)
     return f"{counts['ok']} ok, {counts['warning']} warnings, {counts['problem']} problems."
 
 
 def as_json(checks: Sequence[Check]) -> str:
-    """Return the report as a JSON object: the checks and the number in each state."""
+    """Return the report as a JSON object: the checks, and their number in each state."""
     return json.dumps({"counts": _counts(checks), "checks": [check.to_dict() for check in checks]}, indent=1)
 
 

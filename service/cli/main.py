@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def listen(host: str, port: int) -> SharedSocket:
-    """Return a listening TCP socket; raise `StartError` if the port is taken or the address is not of this machine."""
+    """Return a listening TCP socket; raise `StartError` if the port is taken or this machine lacks the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         server = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -57,14 +57,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     try:
         settings = Settings.from_env()
     except SettingsError:
-        settings = Settings()  # `_start` reports the error, so that the client's commands still work
+        settings = Settings()  # `_start` reports the error; commands of the client must still work
     others = set(commands.choices)
 
     up = commands.add_parser("up", help="start servers, API and workers on this machine, until Ctrl-C")
     up.set_defaults(run=_up)
 
     serve = commands.add_parser("serve", aliases=["api"], help="run the HTTP API alone, as several processes")
-    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that the head of the processes holds open
+    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that the head process holds open
     serve.set_defaults(run=_serve)
 
     worker = commands.add_parser("worker", help="run one worker")
@@ -111,7 +111,7 @@ def _start(options: argparse.Namespace) -> int:
     except ImportError as error:
         if error.name is not None:  # a missing module
             raise
-        print_message(f"glle: {error}")  # the engine's, about its environment
+        print_message(f"glle: {error}")  # the engine cannot use its environment
         return CANNOT_START
     except ProblemError as error:
         print_message(f"glle: {error.problem.detail} {error.problem.remedy}")
@@ -138,7 +138,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
         return _serve_on(SharedSocket(fileno=options.fd), settings)
     from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
 
-    Stores.connect(settings).close()  # for its errors, before a process starts
+    Stores.connect(settings).close()  # raises its errors before a process starts
     require_login(settings)
     _check_access(settings)
     if (folder := data_folder(Path(settings.data_dir))).state != "ok":
@@ -149,7 +149,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve_on(sock: SharedSocket, settings: Settings) -> int:
-    """Run one API process on a socket, whose address, which may differ from the setting, decides about keys."""
+    """Run one API process on a socket; the address of the socket, not the setting, decides whether keys are needed."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from service.server.uvicorn_server import ApiServer  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
@@ -216,7 +216,7 @@ def _check_alive_file(settings: Settings) -> None:
 def _check_access(settings: Settings) -> None:
     """Log whether requests need a key, and a warning if every web page may be admitted.
 
-    Raise `SettingsError` if the API would be open to others.
+    Raises `SettingsError` if the API would be open to other machines.
     """
     from service.middleware.access_policy import AccessPolicy  # noqa: PLC0415 # each command loads what it needs
 

@@ -1,4 +1,4 @@
-"""Options of the commands: flags and tables of the settings; and the output of commands."""
+"""Options of the commands, tables of the settings, and the output of commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANNOT_START = 2  # exit code of a command whose settings, arguments or machine 
 
 
 class StartError(RuntimeError):
-    """Reason why a command cannot start; the message names the remedy."""
+    """A command cannot start; the message gives the reason and the remedy."""
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
@@ -45,7 +45,7 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
     Raises
     ------
     SettingsError
-        For an invalid value, and for a password, because all users of the machine can see command lines.
+        For an invalid value, and for a password on the command line, which all users of the machine can see.
 
     """
     flags = {}
@@ -97,7 +97,7 @@ def list_settings() -> str:
 
 
 def current_values(environ: Mapping[str, str]) -> str:
-    """Return one line for each setting: variable, value without secrets, and its origin."""
+    """Return one line for each setting: variable, value without secrets, and where the value comes from."""
     settings = Settings.from_env(environ)
     shown = ((row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows())
     return table_text([(row.variable, value, "set" if row.variable in environ else "default") for row, value in shown])

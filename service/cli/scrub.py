@@ -26,7 +26,7 @@ def with_stores(
 ) -> Callable[[argparse.Namespace, Settings], int]:
     """Return the command that runs on the stores of the deployment, whether its servers run or not.
 
-    With `is_new` it may make the data folder.
+    With `is_new` the command may make the data folder.
     """
 
     def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:

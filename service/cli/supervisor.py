@@ -1,4 +1,4 @@
-"""Heads of `glle serve` and `glle up`: they load the program once, and fork API processes and workers."""
+"""Head processes of `glle serve` and `glle up`: each loads the program once, and forks API processes and workers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-READY_SECONDS = 300.0  # the first start in an environment compiles for a minute or two
-COMPILING_SECONDS = 10.0  # after which a start probably compiles
+READY_SECONDS = 300.0  # the first start in an environment spends a minute or two on compiling
+COMPILING_SECONDS = 10.0  # a start that takes longer is probably compiling
 PROBE_SECONDS = 5.0
 PROBE_PAUSE_SECONDS = 0.05
 
@@ -34,14 +34,14 @@ Main = Callable[[Sequence[str]], int]  # runs a command of the program, and retu
 
 
 class ServeHead:
-    """Head of the API processes of `glle serve`: it replaces each that ends, and stops all of them together.
+    """Head of the API processes of `glle serve`: replaces each process that ends, and stops all of them together.
 
     Parameters
     ----------
     settings
         `api_processes` is the number of processes.
     sock
-        A listening socket, which the head holds and all processes share, so that a replaced one has the same port.
+        A listening socket that the head holds and all processes share, so that a new process has the same port.
     main
         Runs a command of the program, in a forked process.
 
@@ -114,7 +114,7 @@ class ServeHead:
         return f"glle API at {url}"
 
     def _stop(self) -> None:
-        self._sock.close()  # a connection after the last process has closed its copy is refused, and does not wait here
+        self._sock.close()  # so that late connections are refused, and do not wait here
         drain = self._settings.drain
         if self._supervisor.signals:
             self._report(f"glle API drains for {drain:g} s; requests in progress have {STOP_SECONDS:g} s more")
@@ -126,7 +126,7 @@ class ServeHead:
 
 
 class UpHead(ServeHead):
-    """Head of the process tree of `glle up`: embedded servers unless the settings have URLs, API processes, workers."""
+    """Head of the process tree of `glle up`: API processes, workers, and servers unless the settings have URLs."""
 
     ready_path = "/readyz"
 
@@ -187,7 +187,7 @@ class UpHead(ServeHead):
         return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
 
     def _stop(self) -> None:
-        """Stop the API and the workers (warm, at once, then by SIGKILL), then the servers, which keep the queue."""
+        """Stop API and workers (warm, then at once, then by SIGKILL); the servers, which keep the queue, stop last."""
         supervisor = self._supervisor
         if supervisor.signals:
             self._report(f"glle stops. Work in progress has {STOP_SECONDS:g} s to end.")

@@ -35,11 +35,11 @@ NPY = "application/x-npy"
 NPZ = "application/zip"
 CSV = "text/csv"
 _PIECE_BYTES = 2**20
-_JSON_VALUES = 2**14  # encoded at a time; the encoder holds the interpreter, 0.7 ms for so many
-# Of the encoder, for strong ETags: another version may write other digits of the same numbers.
+_JSON_VALUES = 2**14  # values encoded at a time; the encoder holds the interpreter lock for 0.7 ms
+# Part of strong ETags, because another version of the encoder may write other digits of the same numbers.
 JSON_ENCODER = f"orjson-{orjson.__version__}"
-_ARROW_VALUES = 2**17  # values of a record batch, 1 MB
-_CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms for 2,048 values
+_ARROW_VALUES = 2**17  # values in a record batch, 1 MB
+_CSV_VALUES = 2**11  # values written at a time; the writer holds the interpreter lock for 3 ms
 
 
 class ResponseAbortedError(RuntimeError):
@@ -47,14 +47,14 @@ class ResponseAbortedError(RuntimeError):
 
 
 class AbortableResponse(StreamingResponse):
-    """Streaming response that aborts if its rest cannot be produced, so that the client sees it is incomplete."""
+    """Streaming response that aborts if its rest cannot be produced, so that the client sees that data are missing."""
 
     def __init__(self, content: Any, *arguments: Any, **options: Any) -> None:
         self.content = content
         super().__init__(content, *arguments, **options)
 
     async def stream_response(self, send: Send) -> None:
-        """Send the stream; without the last message the server closes the connection."""
+        """Send the stream; if it fails, no last message is sent, and the server closes the connection."""
         try:
             await super().stream_response(send)
         except (ResponseAbortedError, ProblemError, redis.RedisError) as error:
@@ -63,11 +63,11 @@ class AbortableResponse(StreamingResponse):
 
 @dataclass(frozen=True)
 class Stack:
-    """Array of shape ``lead + trail`` as an iterable of matrices, so that it is never in memory as a whole.
+    """Array of shape ``lead + trail`` as an iterable of matrices, so that the whole array is never in memory.
 
-    The matrices have the shape `trail`, come in C order, and are converted to `dtype`. `matrices_from` returns them
-    from a number on, if that is cheaper than skipping. With `is_resident` they are in memory, so that a piece needs no
-    thread.
+    The matrices have the shape `trail`, come in C order, and are converted to `dtype`. `matrices_from` returns the
+    matrices from a given number on, if that is cheaper than skipping the earlier ones. With `is_resident` the matrices
+    are in memory, so that reading a piece needs no thread.
     """
 
     lead: tuple[int, ...]
@@ -96,7 +96,7 @@ class Stack:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def window(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the bytes `start` to `stop` of the values, without reading matrices and rows outside."""
+        """Yield the bytes `start` to `stop` of the values; other matrices and rows are not read."""
         size = math.prod(self.trail) * self.dtype.itemsize
         number = start // size if size else 0
         matrices = iter(self.matrices_from(number) if self.matrices_from else islice(self.matrices, number, None))
@@ -189,14 +189,14 @@ def _json(rows: Array) -> bytes:
     if rows.dtype.kind == "f":
         if not np.isfinite(rows).all():
             raise ValueError("A value that is not finite is not JSON compliant.")
-        rows = rows.astype(np.float64)  # the shortest digits of a float32 are another double
+        rows = rows.astype(np.float64)  # the shortest digits of a float32 would be read as another double
     elif rows.dtype.kind not in "iub":
         return json.dumps(rows.tolist()).encode()
     return orjson.dumps(np.ascontiguousarray(rows), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """Join pieces to about `_PIECE_BYTES`: fetching a piece from a thread takes time, whatever its size."""
+    """Join pieces to about `_PIECE_BYTES`, because fetching a piece from a thread takes time, whatever its size."""
     small: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:
@@ -240,7 +240,7 @@ def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
 
 
 def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
-    """Yield an npz file, each array read when its turn comes."""
+    """Yield an npz file; each array is read when it is written."""
     buffer = PieceBuffer()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, stack in stacks.items():
@@ -254,7 +254,7 @@ def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
 
 
 class PieceBuffer(io.RawIOBase):
-    """File object that hands on what a zip or Arrow writer writes; it cannot seek, so the writer does not try."""
+    """File object that collects what a zip or Arrow writer writes; it cannot seek, so the writer does not try."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -277,7 +277,7 @@ class PieceBuffer(io.RawIOBase):
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Named columns with their dtypes, as an iterable of row blocks, each a list of equally long vectors."""
+    """Table of columns with names and dtypes; an iterable of blocks of rows has one vector per column in each block."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]
@@ -300,13 +300,13 @@ class ResultTable:
 
 
 def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = None) -> dict[str, Array]:
-    """Return the columns of a matrix by name: `names`, or the prefix with a number from 1."""
+    """Return the columns of a matrix by name; without `names` these are the prefix and a number from 1."""
     names = names or [f"{prefix}{number}" for number in range(1, matrix.shape[1] + 1)]
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
 
 def id_columns(ids: Array | None) -> dict[str, Array]:
-    """Return the ids of the points as columns: `id`, or `id_1`, `id_2`, ... of several; none without ids."""
+    """Return the ids of the points as columns: `id`, or `id_1`, `id_2`, ... if there are several; none without ids."""
     if ids is None:
         return {}
     return {"id": ids} if ids.ndim == 1 else matrix_columns(ids, "id_")

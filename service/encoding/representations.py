@@ -1,12 +1,12 @@
-"""Representations of one content: byte ranges, and gzip of JSON.
+"""Representations of one content: byte ranges, and JSON compressed by gzip.
 
-A `Range` is part of a complete representation, bound to its strong ETag by `If-Range` (RFC 9110, 14). Several ranges in
-one request get the whole, as the standard allows.
+A `Range` selects bytes of a complete representation, and `If-Range` binds it to the strong ETag of that representation
+(RFC 9110, 14). If a request has several ranges, the answer is the whole representation, as the standard allows.
 
-gzip saves 3 % of float arrays at a hundred times the cost, so it is for JSON alone. A compressed body is another
-representation, so its strong ETag is the plain one with the suffix `-gzip`. Both name the same content, and
-If-None-Match may give either. Of Starlette's GZipMiddleware only the responders are used, because it ignores `q=0`,
-keeps the ETag, and compresses streams below its minimum size.
+gzip saves only 3 % of float arrays at a hundred times the cost, so only JSON is compressed. A compressed body is
+another representation, so its strong ETag is the plain ETag with the suffix `-gzip`. Both ETags name the same content,
+and If-None-Match may have either. Of Starlette's GZipMiddleware only the responders are used, because the middleware
+ignores `q=0`, keeps the ETag, and compresses streams below its minimum size.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SINGLE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
 
 Headers = list[tuple[bytes, bytes]]
 MIN_COMPRESSED_BYTES = 1024  # bytes of a body worth compressing
-LEVEL = 1  # shrinks digits to 48 %; level 4 to 46 % in twice the time, level 9 to 45 % in ten times
-THREAD_LEAST = 16 * 2**10  # bytes; below, compression is faster than the switch to a thread
+LEVEL = 1  # shrinks digits to 48 %; level 4 reaches 46 % in twice the time, level 9 reaches 45 % in ten times
+THREAD_LEAST = 16 * 2**10  # compressing fewer bytes is faster than switching to a thread
 _SUFFIX = b'-gzip"'
 _JSON = {(b"content-type", b"application/json"), (b"content-type", b"application/problem+json")}
 
 
 @dataclass(frozen=True)
 class ByteRange:
-    """Bytes `start` to `stop`, half open, of `size`."""
+    """Bytes `start` to `stop` (half open) of a representation of `size` bytes."""
 
     start: int
     stop: int
@@ -62,8 +62,8 @@ def header(scope: Scope, name: bytes) -> bytes:
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
     """Return the requested range of a response with these headers, or None for the whole.
 
-    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is ignored. One that starts beyond
-    the last byte raises ``range-not-satisfiable``.
+    A Range is ignored if it is malformed, if it has several parts, or if If-Range is not the ETag. A Range that starts
+    beyond the last byte raises ``range-not-satisfiable``.
     """
     value = header(scope, b"range")
     if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:
@@ -85,13 +85,13 @@ def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | No
 
 
 def unsatisfiable(error: ProblemError) -> Response:
-    """Return the 416 response, with the size."""
+    """Return the 416 response, which has the size of the representation."""
     headers = {"Content-Range": f"bytes */{error.problem.details['size']}", **ACCEPT_RANGES}
     return problem_response(error.problem, headers)
 
 
 class RangedResponse(Response):
-    """Complete response with support of ranges."""
+    """Complete response that supports ranges."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response or the requested range."""
@@ -99,7 +99,7 @@ class RangedResponse(Response):
 
 
 async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
-    """Send a complete body with 200, its requested range with 206, or 416."""
+    """Send a complete body with 200, the requested range of the body with 206, or 416."""
     try:
         part = requested_range(scope, headers, len(body))
     except ProblemError as error:
@@ -128,7 +128,7 @@ def compress_json(scope: Scope, send: Send) -> Send:
 
 
 def _compressing(scope: Scope, send: Send) -> Send:
-    """Return a `send` of JSON; it joins the first pieces, so that the responder sees a short body as a whole."""
+    """Return a `send` for JSON that joins the first pieces, so that the responder sees a short body as a whole."""
     is_accepted = accepts_gzip(header(scope, b"accept-encoding"))
     responder = (
         GZipResponder(_no_app, MIN_COMPRESSED_BYTES, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=())
@@ -156,7 +156,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace the plain ETag of a compressed representation by its own."""
+    """Replace the plain ETag by the ETag of the compressed representation, if `is_gzip` says so."""
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):

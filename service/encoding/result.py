@@ -1,7 +1,7 @@
-"""Result of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with slices, strong ETags, 304 and byte ranges.
+"""Results of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with slices, strong ETags, 304 and byte ranges.
 
 A slice of an axis, `?points=` or `?draws=`, is `a:b` as in Python (half open, negative from the end), or a list.
-Positions outside the axis are refused, not clipped; so is an empty slice.
+Positions outside the axis are refused, not clipped. An empty slice is refused, too.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTE
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
-SCALE_HEADER = "Glle-Scale"  # for requests with scale=auto and for binary bodies
-NOTES_HEADER = "Glle-Notes"  # for scale=auto
-_INLINE_BYTES = 2**17  # fewer bytes are encoded in less than a millisecond, on the event loop
+SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
+NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto
+_INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions along an axis; `tag` identifies them in an ETag, and is empty for all."""
+    """Positions along an axis; `tag` identifies them in an ETag, and is empty if all are selected."""
 
     positions: Sequence[int]
     tag: str
@@ -113,16 +113,16 @@ class ArraysResult:
     Parameters
     ----------
     arrays
-        Arrays that the requested dtype converts.
+        Arrays that are converted to the requested dtype.
     stored
-        Further arrays of npz, in their own dtype.
+        Further arrays for npz, which keep their dtype.
     main
-        Name of the array of npy.
+        Name of the array that npy has.
     members
-        Members of JSON: beside `arrays` by their names; without `has_names` behind shape, dtype and data of the main
-        array, and read after these are sent.
+        Further members of JSON. With `has_names` they precede the member `arrays`, which has the arrays by name.
+        Otherwise they follow shape, dtype and data of the main array, and are read after these have been sent.
     table
-        Returns the table of CSV and Arrow.
+        Returns the table for CSV and Arrow.
 
     """
 
@@ -163,7 +163,7 @@ class ArraysResult:
         return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
 
     def _require_float32(self) -> None:
-        """Raise ``float32-overflow`` if an array has values beyond its range."""
+        """Raise ``float32-overflow`` if an array has values beyond the range of float32."""
         for array in self.arrays.values():
             encode.check_float32(array)
 
@@ -205,13 +205,13 @@ class ArraysResult:
 
 
 def _content_type(media: str) -> str:
-    return f"{CSV}; charset=utf-8; header=present" if media == CSV else media  # RFC 4180 has the parameter `header`
+    return f"{CSV}; charset=utf-8; header=present" if media == CSV else media  # the parameter `header` is from RFC 4180
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
     """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
 
-    The first one offered breaks ties. Arrow streams need pyarrow.
+    If several are preferred equally, the one that is offered first wins. Arrow streams need pyarrow.
     """
     return _negotiate(request.headers.get("accept", "*/*"), offered, has_arrow=has_arrow())
 
@@ -241,29 +241,29 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
 
 
 def unless_current(request: Request, headers: dict[str, str], respond: Callable[[], Response]) -> Response:
-    """Return 304 if If-None-Match names the ETag of these headers, else the response."""
+    """Return 304 if If-None-Match names the ETag in these headers, otherwise the response."""
     return Response(status_code=304, headers=headers) if is_not_modified(request, headers) else respond()
 
 
 def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
-    """Return whether If-None-Match names the ETag of these headers."""
+    """Return whether If-None-Match names the ETag in these headers."""
     return matches_tag(request.headers.get("if-none-match", "").encode("latin-1"), headers["ETag"].encode())
 
 
 def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> dict[str, str]:
-    """Return the headers of one representation of content with this digest; `part` identifies a slice."""
+    """Return the headers of one representation of the content with this digest; `part` identifies a slice."""
     encoder = encode.JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
     tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, part))).encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
 
 
 def mutable_response(request: Request, body: str, **headers: str) -> Response:
-    """Return a JSON body to be revalidated at each use, whose ETag is its digest, or 304."""
+    """Return 304, or a JSON body that clients must revalidate at each use; its ETag is its digest."""
     tag = {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
     return unless_current(request, tag | headers, lambda: Response(body, 200, tag | headers, JSON))
 
 
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, str]] = ()) -> dict[str, str]:
-    """Return the headers with the scales of draws, exact to the last bit, and with codes of doubts about them."""
+    """Return the headers with the scales of draws, exact to the last bit, and with the codes of doubts about them."""
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

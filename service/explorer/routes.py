@@ -1,6 +1,6 @@
 """The explorer page and its files, read and compressed once, each with a strong ETag.
 
-Not by Starlette's StaticFiles, whose ETags depend on the modification time and which neither compresses nor sets a
+Starlette's StaticFiles is not used: its ETags depend on the modification time, and it neither compresses nor sets a
 Content-Security-Policy. The policy keeps the browser from requests to other hosts.
 """
 
@@ -41,14 +41,14 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _REVALIDATE = "no-cache"
-_YEAR = "public, max-age=31536000, immutable"  # the version is part of the name
+_YEAR = "public, max-age=31536000, immutable"  # for files whose name contains the version
 _JSON = "application/json"
 _HTML = "text/html"
 
 
 @dataclass(frozen=True)
 class PageFile:
-    """File of the page, plain and compressed by gzip, with its headers."""
+    """File of the page, both plain and compressed by gzip, with its headers."""
 
     body: bytes
     compressed: bytes

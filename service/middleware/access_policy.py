@@ -32,11 +32,11 @@ REQUEST_HEADERS = (
     "Accept", "Authorization", "Content-Type", "If-Match", "If-None-Match", "If-Range",
     "Range", "X-Request-Id",
 )  # fmt: skip
-RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md
+RESPONSE_HEADERS = (  # docs/reference/api-policy.md promises Deprecation, Sunset and Link
     "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Notes", "Glle-Scale", "Link", "Location",
     "Retry-After", "Server-Timing", "Sunset", "X-Request-Id",
 )  # fmt: skip
-_PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
+_PREFLIGHT_SECONDS = 3600  # browsers use at most two hours
 _PROXY_PREFIX = b"x-forwarded"
 _PROXY_HEADERS = frozenset({
     b"forwarded", b"via", b"x-real-ip", b"x-original-forwarded-for", b"x-original-host", b"x-client-ip",
@@ -46,15 +46,15 @@ _PROXY_HEADERS = frozenset({
 _FORWARDED_FOR = b"x-forwarded-for"
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
 OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
-METRICS = "/metrics"  # covers all tenants
+METRICS = "/metrics"  # shows numbers of all tenants
 _AUTHORIZATION = b"authorization"
 _READ_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
-_PREFLIGHT = "OPTIONS"  # browsers send it without a key; the response lists methods only
+_PREFLIGHT = "OPTIONS"  # browsers send it without a key, and the response only lists methods
 
 
 def allowed_origins(origins: str) -> list[str]:
-    """Return the origins of GLLE_CORS_ORIGINS, or ``["*"]``; raise `SettingsError` for other text."""
+    """Return the origins in GLLE_CORS_ORIGINS, or ``["*"]``; raise `SettingsError` for malformed text."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     for origin in allowed:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
@@ -66,7 +66,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Wrap an app so that it answers pages of these origins (`allowed_origins`)."""
+    """Wrap an app so that web pages of these origins (`allowed_origins`) may read its answers."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(
@@ -85,7 +85,7 @@ class Proxies:
     Attributes
     ----------
     is_any
-        Whether there are any.
+        Whether any proxy is trusted.
 
     """
 
@@ -102,8 +102,8 @@ class Proxies:
     def client(self, scope: Scope) -> str | None:
         """Return the client address of a request, or None if a trusted proxy does not name it.
 
-        Each trusted proxy appends its peer to X-Forwarded-For. The client is the last address that is no trusted proxy;
-        earlier addresses are unverified.
+        Each trusted proxy appends the address of its peer to X-Forwarded-For. The client is the last address that does
+        not belong to a trusted proxy; anybody could have written the addresses before it.
         """
         peer = _peer(scope)
         if not self.trust(peer):
@@ -145,7 +145,7 @@ def _address(text: str) -> str | None:
 
 
 def required_scope(path: str, method: str) -> api_keys.Scope | None:
-    """Return the scope a request needs, or None for an open path."""
+    """Return the scope that a request needs, or None for an open path."""
     if path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or method == _PREFLIGHT:
         return None
     if path == METRICS:
@@ -156,14 +156,14 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 class AccessPolicy:
     """Authentication of requests by API key, or by origin while no key exists.
 
-    Raises `SettingsError` if other machines could connect without a key, or a setting is malformed.
+    Raises `SettingsError` if other machines could connect without a key, or if a setting is malformed.
 
     Parameters
     ----------
     settings
-        `auth` is auto, required or off; `cors_origins` are those whose pages may use the service, `*` for all.
+        `auth` is auto, required or off; pages of the origins in `cors_origins` may use the service, `*` means all.
     keys
-        The keys; None: no key exists.
+        The keys; None: there are no keys.
 
     Attributes
     ----------
@@ -185,21 +185,21 @@ class AccessPolicy:
         self._is_off = settings.auth == "off"
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
-        """Authenticate a request; a thread reads a key, or whether there is one, unless that is a second old."""
+        """Authenticate a request; a thread reads from Redis unless what was read in the last second suffices."""
         if self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope)):
             return self._authenticate(scope, self._keys)
         return await run_in_threadpool(self.authenticate, scope)
 
     @property
     def page_warning(self) -> str:
-        """The warning that every web page can use the service until a key exists, or an empty string."""
+        """Warning that every web page can use the service until a key exists, or an empty text."""
         if self.is_required or "*" not in self._origins:
             return ""
         since = "" if self._is_off else " until a key exists"
         return f"GLLE_CORS_ORIGINS=*: every web page in a browser of this machine can read, write and delete{since}."
 
     def is_authenticated(self, scope: Scope) -> bool:
-        """Return whether a request to an open path would pass on a guarded path; False if the keys cannot be read."""
+        """Return whether a request to an open path would be admitted to a guarded one; False if keys cannot be read."""
         try:
             self.authenticate(scope)
         except (ProblemError, redis.RedisError):
@@ -207,12 +207,12 @@ class AccessPolicy:
         return True
 
     def authenticate(self, scope: Scope) -> tuple[str, bool]:
-        """Return the tenant of a request, and whether no other tenant can exist whose ids the answer could reveal.
+        """Return the tenant of a request, and whether this is the only tenant, so that answers reveal no ids of others.
 
-        While the server of the keys is away, the keys that were read last authenticate the requests for the metrics
-        and the readiness, which report that server. Others raise `redis.RedisError`.
+        If the server of the keys does not answer, requests for metrics and readiness are authenticated by the keys that
+        were read last, because they report on this server. All other requests raise `redis.RedisError`.
 
-        Raise ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin`` or
+        Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin`` or
         ``record-unreadable``.
         """
         try:
@@ -241,13 +241,13 @@ class AccessPolicy:
             detail = f"Key {key.id} has the scope {' and '.join(key.scopes)}; {method} {path} needs {needed}."
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
-        # The metrics are no tenant's, and need no server for their keys.
+        # The metrics belong to no tenant, and their keys can be verified without the server.
         return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
         """Return the evidence that a request came through a proxy, or None for a client of this machine.
 
-        A proxy on this machine connects from loopback under any host name, so neither proves a local client.
+        A proxy on this machine connects from loopback, with any host name, so neither proves that the client is local.
         """
         version = scope.get("http_version", "1.1")
         trace = None if version == "1.1" else f"HTTP/{version}"  # nginx before 1.29.7 uses HTTP/1.0 and adds no header
@@ -264,7 +264,7 @@ class AccessPolicy:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
+    """Return whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -280,16 +280,16 @@ def names_loopback(host: bytes) -> bool:
 
 
 def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: bool) -> None:
-    """Refuse a request without keys for a foreign host, or of another origin's web page.
+    """Refuse a request without a key that names a foreign host, or comes from a web page of another origin.
 
-    A web page could reach the service under its own name (DNS rebinding), and a proxy could admit everyone. So the host
-    must be a loopback name, unless `any_host`.
+    A web page could reach the service under the page's own host name (DNS rebinding), and a proxy could admit everyone.
+    Unless `any_host`, the host must therefore be a loopback name.
 
-    A page of another origin could upload and delete, and start draws: browsers send a form, a text or a GET without a
-    preflight, and hide only the response. `Sec-Fetch-Site` cannot be set by a page (Fetch Metadata Request Headers,
-    W3C): only `same-origin` and `none`, of an address that the user entered, prove a request of the own page. A page at
-    another port is `same-site` and another origin. Without that header a browser's `Origin` must be the origin of
-    the request. CORS may admit its origin.
+    A page of another origin could upload, delete and start draws: browsers send a form, a text or a GET without a
+    preflight, and only hide the response. No page can set `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C). Only
+    its values `same-origin` and `none` (the user entered the address) prove that the request comes from the service's
+    own page; a page at another port is `same-site`, but has another origin. If a browser does not send this header, its
+    `Origin` must be the origin of the request. Origins that CORS admits are allowed, too.
     """
     headers = dict(scope["headers"])
     if not any_host and b"host" in headers and not names_loopback(headers[b"host"]):

@@ -1,7 +1,7 @@
-"""Cache of immutable responses in the memory of one API process; a hit runs no route and reads no array cache.
+"""Cache of immutable responses in the memory of one API process; a hit runs no route and reads no array.
 
-A draw is a function of its address, so its response is stale only after its posterior was deleted. The cache therefore
-checks the posterior's state (`service.routes.draws`). A response is served to its own tenant only.
+A draw is a function of its address, so its response becomes stale only if its posterior is deleted. The cache therefore
+checks the state of the posterior (`service.routes.draws`). A response is served to its own tenant only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_CACHE_BYTES = 64 * 2**20  # size of the cache in each process
 MAX_ANSWER_BYTES = 2**20  # largest body in the cache
 MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
-ENTRY_BYTES = 2**11  # what an entry takes beside its body: headers, key and containers
+ENTRY_BYTES = 2**11  # bytes of an entry without its body: headers, key and containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class AnswerCache:
         self._budget = budget
         self._state = state
         self._bytes = 0
-        self.hits = 0  # since the metrics last read it
+        self.hits = 0  # since the metrics last read this number
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
-        """Cache a complete response that depends on nothing but the posterior's state."""
+        """Cache a complete response, which must depend only on the state of the posterior."""
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(MAX_ANSWER_BYTES, self._budget) or key in self._answers:
             return
@@ -65,7 +65,7 @@ class AnswerCache:
             self._bytes -= _cost(self._answers.popitem(last=False)[1])
 
     async def find(self, scope: Scope) -> CachedAnswer | None:
-        """Return the cached response to a request, or None; its posterior still exists."""
+        """Return the cached response to a request, if there is one and its posterior is unchanged; otherwise None."""
         key = _key(scope)
         answer = self._answers.get(key)
         if answer is None or answer.tenant != scope["glle.tenant"]:
@@ -74,7 +74,7 @@ class AnswerCache:
             self._forget(answer.posterior)
             return None
         self.hits += 1
-        if key in self._answers:  # not evicted during the check
+        if key in self._answers:  # may have been evicted during the check
             self._answers.move_to_end(key)
         return answer
 
@@ -89,7 +89,7 @@ class AnswerCache:
 
 
 async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a cached response, the requested range of it, or 304."""
+    """Send a cached response, the requested range of the response, or 304."""
     if_none_match = header(scope, b"if-none-match")
     if not if_none_match or not matches_tag(if_none_match, dict(answer.headers)[b"etag"]):
         await send_body(scope, receive, send, answer.headers, answer.body)
@@ -106,5 +106,5 @@ def _key(scope: Scope) -> bytes:
 
 
 def _cost(answer: CachedAnswer) -> int:
-    """Return the bytes of memory of an entry, about."""
+    """Return roughly the bytes of memory that an entry takes."""
     return ENTRY_BYTES + len(answer.body)

@@ -1,4 +1,4 @@
-"""Limits on requests: their number in progress, query, body size, body speed and media type."""
+"""Limits on requests: number in progress, length of the query, size and speed of the body, and media type."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 PROBE_PATHS = frozenset({"/livez", "/readyz"})
 RETRY_SECONDS = 1  # most requests take milliseconds
-QUERY_BYTES = 32 * 2**10  # two lists of 1,000 positions, percent-encoded, take 18 KB
+QUERY_BYTES = 32 * 2**10  # two percent-encoded lists of 1,000 positions take 18 KB
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # have separate limits
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies have other limits
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-PATIENCE_SECONDS = 30.0  # a body may pause this long
+PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
 LOOK_SECONDS = 0.02  # pause between two checks for a free place
-GRACE_SECONDS = 1.0  # before a body may be ended because others need its place
+GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
 
 
 class RequestLimits:
-    """Refusal of requests beyond the limits.
+    """Refuses requests beyond the limits.
 
-    A request beyond the requests in progress, probes excepted, takes no thread and no memory for its body. Answers from
-    the answer cache do not count. While a body arrives, its request counts among the bodies, so that slow bodies take
-    no place of another request.
+    If too many requests are in progress, further requests, except probes, are refused before they take a thread, or
+    memory for their body. Answers from the answer cache do not count. While its body arrives, a request counts among
+    the bodies, so that slow bodies do not keep other requests out.
     """
 
     def __init__(self, shares: Shares) -> None:
@@ -75,7 +75,10 @@ class RequestLimits:
             self._end(body)
 
     async def _begin(self, body: _Body) -> None:
-        """Count a request, whose body has arrived, among those in progress, once its tenant has a place; raises 503."""
+        """Move a request whose body has arrived to the requests in progress, once its tenant may have one more.
+
+        Raises 503 if that takes too long.
+        """
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._shares.requests.allows(body.tenant):
             if time.monotonic() > until:
@@ -91,9 +94,9 @@ class RequestLimits:
         share.add(body.tenant, -1)
 
     def _make_place(self, tenant: str) -> None:
-        """End the slowest body of a tenant that has no place for another one; raises as `_require_place`.
+        """End the slowest body of a tenant that may not have another one; raises as `_require_place`.
 
-        A body that has just begun is not ended. So bodies that arrive at once are received, however many slow ones
+        A body that has just begun is not ended, so bodies that arrive quickly are received, however many slow bodies
         there are.
         """
         if self._shares.bodies.allows(tenant):
@@ -115,7 +118,7 @@ class RequestLimits:
 
 
 def _require_command(scope: Scope) -> None:
-    """Raise the problem of a command whose announced body is too long or of another media type."""
+    """Raise a problem if the body of a command is announced as too long, or has the wrong media type."""
     headers = Headers(scope=scope)
     length = int(headers.get("content-length", "0"))  # the server has validated it
     if length > COMMAND_BYTES:
@@ -126,18 +129,18 @@ def _require_command(scope: Scope) -> None:
 
 
 class _Body:
-    """A body that arrives, with a deadline that follows its size.
+    """An arriving body, whose deadline depends on its size.
 
-    A body of `size` bytes has ``PATIENCE_SECONDS + size / MIN_SPEED`` in all. At no moment it has more than
-    `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then hold it. Time in which the service
-    does not read the body does not count.
+    In total, a body of `size` bytes may take ``PATIENCE_SECONDS + size / MIN_SPEED`` seconds. At any moment it has at
+    most `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then wait. Time during which the
+    service does not read the body does not count.
 
     Parameters
     ----------
     most
-        Bytes; None: the route has a limit.
+        Most bytes of the body; None: the route has its own limit.
     on_end
-        Awaited when the body has arrived, before its last message is returned.
+        Awaited when the whole body has arrived, before its last message is returned.
 
     """
 
@@ -155,7 +158,7 @@ class _Body:
 
     @property
     def may_end(self) -> bool:
-        """Whether the body may be ended, because it still arrives, did not begin just now, and was not ended yet."""
+        """Whether the body may be ended: it is still arriving, did not begin just now, and has not been ended yet."""
         return self._has_more and not self._is_ended and time.monotonic() > self._started + GRACE_SECONDS
 
     @property
@@ -172,8 +175,8 @@ class _Body:
     async def receive(self) -> Message:
         """Return the next message; raise 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
 
-        Frameworks pass an HTTPException through wherever they read the body. Starlette's RequestBodyLimitMiddleware
-        answers in text/plain without the sizes if a route does not read its body.
+        Frameworks let an HTTPException pass wherever they read the body. Starlette's RequestBodyLimitMiddleware is not
+        used: if a route does not read its body, that middleware answers in text/plain, without the sizes.
         """
         if not self._has_more:
             return await self._receive()

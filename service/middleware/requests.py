@@ -1,7 +1,7 @@
 """The middleware of every request: id, errors, metrics, HEAD, authentication, limits and the answer cache.
 
-It is one, because each further one costs two calls for each message of each request. Routes never read a key; they get
-the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
+It is a single middleware, because each further one would cost two calls for each message of each request. Routes never
+read a key; they get the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from service.middleware.access_policy import AccessPolicy
     from service.middleware.request_limits import RequestLimits
 
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # requested every few seconds
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
-_STARTED = "glle.started"  # key of the ASGI scope: whether the response has
+_STARTED = "glle.started"  # key of the ASGI scope: whether the response has started
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
     "key-required": _REALM,
@@ -60,11 +60,11 @@ class RequestMiddleware:
     on_deletion
         Called at the end of each DELETE.
     observe
-        Gets method, route template, status, and start by `time.perf_counter`.
+        Called with method, route template, status, and the start by `time.perf_counter`.
     draining
-        While it is set, responses close their connection.
+        Event; while it is set, responses close their connection.
     origins
-        Whose pages may read responses (`access_policy.allowed_origins`).
+        Origins whose pages may read responses (`access_policy.allowed_origins`).
 
     """
 
@@ -83,13 +83,13 @@ class RequestMiddleware:
         self._respond = access_policy.with_cors(self._respond_safely, self.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; add headers, and observe it."""
+        """Serve one request: add headers to the response, and count it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         request_id = _request_id(scope)
-        REQUEST_ID.set(request_id.decode())  # the server runs each request in a separate context
+        REQUEST_ID.set(request_id.decode())  # each request has its own context
         REQUEST_MS.set(time.time_ns() // 1_000_000)
         status, size = 500, 0
 
@@ -99,7 +99,7 @@ class RequestMiddleware:
                 scope[_STARTED] = True
                 status = message["status"]
                 milliseconds = (time.perf_counter() - started) * 1000
-                # No route sets these headers, so appending them raw is safe; it takes 1 us in place of 10.
+                # No route sets these headers, so they can be appended raw, which takes 1 us instead of 10.
                 message["headers"] = [
                     *message.get("headers", ()),
                     (b"x-request-id", request_id),
@@ -116,7 +116,7 @@ class RequestMiddleware:
         try:
             await self._respond(scope, receive, send_observed)
         finally:
-            route = getattr(scope.get("route"), "path", "(none)")  # the template, so that labels are bounded
+            route = getattr(scope.get("route"), "path", "(none)")  # the template, so that there are few labels
             self.observe(scope["method"], route, status, started)
             if self.has_access_log:
                 _log(scope, route, status, size, time.perf_counter() - started)
@@ -124,8 +124,9 @@ class RequestMiddleware:
     async def _respond_safely(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond; an unhandled exception becomes problem+json on a connection that stays open.
 
-        Starlette's ServerErrorMiddleware is outermost, so its response lacks the request id. It also raises the error
-        again, and the server closes the connection without notice: the next request on it meets a reset.
+        Starlette's ServerErrorMiddleware is the outermost one, so its response would lack the request id. It also
+        raises the error again, and the server then closes the connection without notice, so that the next request on
+        the connection would be reset.
         """
         try:
             if scope["method"] == "HEAD":
@@ -138,7 +139,7 @@ class RequestMiddleware:
             await _failure(error)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate, then answer from memory or by a route."""
+        """Authenticate a request, and answer it from memory or by a route."""
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is not None:
@@ -165,8 +166,8 @@ def pad_not_found(
 ) -> Send:
     """Return a `send` that delays a 404 until a whole multiple of `NOT_FOUND_STEP_SECONDS`.
 
-    The service reads another tenant's record before it refuses it, which takes some 100 us. The delay hides whether the
-    id is unknown or another tenant's.
+    Before the service refuses an id of another tenant, it reads the record, which takes some 100 us. The delay hides
+    whether an id is unknown or belongs to another tenant.
     """
     started = clock()
 
@@ -180,7 +181,7 @@ def pad_not_found(
 
 
 async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
-    """Serve a HEAD as a GET whose client disconnects after the headers, which ends a streaming body."""
+    """Serve a HEAD like a GET whose client disconnects after the headers; this ends a streaming body."""
     answered = asyncio.Event()
     is_body_read = False
 
@@ -205,7 +206,7 @@ async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
 
 
 def _failure(error: Exception) -> Response:
-    """Return the response of a refusal, of a Redis server that is away, or of an unexpected error."""
+    """Return the response to a refusal, to a Redis server that does not answer, or to an unexpected error."""
     if isinstance(error, ProblemError):
         challenge = _CHALLENGES.get(error.problem.code)
         return problem_response(error.problem, {} if challenge is None else {"WWW-Authenticate": challenge})
@@ -227,7 +228,7 @@ def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> No
 
 
 def _request_id(scope: Scope) -> bytes:
-    """Return the client's request id if it is alphanumeric and short, else a new one."""
+    """Return the request id of the client if it is short and alphanumeric, otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and value.isalnum() and len(value) <= 64:
             return bytes(value)

@@ -1,4 +1,4 @@
-"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, or a table."""
+"""Result of an analysis: JSON with everything, npz with the arrays, npy with the main array, or a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Entry
     from worker.stores import Stores
 
-# Arrays of a summary with a row per draw. JSON has them as `spectrum`, with null for an unknown gap.
+# Arrays of a summary with one row per draw. JSON has them as `spectrum`, where null stands for an unknown gap.
 _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 
@@ -54,13 +54,13 @@ class ResultQuery:
 
 
 def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
-    """Return the media types of a result."""
+    """Return the media types in which a result is available."""
     tables = (ARROW, CSV) if entry.arrays else ()
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
 
 
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
-    """Return the function that reads the ids of the points of a result: ids of its data set, or of new points.
+    """Return a function that reads the ids of the points of a result, from its data set or from the new points.
 
     `subject` is the id of the posterior, or of the data set; `spec` is None for draws.
     """
@@ -76,9 +76,9 @@ def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Ca
 
 
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
-    """Return a result or the requested slice of it in the negotiate media type, or 304.
+    """Return a result, or the requested slice of it, in the media type that was negotiated, or 304.
 
-    Raise `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
+    Raises `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, media_types(spec, entry))
     stored = {name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS)}
@@ -111,7 +111,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return the headers with the scale of a summary or of weights and with doubts about a calibrated one."""
+    """Return the headers with the scale of a summary or of weights, and with the doubts about a calibrated scale."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":
@@ -121,7 +121,7 @@ def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, s
 
 @dataclass(frozen=True)
 class _Part:
-    """Arrays of the selected points and, of generated data, of the selected draws."""
+    """Arrays of the selected points and, for generated data, of the selected draws."""
 
     arrays: dict[str, Array]
     points: Selection
@@ -129,7 +129,7 @@ class _Part:
 
     @property
     def tag(self) -> str:
-        """Identification of the selection in the ETag."""
+        """Text that identifies the selection in the ETag."""
         return " ".join(filter(None, (self.draws.tag if self.draws else "", self.points.tag)))
 
 
@@ -149,16 +149,17 @@ def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> 
 
 
 def _triples(part: _Part) -> dict[str, Array]:
-    """Return the nonzero pattern of a matrix of weights: equally long rows, columns and values."""
+    """Return a sparse matrix of weights as three vectors of equal length: rows, columns and values."""
     weights, neighbors = part.arrays["weights"], part.arrays["neighbors"]
     rows = np.array(part.points.positions, np.int64).repeat(weights.shape[1])
     return {"rows": rows, "columns": neighbors.reshape(-1), "values": weights.reshape(-1)}
 
 
 def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> ResultTable:
-    """Return a row per point: ids, number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point.
+    """Return a table with a row per point: ids, the number of the point, and the columns of each array.
 
-    Weights have a row for each pair of a point and its neighbor.
+    The column of a vector is `name`; a matrix has columns such as `name_1`, and an array with a matrix for each point
+    has columns such as `name_1_2`. Weights have a row for each pair of a point and its neighbor.
     """
     if spec.kind == "weights":
         return ResultTable.from_columns({name[:-1]: array for name, array in part.arrays.items()}, dtype)
@@ -173,7 +174,7 @@ def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> 
 
 
 def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> ResultTable:
-    """Return a row per point of each generated data set: draw, point, x1 to xd."""
+    """Return a table with a row per point of each generated data set: draw, point, x1 to xd."""
     assert part.draws is not None
     data = part.arrays["data"]
     kinds = [("draw", np.dtype(np.uint64)), ("point", np.dtype(np.int64))]

@@ -1,4 +1,4 @@
-"""Result of a draws job, read from its shards while it is sent: never in memory as a whole."""
+"""Result of a draws job, which is read from its shards while it is sent, and is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
     from worker.stores import Stores
 
-_TABLE_BYTES = 2**20  # rows of a table that are made at once
-SMALL_BYTES = 12 * 2**20  # a smaller result is sent without a thread for each piece
+_TABLE_BYTES = 2**20  # bytes of a table's rows that are made at a time
+SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
-    """Return the specification of draws at the calibrated scale, and the doubts about that; None without one."""
+    """Return the specification with the calibrated scale, or None if there is none, and the doubts about the scale."""
     if not spec.is_auto:
         return spec, []
     calibration = stores.posteriors.calibration(posterior)
@@ -55,12 +55,12 @@ def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[Dr
 
 
 def missing_shards(stores: Stores, posterior: str, spec: DrawsSpec) -> bool:
-    """Return whether a shard of draws with numeric scales is not stored."""
+    """Return whether any shard of draws is not stored; all scales must be numbers."""
     return not all(stores.results.contains([spec.result_key(posterior, shard) for shard in range(spec.shards)]))
 
 
 def draw_of_shard(entry: Entry, number: int) -> Entry:
-    """Return one draw of the result of a shard."""
+    """Return one draw from the result of a shard."""
     arrays = {"embedding": entry.arrays["embeddings"][number], "eigenvalues": entry.arrays["eigenvalues"][number]}
     return Entry(entry.meta["draws"][number], arrays)
 
@@ -68,7 +68,7 @@ def draw_of_shard(entry: Entry, number: int) -> Entry:
 def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response:
     """Return the requested embeddings of a draws job with numeric scales.
 
-    A shard that is deleted before it is sent aborts the response. Raise `ProblemError`, for example
+    If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, MEDIA)
@@ -78,18 +78,18 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     result = _DrawReader(results, posterior, spec, positions, points)
     sha256 = result.sha256()
     scales = [float(scale) for scale in spec.scales]
-    form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
+    form = f"{spec.grid} {len(scales)}"  # the same draws may be requested in several shapes
     noted = "notes" if query.notes and media == JSON else ""
     part = " ".join(filter(None, (form, draws.tag, points.tag, noted)))
     headers = immutable_headers(sha256, media, query.dtype, part) | scale_headers(scales, query.notes)
 
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()
-        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # the pages of a small file are in memory
+        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # a small file is in memory
         ids = query.ids() if media in {CSV, ARROW} else None
         lead = (*((len(scales),) if spec.grid else ()), len(draws))
         shape = (len(points), spec.p)
-        # JSON has members behind the data, because every draw is read then.
+        # In JSON these members follow the data, because all draws have been read by then.
         later: tuple[tuple[str, Callable[[], Any]], ...] = (
             ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
             ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
@@ -113,9 +113,9 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
 
 @dataclass(frozen=True)
 class _DrawReader:
-    """Reader of some points of the draws at some positions of a job; it keeps the shard that it has read last.
+    """Reads the selected points of the selected draws of a job; keeps the shard that it has read last.
 
-    `heads` and `eigenvalues` belong to the draws read so far.
+    `heads` and `eigenvalues` belong to the draws that have been read so far.
     """
 
     results: ResultStore
@@ -133,12 +133,12 @@ class _DrawReader:
         return [self.spec.key(position) for position in self.positions]
 
     def sha256(self) -> str:
-        """Return the digest of all draws for the ETag."""
+        """Return a digest of all draws, for the ETag."""
         digests = [self._read(position).meta["sha256"] for position in self.positions]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def start(self) -> Iterator[Array]:
-        """Return all embeddings after reading the first, so that its errors precede the response."""
+        """Return all embeddings; reads the first one now, so that its errors are raised before the response starts."""
         matrices = self.embeddings()
         return chain(list(islice(matrices, 1)), matrices)
 
@@ -165,7 +165,7 @@ class _DrawReader:
 def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
 ) -> ResultTable:
-    """Return a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
+    """Return a table with a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
     names = id_columns(None if ids is None else result.points.select(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     id_kinds = [(name, values.dtype) for name, values in names.items()]

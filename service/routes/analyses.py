@@ -213,7 +213,7 @@ def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> 
 
 
 def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
-    """Return whether a summary is quick: few draws of a posterior that is quick to fit."""
+    """Return whether a summary is quick: it has few draws, and its posterior is quick to fit."""
     seconds = n_draws * record.draw_seconds
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
@@ -297,7 +297,7 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
 
 
 def _refuse_space(kind: str, space: dict[str, Any]) -> None:
-    """Raise `InvalidParameterError` if an embedding or a posterior shall have another standardization or metric."""
+    """Raise `InvalidParameterError` if an embedding or a posterior is given another standardization or metric."""
     for name, value in space.items():
         raise InvalidParameterError(
             f"{name}={value!r} cannot change the {kind}, which has its own {name}.",

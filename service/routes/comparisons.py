@@ -63,7 +63,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
 
 
 def _plan(number: int, row: Any) -> Plan:
-    """Return the plan of a row; a refusal names the number of the row."""
+    """Return the plan of a row; if it is refused, the problem has the number of the row."""
     try:
         return Plan.from_method(row.method, row.parameters)
     except InvalidParameterError as error:
@@ -73,7 +73,7 @@ def _plan(number: int, row: Any) -> Plan:
 
 
 def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
-    """Raise a problem if the embeddings, and a truth to align to, have different dimensions."""
+    """Raise a problem if the embeddings, or the truth to which they are aligned, have different dimensions."""
     if body.align is None:
         return
     dimensions = {plan.spec.n_components for plan in plans}
@@ -95,7 +95,7 @@ def _comparison(
     judged: ScoreSpec,
     spread_labels: str | None,
 ) -> ComparisonSpec:
-    """Return the comparison, with the problems of impossible rows."""
+    """Return the comparison; rows that cannot be computed have their problem."""
     rows = [
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.row_labels(), plans, strict=True)

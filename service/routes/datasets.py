@@ -39,7 +39,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset, Table
 from worker.stores import Stores
 
-ATTEMPTS = 5  # attempts to delete a data set while jobs add posteriors and embeddings of it
+ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -52,7 +52,7 @@ _BODIES = {
         "schema": {
             "type": "object",
             "required": ["file"],
-            "properties": {  # and the parameters of the query: `service.schemas.openapi`
+            "properties": {  # `service.schemas.openapi` adds the parameters of the query
                 "file": {
                     "type": "string",
                     "format": "binary",
@@ -72,7 +72,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-_NO_COLUMNS: Any = ()  # a dataclass refuses a list
+_NO_COLUMNS: Any = ()  # a dataclass refuses a list as default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ Roles = Annotated[UploadQuery, Depends()]
 async def _receive_upload(
     request: Request, stores: TenantStores, options: UploadQuery
 ) -> AsyncIterator[Callable[[], Table]]:
-    """Yield a function that reads the table of a request's body; the request holds a reader's slot if it needs one."""
+    """Yield a function that reads the table in a request's body; the request holds a reader's slot if it needs one."""
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
     body = Upload.from_headers(
@@ -364,15 +364,15 @@ def _delete_derived(stores: Stores, dataset: str) -> None:
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:
-    """Return columns: the ids, the values, named x1 to xd by default, then `label` and `color`."""
+    """Return the columns of a table: ids, values (named x1 to xd by default), then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
     for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
         if array is not None:
-            while name in columns:  # a feature has the same name
+            while name in columns:  # a feature may have the same name
                 name += "_"  # noqa: PLW2901 # until no feature has it
             columns[name] = array
-            kinds.append(array.dtype)  # ?dtype= converts the values alone
+            kinds.append(array.dtype)  # ?dtype= converts only the values
     kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
     columns = with_ids(columns, extras.get("ids"))
     return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
@@ -382,7 +382,7 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table and start its cache index; return its record and whether it is new."""
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
-    return replace(dataset, source=source), new  # an earlier upload of the content may have had other columns
+    return replace(dataset, source=source), new  # an earlier upload of the same content may have had other columns
 
 
 def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

@@ -58,7 +58,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
-RECENT_SECONDS = 1.0  # longest time a posterior deleted through another process is still found
+RECENT_SECONDS = 1.0  # a posterior that another process has deleted is found for at most this long
 MAX_RECENT = 4096
 
 
@@ -184,7 +184,7 @@ async def weights(
 
 
 class RecentPosteriors:
-    """Records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns the stores of a tenant."""
+    """Keeps records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns the stores of a tenant."""
 
     def __init__(self, stores_of: Callable[[str], Stores]) -> None:
         self._stores_of = stores_of
@@ -198,23 +198,23 @@ class RecentPosteriors:
             record = await run_in_threadpool(require_posterior, self._stores_of(tenant), id_)
             if len(records) >= MAX_RECENT:
                 records.clear()
-            records[tenant, id_] = (record, began + RECENT_SECONDS)  # lost if `clear` was called meanwhile
+            records[tenant, id_] = (record, began + RECENT_SECONDS)  # lost if `clear` was called in the meantime
         return record
 
     async def state(self, tenant: str, id_: str) -> str | None:
-        """Return the `state` of a posterior, or None without one; raises `redis.RedisError`."""
+        """Return the `state` of a posterior, or None if it does not exist; raises `redis.RedisError`."""
         try:
             return (await self.require(tenant, id_)).state
         except ProblemError:
             return None
 
     def clear(self) -> None:
-        """Forget all records, because one may have been deleted."""
+        """Forget all records, because one of them may have been deleted."""
         self._records = {}
 
 
 async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
-    """Return a draw that takes more than `QUICK_SECONDS`: the result of a job, which a client can cancel.
+    """Return a draw that takes more than `QUICK_SECONDS` from a job, which the client can cancel.
 
     Raises as `finish`.
     """
@@ -234,7 +234,7 @@ def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | N
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
 ) -> tuple[float, Sequence[dict[str, str]]]:
-    """Return the calibrated scale of a posterior, and the doubts about it; calibrate it first if necessary."""
+    """Return the calibrated scale of a posterior, and the doubts about the scale; calibrate first if necessary."""
 
     def submit() -> Job:
         require_calibratable(record, source)
@@ -249,7 +249,7 @@ async def _calibrated(
 def _result(
     entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, str]], media: str
 ) -> tuple[ArraysResult, dict[str, str]]:
-    """Return a draw, or the requested points of it, and the headers of one representation."""
+    """Return a draw, or the requested points of the draw, and the headers of its representation."""
     embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]
     tag = ""
     if points is not None:
@@ -260,7 +260,7 @@ def _result(
         tag = f"{tag} notes".strip()
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
     headers |= scale_headers([entry.meta["scale"]], notes)
-    # Seconds differ between two computations of one draw, which have the same ETag.
+    # Two computations of one draw have the same ETag, but take different seconds.
     members = [item for item in entry.meta.items() if item[0] not in {"sha256", "seconds"}]
     result = ArraysResult(
         arrays={"embedding": embedding},
@@ -308,7 +308,7 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
 
 
 def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority: Priority) -> Job:
-    """Return the job of draws."""
+    """Return the job that makes draws."""
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(

@@ -206,7 +206,7 @@ async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[Embe
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the job that computes an embedding, perhaps within a comparison, or has failed to; else a new one."""
+    """Return the job that computes an embedding or has failed to, perhaps within a comparison; otherwise a new job."""
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.status != "succeeded":
         return job

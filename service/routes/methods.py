@@ -30,7 +30,7 @@ _VARIANTS = {
     "change when the data are shifted, turned or rescaled, and scale 0 is LLE.",
     "published": "The equations as published; the fit's diagnostics describe their effect on the data.",
 }
-# Title, description, and the members of the request that have no meaning.
+# Title, description, and the members of the request that the method does not use.
 _POSTERIORS = {
     "em": (
         "GLLE, given the data",

@@ -24,14 +24,14 @@ from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
 from worker.stores import Stores
 
-STRICT = "/v1/"  # pages and probes ignore a query, because browsers, links and load balancers add parameters
-_ALIKE = 0.6  # similarity of a name to be suggested
-_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested
+STRICT = "/v1/"  # other paths ignore unknown parameters, because browsers, links and load balancers add some
+_ALIKE = 0.6  # a name is suggested from this similarity on
+_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested so far
 CONTENT_STAYS = "\n\nThey are not part of the content: id and ETags stay."
 
 
 async def _stores(request: Request) -> Stores:
-    """Return the stores, restricted to the request's tenant; async, because FastAPI calls a function in a thread."""
+    """Return the stores of the request's tenant; async, because FastAPI would call a plain function in a thread."""
     stores: Stores = request.app.state.stores_of(request.scope[TENANT])
     return stores
 
@@ -40,7 +40,7 @@ class DirectRoute(APIRoute):
     """Route without a body whose parameters one model checks, in a tenth of the time of FastAPI's dependencies."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the function that checks the parameters and calls the endpoint; it documents them as usual."""
+        """Return the function that checks the parameters and calls the endpoint; the documentation is the usual one."""
         given = [*self.dependant.path_params, *self.dependant.query_params]
         where = {field.alias: field.field_info.in_.value for field in given}  # type: ignore[attr-defined] # of fastapi.params
         fields: dict[str, Any] = {field.name: (field.field_info.annotation, field.field_info) for field in given}
@@ -62,10 +62,10 @@ class DirectRoute(APIRoute):
 
 
 async def require_known_query(request: Request) -> None:
-    """Refuse a query parameter that the route does not have, and several values of one that takes a single value.
+    """Refuse query parameters that the route does not have, and several values for a parameter that takes one.
 
-    Every route depends on this; it is async, because FastAPI calls a function in a thread.
-    A result may be cached for a year, so a misspelt parameter must not be ignored.
+    A result may be cached for a year, so a misspelled parameter must not be ignored. Every route depends on this
+    function, which is async because FastAPI would call a plain function in a thread.
     """
     query = request.query_params
     route = request.scope["route"]
@@ -97,7 +97,7 @@ def _query_parameters(route: APIRoute) -> dict[str, bool]:
 
 
 def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepted: list[str]) -> ProblemError:
-    """Return the refusal of query parameters, with the name that was perhaps meant."""
+    """Return the refusal of query parameters; it suggests the name that was perhaps meant."""
     name = unknown[0]
     body = None if route.body_field is None else route.body_field.field_info.annotation
     near = _nearest(name, accepted)
@@ -119,15 +119,15 @@ def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepte
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    """Return the name that a misspelt one is closest to, or an empty string."""
+    """Return the known name that is most similar to a misspelled one, or an empty text."""
     return next(iter(get_close_matches(name.lower(), names, 1, _ALIKE)), "")
 
 
 TenantStores = Annotated[Stores, Depends(_stores)]
 Id = Annotated[str, Path(alias="id")]
 
-# Of every POST, and of every GET that may answer with a job. The default is 0, or ANSWER_SECONDS where the response
-# is a result that is computed on demand.
+# Every POST has this parameter, and every GET that may answer with a job. The default is 0, or ANSWER_SECONDS if the
+# response is a result that is computed on demand.
 Wait = Annotated[
     float,
     Query(
@@ -141,7 +141,7 @@ ANSWER_SECONDS = 10.0
 
 
 async def _at_once(wait: Wait = 0.0) -> None:
-    """Accept `wait` on a POST that makes no job, so that a client can send it with every POST."""
+    """Accept `wait` on a POST that makes no job, so that a client can send `wait` with every POST."""
 
 
 AT_ONCE: Any = {"dependencies": [Depends(_at_once)]}
@@ -205,7 +205,7 @@ def returns_arrays(
 ) -> dict[str, Any]:
     """Return the decorator arguments of a route whose immutable result has several media types.
 
-    `model` describes its JSON. `has_scale` documents the headers of calibrated scales, `may_be_job` a 202.
+    `model` describes the JSON. `has_scale` documents the headers of calibrated scales, and `may_be_job` a 202.
     """
     done: dict[str, Any] = {"description": description, "content": forms(media)}
     done |= {"model": model} if model else {}

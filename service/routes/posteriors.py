@@ -226,7 +226,7 @@ def _open_job(stores: Stores, id_: str) -> Job | None:
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Job:
-    """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
+    """Return the existing posterior, or the job that fits it; raise problems that are known before a fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
@@ -241,7 +241,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
-    """Return data set and specification of a request; raise problems that need no data."""
+    """Return data set and specification of a request; raise problems that are known without reading the data."""
     spec = body.fit_spec()
     dataset = stores.datasets.fetch(body.dataset)
     if body.neighbors is not None:
@@ -262,9 +262,9 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             remedy="Send a row of neighbors for each point, in the order of the data.",
             details={"rows": given.n, "points": n},
         )
-    least = max(2, given.d - 1)  # each point may be among its neighbors
+    least = max(2, given.d - 1)  # each point may be among its own neighbors
     require_within("n_neighbors", least)
-    require_storable(stores, n, FitSpec(n_neighbors=least))  # before the neighbors are in memory
+    require_storable(stores, n, FitSpec(n_neighbors=least))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 

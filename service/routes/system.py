@@ -97,7 +97,7 @@ def _usage(stores: Stores) -> UsageOut:
 
 
 def _incoming_bytes(stores: Stores, tenant: str) -> int:
-    """Return the bytes of bodies of a tenant that arrive now; without the cache's server only at this process."""
+    """Return the bytes of a tenant's arriving bodies; if the cache's server does not answer, only in this process."""
     with suppress(redis.RedisError):
         return stores.shares.of_all(stores.cache.client)["incoming"][0][tenant]
     return stores.shares.incoming.held[tenant]

@@ -1,4 +1,4 @@
-"""Models of JSON that have the fields of the result types: their hints, and the descriptions of their docstrings."""
+"""Models of JSON with the fields of result types; types come from hints, and descriptions from docstrings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ M = TypeVar("M", bound=BaseModel)
 Row = list[float]
 Matrix = list[Row]
 
-# Entry of a docstring's section of attributes: names, the axes of an array or another type, and the indented text.
+# An entry in the Attributes section of a docstring: names, the axes of an array or another type, and indented text.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
-_FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers alone
+_FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers only
 _MODELS: dict[Any, type[BaseModel]] = {}  # models by result type
 
 
@@ -53,7 +53,7 @@ class CubeOut(_ArrayOut[list[Matrix]]):
 
 
 def absent(description: str) -> Any:
-    """Return a member that can be absent, but not null."""
+    """Return a field that may be absent, but not null."""
 
     def without_default(schema: dict[str, Any]) -> None:
         schema.pop("default", None)
@@ -69,8 +69,8 @@ def absent(description: str) -> Any:
 def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
     """Return the decorator of a model that adds the named fields of a result type, or all but arrays and functions.
 
-    A field that the model has stays. A field of another result type gets the model with its fields. An array gets the
-    model of its number of axes, which the docstring states, such as ``(n, p) float64``.
+    Fields that the model already has stay. A field whose type is another result type gets the model of that type. An
+    array gets the model for its number of axes, which the docstring states, such as ``(n, p) float64``.
     """
     hints = get_type_hints(result, localns=_FOR_TYPES)
     documented = {

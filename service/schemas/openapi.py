@@ -1,4 +1,4 @@
-"""OpenAPI beyond FastAPI's: problems, security, links, headers, examples and exact bounds; and its page.
+"""Additions to FastAPI's OpenAPI (problems, security, links, headers, examples, exact bounds), and its HTML page.
 
 The page is HTML without external scripts, styles or fonts.
 """
@@ -21,7 +21,7 @@ _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 
 _NAMING = {"name": "roll", "tags": ["demo"]}
 
-# Request bodies by operation id. They work in this order, once the ids are replaced.
+# Request bodies by operation id. They work in this order once the ids in them are replaced.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
     "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
@@ -41,7 +41,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rename_embedding": _NAMING,
 }
 
-# Name of a link -> target operation and its body; without a body the id goes into the path.
+# Name of a link -> target operation and its body. If there is no body, the id goes into the path.
 Links = dict[str, tuple[str, dict[str, str]]]
 
 _OF_DATASET: Links = {
@@ -74,7 +74,7 @@ _OF_JOB: Links = {
     "fetch_result": ("get_result", {}),
     "cancel": ("cancel", {}),
 }
-# Response model -> links from its `id`.
+# Response model -> links that start from its `id`.
 _LINKS = {"DatasetOut": _OF_DATASET, "EmbeddingOut": _OF_EMBEDDING, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
 
 _HEADERS = {
@@ -98,7 +98,7 @@ summary{cursor:pointer;padding:.3rem 0}summary b{display:inline-block;min-width:
 table{border-collapse:collapse;margin:.5rem 0 1rem}td,th{text-align:left;vertical-align:top;
 padding:.2rem .8rem .2rem 0}p{white-space:pre-line}details{border-bottom:1px solid #eee}
 """
-# The page has no script and loads nothing; its one style is inline.
+# The page has no script and loads nothing; its only style is inline.
 POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -107,7 +107,7 @@ _BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="))
 
 
 def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
-    """Return FastAPI's contract completed in place; a second call changes nothing.
+    """Complete FastAPI's contract in place and return it; a second call changes nothing.
 
     `scope_of` returns the scope that a path and a method need, or None if they are open.
     """
@@ -136,7 +136,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
 
 
 def _list_json_first(response: dict[str, Any]) -> None:
-    """Put JSON before the other media types of a response, because generators make a client of the first they know."""
+    """Put JSON first among the media types of a response, because generators of clients use the first they know."""
     if "application/json" in (content := response.get("content", {})):
         response["content"] = {"application/json": content["application/json"], **content}
 
@@ -189,7 +189,7 @@ def _type_forms(contract: dict[str, Any]) -> None:
 
 
 def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter as a form's field, which is absent and never null."""
+    """Return the schema of a parameter as a field of a form, which may be absent but is never null."""
     schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
     kinds = [kind for kind in parameter["schema"].get("anyOf", ()) if kind != {"type": "null"}]
     return schema | (kinds[0] if kinds else {}) | {"description": parameter["description"]}
@@ -208,7 +208,7 @@ def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:
 
 
 def _restore_integer_bounds(schema: Any) -> None:
-    """Convert the bounds of integers to integers: FastAPI writes floats, which cannot represent 2^64 - 1."""
+    """Turn the bounds of integers into integers, because FastAPI writes floats, which cannot represent 2^64 - 1."""
     if isinstance(schema, list):
         for part in schema:
             _restore_integer_bounds(part)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 MEDIA_TYPE = "application/problem+json"
-CLIENT_GONE = 499  # for logs and metrics only, as in nginx
+CLIENT_GONE = 499  # appears in logs and metrics only, as in nginx
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ProblemOut(BaseModel):
 
 
 def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI of a route's problems: ``_404="No such job."`` and so on; always with 500 and 503."""
+    """Return the OpenAPI of a route's problems, such as ``_404="No such job."``; 500 and 503 are always included."""
     texts = {
         **statuses,
         "_500": "An internal error of the service.",
@@ -93,7 +93,7 @@ def plain_problem(status: int, detail: str) -> Problem:
 def install(app: FastAPI) -> None:
     """Register handlers of the expected exceptions; `service.middleware.requests` handles the others.
 
-    They are async, because Starlette calls a function in a thread.
+    The handlers are async, because Starlette would call plain functions in a thread.
     """
     problems: dict[type[Exception], Callable[[Any], Problem]] = {
         ProblemError: lambda error: error.problem,
@@ -129,7 +129,7 @@ def install(app: FastAPI) -> None:
 
 
 def _allow(request: Request) -> dict[str, str]:
-    """Return the Allow header of a path: the methods of its most literal template, and HEAD beside GET."""
+    """Return the Allow header of a path: the methods of its most literal template, with HEAD wherever there is GET."""
     paths, path = request.app.openapi()["paths"], request.url.path
     templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
     template = max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
@@ -138,7 +138,7 @@ def _allow(request: Request) -> dict[str, str]:
 
 
 def internal_error(error: Exception) -> Response:
-    """Return the response of an unexpected exception, without its message, and log it."""
+    """Log an unexpected exception, and return the response, which does not have its message."""
     log.error("Unexpected error", exc_info=error)
     return problem_response(
         Problem(
@@ -154,7 +154,7 @@ def internal_error(error: Exception) -> Response:
 def validation_problem(error: RequestValidationError, members: Sequence[str] = ()) -> Problem:
     """Return the problem of an invalid request; `members` are the names of its JSON body, for suggestions.
 
-    The alternatives of a value are one error, at the place of the value.
+    If a value matches none of several alternatives, that is one error, at the location of the value.
     """
     errors: dict[str, dict[str, str]] = {}
     near: list[str] = []

@@ -7,18 +7,18 @@ import http.client
 import resource
 import socket
 
-STOP_SECONDS = 8.0  # a stopping API and `glle up` wait this long for requests and tasks in progress
+STOP_SECONDS = 8.0  # when they stop, an API and `glle up` wait this long for requests and tasks in progress
 DESCRIPTORS = 2**14
-BACKLOG = 2048  # connections that wait for an API process to accept them
-# Connections that a process accepts at each turn of its event loop. The default, its backlog, gives a burst of
-# connections to the process that wakes first; then the others idle while their clients keep the connections open.
+BACKLOG = 2048  # connections that may wait for an API process to accept them
+# Connections that a process accepts at each turn of its event loop. The default is its backlog: the process that wakes
+# first would accept a whole burst of connections, and the others would idle while the clients keep them open.
 ACCEPTED = 1
 
 
 class SharedSocket(socket.socket):
     """TCP socket whose queue has `BACKLOG` places.
 
-    asyncio passes the number of connections to accept at each turn to `listen`, too.
+    asyncio also passes to `listen` the number of connections that it accepts at each turn; the queue must be longer.
     """
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
@@ -27,7 +27,7 @@ class SharedSocket(socket.socket):
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process `DESCRIPTORS`, or as many as the system lets it: a request takes one, a body another one."""
+    """Allow this process `DESCRIPTORS`, or as many as the system permits; a request takes one, and its body another."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     with contextlib.suppress(OSError, ValueError):
@@ -41,7 +41,7 @@ def url_of(sock: socket.socket) -> str:
 
 
 def answers(host: str, port: int, path: str, seconds: float) -> bool:
-    """Return whether a path of the API answers 200 within some seconds."""
+    """Return whether a path of the API answers 200 within `seconds`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=seconds)) as connection:
         try:

@@ -1,7 +1,7 @@
 """Prometheus metrics of the whole deployment, with a bounded number of series.
 
-Events are counted in Redis (`worker.observability.counters`) and states are read at each scrape, so that every process
-reports the same figures. docs/how-to/operations.md lists them.
+Events are counted in Redis (`worker.observability.counters`), and states are read at each scrape, so that every process
+reports the same numbers. docs/how-to/operations.md lists the metrics.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from service.middleware.answer_cache import AnswerCache
     from worker.stores import Stores
 
-FLUSH_SECONDS = 5.0  # a process sends its counts to Redis this long after the first one; each scrape does, too
+FLUSH_SECONDS = 5.0  # a process sends its counts to Redis this long after the first count, and at each scrape
 LOG_STATUS = "aof_last_write_status"
-UNKNOWN = float("nan")  # managed Redis servers hide some figures
+UNKNOWN = float("nan")  # managed Redis servers hide some numbers
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _COUNTERS = {
@@ -72,7 +72,7 @@ Responses = dict[tuple[str, str, int], list[float]]
 class Metrics:
     """Metrics of one API process.
 
-    The counts have no lock, so `observe` and `take` belong on the event loop.
+    The counts have no lock, so `observe` and `drain` must be called on the event loop.
     """
 
     def __init__(self, stores: Stores, answer_cache: AnswerCache) -> None:
@@ -91,7 +91,7 @@ class Metrics:
             counts = self._responses[method, route, status] = [0] * (len(BUCKETS) + 2)
         counts[bisect_left(BUCKETS, now - started)] += 1
         counts[-1] += now - started
-        if self._timer is None:  # a timer, because a process may be idle while another one is scraped
+        if self._timer is None:  # this process may be idle while another one is scraped
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_later)
 
     def _flush_later(self) -> None:
@@ -105,7 +105,7 @@ class Metrics:
         return responses, hits
 
     def flush(self, counted: tuple[Responses, int]) -> None:
-        """Add the counts from `take` to the deployment's counts."""
+        """Add the counts from `drain` to the counts of the deployment."""
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
             label = method if method in _METHODS else "(other)"  # a client may send anything as method
@@ -116,7 +116,7 @@ class Metrics:
         self._counts.flush()
 
     def exposition(self, counted: tuple[Responses, int]) -> bytes:
-        """Return the text format of all metrics, after a flush of the counts from `take`."""
+        """Flush the counts from `drain`, and return all metrics as text."""
         self.flush(counted)
         return generate_latest(self._registry)
 
@@ -132,7 +132,7 @@ class _Deployment(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; of a Redis server that does not answer, only that."""
+        """Yield all metrics; if a Redis server does not answer, only that fact about the server."""
         versions = (glle_engine.__version__, np.__version__, platform.python_version())
         build = GaugeMetricFamily("glle_build_info", "Versions.", labels=("version", "numpy", "python"))
         build.add_metric(versions, 1)
@@ -188,7 +188,7 @@ class _Deployment(Collector):
 
     def _counter_metrics(self) -> Iterator[Metric]:
         counters, histograms = self._stores.counts.read()
-        for queue in QUEUES:  # increase() needs a value before the first event
+        for queue in QUEUES:  # increase() in PromQL needs a value before the first event
             counters.setdefault(("tasks_killed", queue), 0)
         for name, (text, labels) in _COUNTERS.items():
             counter = CounterMetricFamily(f"glle_{name}", text, labels=labels)
@@ -204,7 +204,7 @@ class _Deployment(Collector):
             yield histogram
 
     def _shares(self) -> Metric:
-        """Return the largest parts of shares in use; raises `redis.RedisError`."""
+        """Return the largest fraction in use of a share of each resource; raises `redis.RedisError`."""
         stores, limit = self._stores, self._stores.quotas.limit
         parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
         draws = stream_state(stores.cache.client).lengths
@@ -231,7 +231,7 @@ class _Deployment(Collector):
 
 
 def _server(name: str, text: str, collect: Callable[[], list[Metric]]) -> Iterator[Metric]:
-    """Yield whether a Redis server answers, and its metrics."""
+    """Yield whether a Redis server answers, and then its metrics."""
     try:
         metrics = collect()
     except redis.RedisError:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
-HEAD_BYTES = 64 * 2**10  # largest head of a request
-KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
-LAST_TURNS = 16  # turns of the event loop before the close; each accepts a connection that the kernel would reset
-SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
+HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
+KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
+LAST_TURNS = 16  # turns of the event loop before the close; they accept connections that the kernel would reset
+SETTLE_SECONDS = 0.5  # time for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
 TICKS = 10  # uvicorn calls `on_tick` ten times a second
 
@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 class Shutdown:
     """Shutdown state of one API process.
 
-    While `draining` is set, /readyz is 503 and every response closes its connection, so clients reconnect elsewhere.
+    While `draining` is set, /readyz answers 503 and every response closes its connection, so that clients reconnect
+    elsewhere.
     """
 
     def __init__(self, stores: Stores) -> None:
@@ -72,8 +73,8 @@ class Shutdown:
 class ApiServer(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
-    It serves `settings.drain` seconds after the signal, until load balancers notice; 0 suffices if another process
-    accepts connections on the same socket.
+    After the signal it continues to serve for `settings.drain` seconds, so that load balancers can notice. 0 suffices
+    if another process accepts connections on the same socket.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -84,20 +85,20 @@ class ApiServer(uvicorn.Server):
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
                 log_level="debug" if settings.log_level == "debug" else "error",  # its warnings are about bad requests
-                access_log=False,  # ObservabilityMiddleware logs the route, too
+                access_log=False,  # `RequestMiddleware` writes the access log, with the route
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
-                proxy_headers=False,  # trusts any loopback client; service.middleware.access_policy does not
-                http="h11",  # refuses what is not HTTP/1.1 or 1.0; httptools limits no head
+                proxy_headers=False,  # would trust any loopback client, unlike `service.middleware.access_policy`
+                http="h11",  # h11 refuses all but HTTP/1.1 and 1.0; httptools has no limit on the head
                 h11_max_incomplete_event_size=HEAD_BYTES,
-                # No limit_concurrency: it counts idle connections, and refuses probes, too. `RequestLimits` does not.
+                # No limit_concurrency: unlike `RequestLimits`, it counts idle connections, and also refuses probes.
                 ws="none",
             )
         )
         self._app = app
         self._settings = settings
-        self._renewal: asyncio.Task[None] | None = None  # the loop refers to a task weakly
+        self._renewal: asyncio.Task[None] | None = None  # the event loop has only a weak reference
         self._publication: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
@@ -106,7 +107,7 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Prolong the alive file and publish the shares once a second, and renew the mark beside the files."""
+        """Once a second, renew the alive file and publish the shares; also renew the mark beside the files."""
         if counter % TICKS == 0:
             with suppress(OSError):  # the disk may be full
                 prolong(self._settings)
@@ -118,7 +119,7 @@ class ApiServer(uvicorn.Server):
 
     def _publish_shares(self) -> None:
         stores = self._app.state.stores
-        with suppress(redis.RedisError):  # the cache's server is away
+        with suppress(redis.RedisError):  # the cache's server does not answer
             stores.shares.publish(stores.cache.client)
 
     def _renew_mark(self) -> None:
@@ -128,7 +129,7 @@ class ApiServer(uvicorn.Server):
             log.warning("The mark beside the files could not be renewed yet: %s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down in the module's order."""
+        """Shut down in the order that the docstring of the module describes."""
         shutdown = self._app.state.shutdown
         shutdown.draining.set()
         await self._serve_on(self._settings.drain)
@@ -141,7 +142,7 @@ class ApiServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _serve_on(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Keep serving until the time is over, `is_over` returns true or a second signal arrives."""
+        """Serve for `seconds`, or until `is_over` returns true or a second signal arrives."""
         until, ticks = time.monotonic() + seconds, 0
         while time.monotonic() < until and not (is_over() or self.force_exit):
             await self.on_tick(ticks)  # updates uvicorn's default headers

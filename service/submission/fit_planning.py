@@ -33,10 +33,10 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-SHORT_VALUES = 2**24  # an interactive task estimates the fit of data up to this size in less than two seconds
+SHORT_VALUES = 2**24  # up to this many values, an interactive task estimates a fit in less than two seconds
 SEARCH_FEATURES = 15  # fewer features need no approximate search
 MIN_NEIGHBORS = 5  # fewer neighbors seldom connect the graph
-COST_MARGIN = 2.0  # safety factor on expected seconds, for machines slower than the machine of the estimates
+COST_MARGIN = 2.0  # safety factor on expected seconds, for machines that are slower than that of the estimates
 RESAMPLE_SHARE = 0.8  # time of a resample relative to a fit (`glle_engine.reliability.ensemble`)
 
 
@@ -65,7 +65,7 @@ class Allowance:
         more: str = "",
         longer: str = "raise GLLE_JOB_TIMEOUT",
     ) -> ProblemError:
-        """Return ``too-long`` or ``too-much-memory``: the subject takes so much; `longer` is the remedy for time."""
+        """Return ``too-long`` or ``too-much-memory`` for a subject of this cost; `longer` is the remedy for time."""
         if cost.seconds > self.seconds:
             code, last = "too-long", longer
             excess = f"some {three_digits(cost.seconds):,} s; {three_digits(self.seconds):,} are allowed"
@@ -88,7 +88,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    """Query of a summary: its draws, and its resamples."""
+    """Query of a summary: its draws and its resamples."""
 
     n_draws: Annotated[
         int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
@@ -119,14 +119,14 @@ def estimate_spec(dataset: Dataset, spec: FitSpec) -> EstimateSpec:
 
 
 def estimate_job(stores: Stores, dataset: Dataset, analysis: EstimateSpec) -> Job:
-    """Return the job of an estimate; it is interactive unless the data set is large, or raise ``degenerate-data``."""
+    """Return the job of an estimate, which is interactive unless the data set is large; raises ``degenerate-data``."""
     require_not_all_equal(stores, dataset)
     short = dataset.n * dataset.d <= SHORT_VALUES
     return analysis_job(stores, analysis, posterior=None, priority="interactive", short=short)
 
 
 def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry) -> PosteriorEstimateOut:
-    """Return a stored estimate with the limits, and the problem of a fit beyond them."""
+    """Return a stored estimate with the limits, and with the problem if the fit would exceed them."""
     expected = Estimate.from_dict(entry.meta)
     allowed = Allowance.from_settings(stores.settings)
     problem: Problem | None = None
@@ -151,7 +151,7 @@ def posterior_estimate(stores: Stores, dataset: Dataset, entry: Entry) -> Poster
 
 
 def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if the covariance factors (n, k, k) alone have no room."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room even for the covariance factors (n, k, k)."""
     k = spec.n_neighbors
     try:
         require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
@@ -161,10 +161,11 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 
 
 def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> None:
-    """Raise a problem if a fit cannot end: no room for its result, or a stored estimate far beyond the time limit.
+    """Raise a problem if a fit cannot finish, because its result has no room or it would take far too long.
 
-    A fit is refused only if it exceeds the time of a job on a machine that is faster by `COST_MARGIN` than the
-    machine of the estimate. Without a stored estimate no fit is refused for its time.
+    A fit is refused only if, by a stored estimate, it would exceed the time of a job even on a machine that is
+    `COST_MARGIN` times as fast as the machine of the estimate. If there is no stored estimate, no fit is
+    refused for its time.
     """
     require_storable(stores, dataset.n, spec)
     entry = stores.find_result(estimate_spec(dataset, spec), dataset.id)
@@ -176,13 +177,13 @@ def require_possible_fit(stores: Stores, dataset: Dataset, spec: FitSpec) -> Non
 
 
 def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
-    """Return the summary of a request; without a scale the ensemble, or draws at scale 1 where there is none.
+    """Return the summary of a request; without a scale it is the ensemble, or draws at scale 1 if that is impossible.
 
     Raises
     ------
     InvalidParameterError
-        For an ensemble of a posterior that resamples cannot measure, or of too few draws; for resamples that a summary
-        of draws does not use.
+        For an ensemble of too few draws, or of a posterior that cannot be resampled; and for `n_resamples` in a summary
+        of draws alone, which does not use resamples.
 
     """
     scale, resamples = query.scale, query.n_resamples
@@ -210,12 +211,12 @@ def summary_spec(record: PosteriorRecord, query: SummaryQuery) -> SummarySpec:
 def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> PartsSharding | None:
     """Raise a problem if one job cannot make the draws and the missing resamples of an ensemble.
 
-    The seconds follow from those that the fit took. Draws and their calibration are one task; all live workers make
-    resamples.
+    The expected seconds follow from the seconds that the fit took. Draws and their calibration are one task; resamples
+    are made by all live workers.
 
     Returns
     -------
-    The shards of the resamples; None if one task makes them.
+    The shards of the resamples; None if one task makes all of them.
 
     """
     if not spec.n_resamples:
@@ -241,7 +242,7 @@ def require_affordable_summary(stores: Stores, record: PosteriorRecord, spec: Su
     if seconds > allowed.seconds:
         workers = max(1, stores.queue.live_workers())
         seconds = seconds_of(spec.n_resamples)
-    nbytes = 24.0 * n * p * spec.total  # the embeddings, and two copies that are aligned
+    nbytes = 24.0 * n * p * spec.total  # the embeddings, and two aligned copies
     if seconds <= allowed.seconds and nbytes <= allowed.bytes:
         return shards_of(spec, "resamples", part_seconds * len(missing))
     affordable = [r for r in range(MIN_EMBEDDINGS, spec.n_resamples, PART) if seconds_of(r) <= allowed.seconds]

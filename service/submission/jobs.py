@@ -1,4 +1,4 @@
-"""Create jobs and wait for them and their results, and the responses that report a job."""
+"""Create jobs, wait for them and their results, and make the responses that report a job."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 OPEN: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
-OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # the same, while the result is stored
+OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # ... or one of these, while the result is stored
 
 
 def accepted_response(job: Job) -> Response:
@@ -38,7 +38,7 @@ def accepted_response(job: Job) -> Response:
 
 
 class UnfinishedJobError(Exception):
-    """The response needs the result of a job that has not ended; it becomes `accepted_response` of the job."""
+    """A response needs the result of a job that has not ended; the client gets `accepted_response` of the job."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.id)
@@ -46,7 +46,7 @@ class UnfinishedJobError(Exception):
 
 
 def install(app: FastAPI) -> None:
-    """Register the handler of `UnfinishedJobError`; it is async, because Starlette calls a function in a thread."""
+    """Register the handler of `UnfinishedJobError`; async, because Starlette would call a function in a thread."""
 
     @app.exception_handler(UnfinishedJobError)
     async def _respond(_: Request, error: UnfinishedJobError) -> Response:
@@ -80,7 +80,7 @@ async def load_or_compute(
 async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
     """Submit the job of a missing result, and return the result that `find` then reads.
 
-    Raises as `finish`, and ``result-gone`` if the result was deleted meanwhile.
+    Raises as `finish`, and ``result-gone`` if the result has been deleted in the meantime.
     """
     job = await finish(stores, await run_in_threadpool(submit), wait)
     if (entry := await run_in_threadpool(find)) is None:
@@ -89,7 +89,7 @@ async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Call
 
 
 def result_gone(job: Job) -> ProblemError:
-    """Return the problem of a job that has succeeded, and whose result has expired or was deleted."""
+    """Return the problem of a job that has succeeded, but whose result has expired or was deleted."""
     detail = f"The result of job {job.id} has expired, or was deleted."
     return refuse("result-gone", 410, detail, "Send the request that created the job again.", job=job.id)
 
@@ -111,15 +111,15 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
 
 
 def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
-    """Return the queued job of these fields, a new one or the holder of the claim, as `JobStore.create` does.
+    """Queue a job with these fields, or return the job that already has the claim, as `JobStore.create` does.
 
-    By default its tasks are short if its priority is interactive.
+    By default, the tasks of the job are short if its priority is interactive.
     """
     short = priority == "interactive" if short is None else short
     job, created = stores.jobs.create(priority=priority, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
-    stores.queue.require_replicated(job.id)  # an existing job may be a moment old
+    stores.queue.require_replicated(job.id)  # an existing job may be only a moment old
     return job
 
 
@@ -139,7 +139,7 @@ def analysis_job(
     long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
-    if not isinstance(spec, SpreadSpec):  # it refits an embedding that has a record
+    if not isinstance(spec, SpreadSpec):  # a spread refits an embedding, which has a record
         for recipe in recipes_of(spec):
             stores.embeddings.request(recipe, spec.key(subject))
     return submit_job(

@@ -1,7 +1,8 @@
 """Cursor pagination: a page begins after the last item of the previous page, so that new items do not shift it.
 
-A page reads at most `MAX_LOOKED_AT` records, and has at most `MAX_PAGE` bytes or one item. With a filter it may be
-short or empty; the list ends at a page without a cursor. A record that has no JSON is skipped, and its id reported.
+To make a page, at most `MAX_LOOKED_AT` records are read. A page has at most `MAX_PAGE` bytes, unless a single item has
+more. With a filter, a page may be short or empty; the list ends only at a page without a cursor. A record that cannot
+be written as JSON is skipped, and its id is reported.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_PAGE = 2**22  # bytes of JSON, unless one item has more; a data set may have 10,000 names of features
-MAX_LOOKED_AT = 1000  # records, some tens of milliseconds
+MAX_PAGE = 2**22  # bytes of JSON, unless a single item has more; a data set may have 10,000 names of features
+MAX_LOOKED_AT = 1000  # records, which take some tens of milliseconds to read
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
@@ -40,7 +41,7 @@ async def page_response(
     Parameters
     ----------
     records
-        Positions and records; None in place of a record that the filter excludes.
+        Positions and records; None stands for a record that the filter excludes.
     to_item
         Returns the model of a record.
 
@@ -61,7 +62,7 @@ def _page(records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any
                 break
             try:
                 text = to_item(record).model_dump_json()
-            except ValueError as error:  # such as a text that is no UTF-8, in a record of an earlier version
+            except ValueError as error:  # such as text that is not valid UTF-8, in a record of an earlier version
                 log.warning("The record %s has no JSON and is left out of a list: %s", record.id, error)
                 unreadable.append(record.id)
             else:

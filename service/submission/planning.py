@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NEIGHBORS = 10
 MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
-QUICK_SHARE = 1 / 10  # up to this share of a score's most points it takes about a second, and is a default
+QUICK_SHARE = 1 / 10  # up to this share of its most points a score takes about a second, and is a default
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class Plan:
         require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
 
     def priority(self, n: int) -> Priority:
-        """Return ``interactive``, or ``batch`` for what cannot end within the time and memory of an interactive task.
+        """Return ``interactive``, or ``batch`` for an embedding that exceeds the time or memory of an interactive task.
 
-        Such a task would only start again as a batch.
+        As an interactive task it would be stopped and start again as a batch task.
         """
         is_long = self.method.compiles or MEMORY_MARGIN * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
         return "batch" if is_long else "interactive"
 
     def require_memory(self, n: int, settings: Settings) -> None:
-        """Raise ``too-much-memory`` if the arrays that the method must hold of n points exceed the limit of a task."""
+        """Raise ``too-much-memory`` if the arrays that the method needs for n points exceed the limit of a task."""
         method, spec, allowed = self.method, self.spec, settings.method_bytes
         least = method.least_bytes(n, spec)
         if least <= allowed:
@@ -109,9 +109,9 @@ def judgement(
     Parameters
     ----------
     uses
-        The inputs, of `labels` and `truth`, that the method itself uses.
+        Those of `labels` and `truth` that the method itself uses as inputs.
     neighbors
-        The number of neighbors that the scores use, by its name in the request.
+        Number of neighbors for the scores, by its name in the request.
 
     """
     ((name_of_neighbors, count),) = neighbors.items()
@@ -144,14 +144,14 @@ def judgement(
 
 
 def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
-    """Return the data set of the classes of a spread: the given one, the data set itself if it has some, or None.
+    """Return the data set that has the classes for a spread: the given one, or the data set itself, or None.
 
     Raises
     ------
     InvalidShapeError
-        If the given one has no class for each point.
+        If the given data set does not have a class for each point.
     InvalidParameterError
-        If it has more classes than are compared.
+        If there are more classes than are compared.
 
     """
     source = dataset if labels is None else stores.datasets.fetch(labels)
@@ -194,7 +194,7 @@ def _is_possible(name: str, n: int, share: float = 1) -> bool:
 
 
 def _neighbors(name: str, count: int | str, n: int) -> int:
-    """Return the number of neighbors for the scores, fewer than half of the points."""
+    """Return the number of neighbors for the scores, which must be less than half of the points."""
     most = max(1, (n - 1) // 2)
     if isinstance(count, str):
         return min(NEIGHBORS, most)
@@ -222,9 +222,9 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
     Raises
     ------
     InvalidParameterError
-        If there is neither.
+        If neither of them exists.
     InvalidShapeError
-        If the other data set has no block for each point.
+        If the other data set does not have a block for each point.
 
     """
     if blocks is None or block_column(dataset, blocks) is not None:

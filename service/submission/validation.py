@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-MAX_NEIGHBORS, MAX_COMPONENTS = 200, 50  # largest values for a posterior
+MAX_NEIGHBORS, MAX_COMPONENTS = 200, 50  # largest allowed values for a posterior
 MAX_DRAWS = 10_000  # draws in one job, all scales together
 
 
@@ -41,7 +41,7 @@ def require_success(job: Job) -> None:
 
 
 def require_partial(job: Job) -> None:
-    """Raise a problem unless the job makes an audit or a comparison: others have no partial result."""
+    """Raise a problem unless the job makes an audit or a comparison; other jobs have no partial result."""
     if job.kind not in {"audit", "comparison"}:
         raise refuse(
             "no-partial-result",
@@ -53,9 +53,9 @@ def require_partial(job: Job) -> None:
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of the new points, and the points themselves if they are inline and not a data set.
+    """Return id and shape of new points, and the points themselves if they are inline instead of a data set.
 
-    Raise a problem unless they have the features of the training data, in any order if they have names.
+    Raises a problem unless the new points have the features of the training data; named features may be in any order.
     """
     id_, shape, points, names = _given_points(stores, body.data if body.dataset is None else body.dataset)
     if points is None:
@@ -72,7 +72,7 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
 def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[str, int, Array | None]:
     """Return the id of coordinates (n, p), the number p, and the coordinates themselves if they are inline.
 
-    Raise a problem unless there are n rows.
+    Raises a problem unless there are n rows.
     """
     id_, (rows, columns), points, _ = _given_points(stores, given)
     if rows != n:
@@ -87,7 +87,7 @@ def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[
 def _given_points(
     stores: Stores, given: str | list[Any] | None
 ) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
-    """Return id and shape of points, the points if they are inline, and the names of a data set."""
+    """Return id and shape of points, the points if they are inline, and the feature names of a data set."""
     if isinstance(given, str):
         dataset = stores.datasets.fetch(given)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
@@ -110,7 +110,7 @@ def require_within(name: str, value: int) -> None:
 
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
-    """Return why resamples cannot measure the spread: a prior, published, given neighbors, too few points."""
+    """Return why resamples cannot measure the spread: prior, published variant, given neighbors or too few points."""
     given = neighbors_of(record.spec) is not None
     return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=given)
 
@@ -122,7 +122,7 @@ def require_calibratable(record: PosteriorRecord, source: Source = "posterior") 
 
 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise a problem if there are too many draws, an index is too large, or the posterior has no prior."""
+    """Raise a problem if there are too many draws, an index is too large, or a prior is requested but missing."""
     if total > MAX_DRAWS:
         detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
         raise refuse("over-the-limit", 422, detail, "Create several jobs with different `first`.", allowed=MAX_DRAWS)
@@ -155,7 +155,7 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, what: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if a result can have no room; `what` names it in the detail."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `what` names the result in the detail."""
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{what} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
@@ -163,7 +163,7 @@ def require_storage(stores: Stores, nbytes: int, what: str) -> None:
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
-    """Raise a problem if interactive draws would delay other jobs by more than so many seconds."""
+    """Raise a problem if interactive draws would delay other jobs by more than `seconds`."""
     if spec.is_auto or spec.seconds > seconds:
         reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
@@ -177,7 +177,7 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
 
 
 def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
-    """Return the record of a posterior, or raise the reason why it does not exist (yet)."""
+    """Return the record of a posterior, or raise a problem that says why it does not exist (yet)."""
     record = stores.posteriors.get(id_)
     if record is not None:
         return record

@@ -1,6 +1,7 @@
 """Wait for jobs and draws without a thread: subscribe, read the state, wait for a notification, read again.
 
-A request also reads every 1 to 2 s: a notification may be lost, and reading detects a dead worker or a lost request.
+A waiting request also reads the state every 1 to 2 s, because a notification may be lost, a worker may have died, or a
+request for a draw may have been lost.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_WAIT_SECONDS = 60.0  # longest wait of a request
+MAX_WAIT_SECONDS = 60.0  # a request waits at most this long
 FIRST_SLEEP = 1.0
-LONGEST_SLEEP = 2.0  # each reading costs a round trip; a notification ends the sleep sooner
+LONGEST_SLEEP = 2.0  # each reading of the state costs a round trip; a notification ends the sleep early
 
 
-MAX_SENT = 3  # times that a lost request is sent; then a job takes over
+MAX_SENT = 3  # a lost request for a draw is sent this many times in all; then a job makes the draw
 
 
 async def wait_for_outcome(
     notifications: Notifications, name: str, read_state: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """Return the state that `read_state` finds once it is final, or after some seconds or at shutdown.
+    """Return the state that `read_state` finds as soon as it is final, or after `seconds`, or at shutdown.
 
     Parameters
     ----------
     name
-        Of the job or draw.
+        Name of the job or draw.
     read_state
-        Returns the state and whether it is final, given the outcome in the last notification, or None.
+        Called with the outcome in the last notification, or None; returns the state, and whether it is final.
 
     """
     until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
@@ -64,12 +65,14 @@ async def wait_for_outcome(
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 
-    Identical requests of a process share one request. A job makes a draw that took a sampler longer than expected.
+    Identical requests in one process share one request to the samplers. If a draw takes a sampler longer than expected,
+    a job makes the draw.
 
     Raises
     ------
     ProblemError
-        Of the draw, such as ``no-convergence``; ``quota-exceeded`` if too many requests of the tenant wait already.
+        The problem of the draw, such as ``no-convergence``; or ``quota-exceeded`` if too many requests of the tenant
+        are waiting already.
 
     """
     if not wait:
@@ -78,7 +81,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     sent = stores.requests.sent.setdefault(name, SentDraw())
 
     async def read_state(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
-        """Return the draw, if it is there, and whether waiting is over; send the request unless it is pending."""
+        """Return the draw if it exists, and whether waiting is over; send the request unless it is pending."""
         if answer is not None and answer.problem is not None:
             raise ProblemError(answer.problem)
         if answer is not None and (answer.entry is not None or answer.outcome == "job"):

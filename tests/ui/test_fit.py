@@ -41,20 +41,18 @@ def test_a_fit_reports_progress_and_ends_with_draws(explorer: Explorer) -> None:
     assert explorer.state("draws")["count"] == 12
 
 
-def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> None:
-    """The bar advances in each stage; the button cancels the job, and the page accepts the next one."""
+def test_a_long_fit_shows_its_stage_and_is_cancelled(explorer: Explorer) -> None:
+    """The bar names the stage; the button cancels the job, and the page accepts the next one."""
     explorer.open_sheet("swiss_roll", 120_000)
-    explorer.at("form-em-n_neighbors").fill("10")  # the default of so many points needs a larger cache
+    explorer.at("form-em-n_neighbors").fill("24")
+    explorer.at("form-em").locator("summary").click()
+    explorer.at("form-em-landmarks").fill("120000")  # all points: landmarks are quicker than a click
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
-    explorer.page.wait_for_function("new Set(bars.map(([, value]) => value)).size > 2", timeout=60_000)
+    explorer.page.wait_for_function("bars.some(([label, , stage]) => label === 'Fitting' && stage)", timeout=60_000)
     expect(explorer.at("cancel")).to_be_in_viewport(ratio=1)  # the page scrolls to the button
     explorer.at("cancel").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=30_000)
-    result = [(stage, value) for label, value, stage in explorer.page.evaluate("bars") if label == "Fitting" and value]
-    stages = list(dict.fromkeys(stage for stage, _ in result))
-    # Each stage fills the bar once, in order.
-    assert result == sorted(result, key=lambda state: (stages.index(state[0]), state[1]))
     expect(explorer.at("fit")).to_be_enabled()
     expect(explorer.at("problem")).to_have_count(0)
     assert explorer.state("posterior") is None
@@ -126,7 +124,7 @@ def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explor
         expect(explorer.at("chosen")).to_contain_text("60,000 rows")
         other.at("fit").click()
         for one in (explorer, other):
-            expect(one.at("play")).to_be_enabled(timeout=120_000)
+            expect(one.at("play")).to_be_enabled(timeout=60_000)
         assert explorer.state("posterior")["id"] == other.state("posterior")["id"]
     assert explorer.state("draws")["count"] == 2
     expect(explorer.page).to_have_url(re.compile("[#&]posterior=(?!.*job=)"))

@@ -1,4 +1,4 @@
-"""Times of the records: ISO 8601, UTC, milliseconds."""
+"""Times as records have them: ISO 8601, UTC, with milliseconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The reserve of a disk, and the one writer that keeps it.
+"""The reserve of a disk, and files that never use it.
 
-Of R bytes, the reserve, all that is written below the data folder leaves all free: bodies, their unpacked layers, what
-readers write, data sets and results. The rest is for the log of the embedded queue server, which ends when it cannot
-write. Each write looks, because several bodies unpack at the same time.
+Whatever is written below the data folder leaves the reserve free: bodies, their unpacked layers, what readers write,
+data sets and results. The reserve is for the log of the embedded queue server, which ends when it cannot write. Writers
+check the free space again and again, because several bodies may be unpacked at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DISK_REMEDY = (
 
 
 def nearest_existing(folder: Path) -> Path:
-    """Return a folder, or its nearest existing parent; the first upload makes the folders."""
+    """Return a folder, or its nearest parent that exists, because only the first upload makes the folders."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
@@ -42,7 +42,7 @@ def disk_reserve(folder: Path) -> int:
 
 
 def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if `nbytes` more would leave less than the reserve."""
+    """Raise ``storage-full`` if writing `nbytes` more to a folder would leave less than the reserve."""
     _require(os.statvfs(nearest_existing(folder)), nbytes)
 
 
@@ -57,7 +57,7 @@ def open_reserving(descriptor: int) -> IO[bytes]:
 
 
 def temporary_file(folder: Path) -> IO[bytes]:
-    """Return a file without a name in `folder`, as `open_reserving` opens it."""
+    """Return a file without a name in `folder`, which keeps the reserve as in `open_reserving`."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return open_reserving(os.dup(file.fileno()))
 
@@ -84,7 +84,7 @@ class _ReservingFile(io.FileIO):
         return super().write(data)
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Set the size; allocate what is new, because a mapped file without space on its disk ends the process."""
+        """Set the size and allocate new space: writing to a mapped file on a full disk would end the process."""
         end = self.tell() if size is None else size
         if (more := end - os.fstat(self.fileno()).st_size) > 0:
             _require(os.fstatvfs(self.fileno()), more)

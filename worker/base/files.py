@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 PREFIX = ".unfinished-"  # prefix of temporary file names
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file systems
+_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # on some network and FUSE file systems
 # Python 3.11 may raise SystemError if two threads parse npy headers at once (python/cpython#106905).
 NPY_HEADER_LOCK = threading.Lock()
 
 
 class Temporary:
-    """Unnamed file that `publish` gives its name."""
+    """Temporary file, which `publish` renames to its final name."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -37,7 +37,7 @@ class Temporary:
         self.write = file.write
 
     def publish(self, path: Path) -> None:
-        """Replace the file at `path`; afterwards content and name survive a power cut."""
+        """Replace the file at `path`; from then on, content and name survive a power cut."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._path.replace(path)
@@ -61,7 +61,7 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)
-    with contextlib.suppress(FileExistsError):  # another process made it meanwhile
+    with contextlib.suppress(FileExistsError):  # another process has just made it
         folder.mkdir(mode=FOLDER_MODE)
     sync_folder(folder.absolute().parent)
 
@@ -70,7 +70,7 @@ def make_folder(folder: Path) -> None:
 def temporary(folder: Path, *, keep_reserve: bool = False) -> Iterator[Temporary]:
     """Yield a temporary file in `folder`; remove it at the end unless it was published.
 
-    The file stays locked meanwhile, so that `remove_abandoned` recognizes the file of a killed writer.
+    The file is locked until then, so that `remove_abandoned` can tell it from the file of a killed writer.
 
     Parameters
     ----------
@@ -105,4 +105,4 @@ def _create_locked(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # `remove_abandoned` took it before the lock
+        file.close()  # `remove_abandoned` removed it before it was locked

@@ -1,4 +1,4 @@
-"""Memory of this process and of its group, limits on it, and the shares that follow from it."""
+"""Memory of this process and its control group: measure it, limit it, and divide it among workers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-RESIDENT_SHARE = 8  # part of the memory that the posteriors of all workers may take
-MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # bytes of posteriors of one worker
-GROWTH = 3  # times the bytes of its posteriors, after which a sampler is replaced
-PROGRAM_BYTES = 280 * 2**20  # head of a worker or an API with the engine; its children share these bytes
+RESIDENT_SHARE = 8  # the posteriors of all workers may take one part in this many of the memory
+MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # limits on the bytes of posteriors that one worker keeps
+GROWTH = 3  # a sampler is replaced when it takes this many times the bytes of its posteriors
+PROGRAM_BYTES = 280 * 2**20  # the head process of a worker or API, with the engine; its children share these bytes
 INTERACTIVE_BYTES = 192 * 2**20  # working memory of an interactive task
 
 
@@ -26,16 +26,16 @@ def resident_bytes() -> int:
 
 
 def limit_memory(more: int) -> None:
-    """Limit this process for ever to `more` bytes of private memory beyond those that it has."""
+    """Limit this process to `more` bytes of private memory beyond what it has; the limit stays."""
     if private := _private_bytes():
         resource.setrlimit(resource.RLIMIT_DATA, (private + more, private + more))
 
 
 @contextmanager
 def limited_memory(more: int) -> Iterator[None]:
-    """Limit this process to `more` bytes of private memory beyond those that it has; then remove the limit.
+    """Limit this process to `more` bytes of private memory beyond what it has, while the context lasts.
 
-    Allocations beyond it raise MemoryError.
+    Allocations beyond the limit raise MemoryError.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     private = _private_bytes()
@@ -49,14 +49,14 @@ def limited_memory(more: int) -> Iterator[None]:
 
 
 class _WorkLimit:
-    """Limit of this process on working memory; 0: none."""
+    """Limit on the working memory of this process; 0: no limit."""
 
     bytes = 0
-    is_set = False  # within `limited_work`
+    is_set = False  # whether `limited_work` has set the limit
 
 
 def limit_work(nbytes: int) -> None:
-    """Limit the working memory of what runs within `limited_work` in this process, from now on."""
+    """Set the limit on working memory that `limited_work` applies in this process from now on."""
     _WorkLimit.bytes = nbytes
 
 
@@ -69,7 +69,7 @@ def raise_limit(pid: int, more: int) -> None:
     """Raise the memory limit of another process, if it has one, by `more` bytes (Linux)."""
     if more <= 0 or not hasattr(resource, "prlimit"):
         return
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended
         soft, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
         if soft != resource.RLIM_INFINITY:
             resource.prlimit(pid, resource.RLIMIT_DATA, (soft + more, hard))
@@ -77,22 +77,22 @@ def raise_limit(pid: int, more: int) -> None:
 
 @contextmanager
 def limited_work(untouched: int = 0, most: int | None = None) -> Iterator[Callable[[], bool]]:
-    """Run work under the limit of `limit_work`; allocations beyond it raise MemoryError.
+    """Run work under the limit of `limit_work`; allocations beyond the limit raise MemoryError.
 
-    `worker.base.problems.problem_of` turns that into a problem with the limit. Work within limited work shares its
-    limit.
+    `worker.base.problems.problem_of` turns the MemoryError into a problem that names the limit. If work is limited
+    already, nested calls share the outer limit.
 
     Parameters
     ----------
     untouched
-        Bytes that the work allocates and does not use, which take no memory.
+        Bytes that the work allocates but does not use; they take no memory and are added to the limit.
     most
-        A lower limit in its place, if given.
+        Lower limit for this work, if given.
 
     Yields
     ------
     callable
-        Whether the lower limit holds, which `raise_limit` ends.
+        Returns whether the lower limit `most` is still in force; `raise_limit` ends it.
 
     """
     limit = _WorkLimit.bytes if most is None else min(_WorkLimit.bytes, most)
@@ -109,18 +109,18 @@ def limited_work(untouched: int = 0, most: int | None = None) -> Iterator[Callab
 
 
 def offer_to_oom_killer() -> None:
-    """Have the kernel kill this process first when the machine or its container has no memory left (Linux)."""
+    """Ask the kernel to kill this process first when machine or container run out of memory (Linux)."""
     with suppress(OSError):  # a container may mount /proc read-only
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def count_oom_kills(root: Path = Path("/")) -> int:
-    """Return the number of processes that the kernel of this machine has killed for memory; 0 if it does not say.
+    """Return how many processes the kernel of this machine has killed for lack of memory; 0 if it does not say.
 
     Parameters
     ----------
     root
-        Folder of ``proc``.
+        Folder that has ``proc``.
 
     """
     with suppress(OSError):  # only Linux has it
@@ -148,7 +148,7 @@ def memory_limit(root: Path = Path("/")) -> int:
     Parameters
     ----------
     root
-        Folder of ``proc`` and ``sys``.
+        Folder that has ``proc`` and ``sys``.
 
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -161,21 +161,22 @@ def memory_limit(root: Path = Path("/")) -> int:
             continue
         folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
         group = Path(path.lstrip("/"))
-        for each in (group, *group.parents):  # a container sees its own group as the root
+        for each in (group, *group.parents):  # in a container, its own group is the root
             with suppress(OSError, ValueError):  # ``max``: no limit
                 limits.append(int((root / "sys/fs/cgroup" / folder / each / name).read_text()))
     return min(limits)
 
 
 def resident_limit(settings: Settings) -> int:
-    """Return the bytes of posteriors that a worker keeps in memory: its part of an eighth of the memory."""
+    """Return how many bytes of posteriors a worker may keep: all workers share an eighth of the memory."""
     return min(MAX_RESIDENT, max(MIN_RESIDENT, memory_limit() // RESIDENT_SHARE // settings.workers))
 
 
 def worker_need(settings: Settings) -> int:
     """Return the bytes of memory that the workers of a container or machine need.
 
-    Each may run a long and an interactive task at once, and a sampler that has grown before it is replaced.
+    Each worker may run a long task and an interactive task at the same time, and have a sampler that has grown but is
+    not yet replaced.
     """
     tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + INTERACTIVE_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)

@@ -1,4 +1,4 @@
-"""Failures as values: the RFC 9457 problem object of job records and HTTP answers."""
+"""Failures as values: the RFC 9457 problem object in job records and HTTP responses."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Self
 from glle_engine import GlleError
 from worker.base.memory import work_limit
 
-MAX_TEXT = 2000  # characters of a text; the longest remedy has some 300
-MAX_MEMBERS = 100  # members of a list or object in the details
-MAX_DEPTH = 6  # levels of nested lists and objects in the details
-MAX_TOTAL = 32_768  # characters of all facts
-CUT = "truncated"  # member of shortened details
-# Errors of a failed allocation: of a thread's stack, and of a library that is loaded.
+MAX_TEXT = 2000  # most characters of a text; the longest remedy has some 300
+MAX_MEMBERS = 100  # most members of a list or object in the details
+MAX_DEPTH = 6  # most levels of nested lists and objects in the details
+MAX_TOTAL = 32_768  # most characters of all details together
+CUT = "truncated"  # member that marks shortened details
+# Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
 _NO_MEMORY = (
     (RuntimeError, "can't start new thread"),
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
-_MAX_BITS = 128  # of an integer: seeds have 64
+_MAX_BITS = 128  # most bits of an integer; seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -49,11 +49,11 @@ class Problem:
     status
         HTTP status.
     detail
-        Sentence on this occurrence.
+        Sentence that says what happened this time.
     remedy
-        Sentence on what the user can do.
+        Sentence that says what the user can do.
     details
-        Facts: sizes, positions, the smallest sufficient k.
+        Facts, such as sizes, positions, or the smallest sufficient k.
 
     """
 
@@ -102,7 +102,7 @@ class Problem:
 
     @classmethod
     def from_engine(cls, error: GlleError) -> Self:
-        """Return an engine's error as a 422."""
+        """Return the problem of an engine's error, with status 422."""
         return cls(code=error.code, status=422, detail=error.message, remedy=error.remedy, details=error.details)
 
 
@@ -161,7 +161,7 @@ def worker_lost(job: str, times: int) -> Problem:
 
 
 def too_much_memory(allowed: int, error: Exception) -> Problem:
-    """Return the problem of a task of which an allocation failed, under a limit of `allowed` bytes (0: none)."""
+    """Return the problem of a task in which an allocation failed, under a limit of `allowed` bytes (0: no limit)."""
     detail = (
         f"The task takes more than {allowed:,} bytes of working memory."
         if allowed
@@ -182,9 +182,9 @@ def out_of_memory(allowed: int, machine: int) -> Problem:
     Parameters
     ----------
     allowed
-        Bytes of working memory that it may take.
+        Bytes of working memory that the task may take.
     machine
-        Bytes of memory of the machine or container of its worker.
+        Bytes of memory of the machine or container on which its worker runs.
 
     """
     return Problem(
@@ -223,22 +223,22 @@ def internal_error(error: Exception) -> Problem:
 
 
 def shorten(text: str) -> str:
-    """Return the start of a text, and a note on the rest."""
+    """Return the start of a text, with a note if something was cut off."""
     rest = len(text) - MAX_TEXT
     return text if rest <= 0 else f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
 
 
 def quotable(details: dict[str, Any]) -> dict[str, Any]:
-    """Return facts as finite JSON of bounded size; `truncated` is true if a part is missing.
+    """Return details as finite JSON of bounded size, with `truncated` set to true if a part is missing.
 
-    A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON has none. An array becomes
-    lists, and any other object its text. Facts that do not fit into `MAX_TOTAL` characters are left out.
+    A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON cannot represent it. Arrays
+    become lists, and other objects become their text. Details that do not fit into `MAX_TOTAL` characters are left out.
     """
     is_cut = bool(details.get(CUT, False))
 
     def quote(value: Any, depth: int = 0) -> Any:
         nonlocal is_cut
-        if hasattr(value, "dtype"):  # numpy: convert a slice only, because an array may be large
+        if hasattr(value, "dtype"):  # a numpy array may be large, so only a slice is converted
             is_cut |= value.size > MAX_TOTAL
             value = (value.reshape(-1)[:MAX_MEMBERS] if value.size > MAX_TOTAL else value).tolist()
         if value is None or isinstance(value, bool):

@@ -24,7 +24,7 @@ _POWERS = "kmgt"
 
 
 class SettingsError(ValueError):
-    """Setting with an invalid value; the message names the valid ones."""
+    """A setting has an invalid value; the message names the valid values."""
 
 
 def parse_size(value: object) -> int:
@@ -52,13 +52,13 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | None = None) -> Any:
-    least = None if isinstance(default, str) else at_least  # NaN is refused too
+    least = None if isinstance(default, str) else at_least  # refuses NaN, too
     return Field(default, description=help_, ge=least, le=at_most)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Settings:
-    """Configuration; the field `name` is the variable `GLLE_NAME`."""
+    """Configuration of a process; the field `name` is set by the variable `GLLE_NAME`."""
 
     redis_url: Secret = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.")
     cache_url: Secret = _setting("", "Redis of the cache: allkeys-lru, no AOF. Empty: embedded.")
@@ -132,12 +132,12 @@ class Settings:
         Parameters
         ----------
         flags
-            Texts of command-line options by field; they override the environment.
+            Values of command-line options by field, as text; they override the environment.
 
         Raises
         ------
         SettingsError
-            If a value is of another type, below its minimum, or none of the choices.
+            If a value has another type, is below its minimum, or is not one of the choices.
 
         """
         environ, flags = os.environ if environ is None else environ, flags or {}
@@ -181,7 +181,7 @@ class Row:
 
     @property
     def expected(self) -> str:
-        """What a value must be, for an error."""
+        """What a value must be, for the message of an error."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_size:
@@ -201,7 +201,7 @@ def _without_secrets(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "***"
-    if "@" in url and "@" not in parts.netloc:  # the password may be in the seeming host, port or path
+    if "@" in url and "@" not in parts.netloc:  # a part of the password may have been parsed as host, port or path
         return "***"
     if parts.scheme == "file" and not parts.netloc and not parts.query:
         return url
@@ -214,7 +214,7 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return the table."""
+    """Return the rows of the settings table."""
     fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # of the decorator
     return tuple(
         Row(

@@ -1,7 +1,8 @@
 """Versions of stored data: the schema of all records and files, and the version of the engine's numbers.
 
-A deployment is drained before an upgrade that changes either. A reader refuses a record of another schema, and changes
-nothing. Cache keys carry both, so that the entries of another version are never read.
+A deployment is drained before an upgrade that changes one of the two versions. A reader refuses a record with another
+schema and leaves the record as it is. Cache keys contain both versions, so that entries of another version are never
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
 SCHEMA = 4  # version of records in Redis, files and cache entries
-MEMBER = "format"  # member of a record with its schema
+MEMBER = "format"  # member of a record that has its schema
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def check_schema(name: str, record: Record) -> Record:
     Parameters
     ----------
     name
-        The record's name in a refusal.
+        Name of the record in a refusal.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def versioned_key(key: str) -> str:
 
 
 def provenance() -> dict[str, str]:
-    """Return the versions and the machine of this process, which computes a posterior."""
+    """Return the versions and the machine of this process, for the record of a posterior that it computes."""
     return {
         "engine": __version__,
         "numbers": NUMBERS,

@@ -1,4 +1,4 @@
 """Redis clients, with retries and a circuit breaker, for threads and event loops.
 
-May import `base`. Start with `clients`; single draws go by `loop_commands`.
+May import `base`. Start with `clients`; requests for single draws use `loop_commands`.
 """

@@ -2,9 +2,9 @@
 
     redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
 
-The `?replicas=1` in the queue's URL is the number of replicas that must have a job before it is accepted. The other
-parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. A master that changes has one
-address: a name in DNS, or a proxy that follows it (docs/how-to/storage.md).
+In the queue's URL, `?replicas=1` is the number of replicas that must have a job before the job is accepted. All other
+parameters are those of redis-py, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. If the master can change,
+the URL needs an address that stays: a name in DNS, or a proxy that follows the master (docs/how-to/storage.md).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from redis.retry import Retry
 
-READ_SIZE = 2**20  # bytes, for arrays: redis-py's 32 KB halves the speed of large values
+READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
 ANSWER_SECONDS = 5.0  # socket timeout
 CONNECT_SECONDS = 2.0
-# Otherwise each connection reads the library's version from the disk, which takes as long as a hundred commands.
+# Otherwise each new connection reads the version of redis-py from the disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
@@ -44,12 +44,12 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     seconds
         Socket timeout.
     retry
-        Retry policy; by default a broken connection is retried at once.
+        Retry policy; by default a command is repeated at once if its connection is broken.
 
     Raises
     ------
     SettingsError
-        If its URL is missing or malformed, or names an unreadable certificate or key file.
+        If the URL is missing or malformed, or names a certificate or key file that cannot be read.
 
     """
     url, _ = _parse(settings.redis_url, "GLLE_REDIS_URL")
@@ -57,7 +57,7 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
 
 
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
-    """Return a client of the cache's Redis; otherwise as `connect_queue`."""
+    """Return a client of the cache's Redis; parameters and errors are the same as for `connect_queue`."""
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
         raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
@@ -65,7 +65,7 @@ def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
 
 
 def require_login(settings: Settings) -> list[str]:
-    """Return the variables of the servers that are away, which may come later.
+    """Return the variables of the servers that do not answer, because these may start later.
 
     Raises
     ------
@@ -87,13 +87,13 @@ def require_login(settings: Settings) -> list[str]:
 
 
 def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
-    """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages for ever.
+    """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages forever.
 
-    `variable` is the setting with the URL, for an error.
+    `variable` is the setting that has the URL, for the message of an error.
     """
     url, _ = _parse(url, variable)
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
-    options: dict[str, Any] = {"socket_timeout": None, "protocol": 2}  # RESP3 logs each message
+    options: dict[str, Any] = {"socket_timeout": None, "protocol": 2}  # with RESP3, redis-py logs each message
     options |= {"socket_connect_timeout": CONNECT_SECONDS, **_UNNAMED}
     return lambda: redis_asyncio.Redis.from_url(url, **options)
 
@@ -107,14 +107,14 @@ def _connect(url: str, variable: str, seconds: float, read_size: int, retry: Ret
     options = {"socket_timeout": seconds, "socket_read_size": read_size, "socket_connect_timeout": CONNECT_SECONDS}
     try:
         client = redis.Redis.from_url(url, **options, **_UNNAMED, retry=retry or RetryPolicy(0.0, variable))
-        client.connection_pool.make_connection()  # checks the parameters, and sends nothing
+        client.connection_pool.make_connection()  # checks the parameters without sending anything
     except (TypeError, ValueError, redis.RedisError) as error:
         raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
     return client
 
 
 def _parse(url: str, variable: str) -> tuple[str, int]:
-    """Return a URL without `replicas`, and that number; raise `SettingsError` if the URL is unusable."""
+    """Return a URL without `replicas`, and the number of replicas; raise `SettingsError` if the URL is unusable."""
     if not url:
         raise SettingsError(f"{variable} is not set. Set it to the Redis to use, or start `glle up`.")
     try:
@@ -126,7 +126,7 @@ def _parse(url: str, variable: str) -> tuple[str, int]:
 
 
 def _without_replicas(url: str) -> tuple[str, int]:
-    """Return a URL without the parameter `replicas`, which redis-py does not know, and its value."""
+    """Return a URL without the parameter `replicas`, which redis-py does not know, and the value of the parameter."""
     place, _, query = url.partition("?")
     fields = query.split("&") if query else []
     values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
@@ -137,10 +137,10 @@ def _without_replicas(url: str) -> tuple[str, int]:
 
 
 def _require_valid(url: str) -> None:
-    """Raise ValueError for a URL that redis-py refuses, a database that is no number, or an unreadable file.
+    """Raise ValueError for a URL that redis-py refuses, a database that is not a number, or an unreadable file.
 
-    redis-py takes such a database for 0, and an unreadable file would fail every request. Errors of Python that quote
-    the password are replaced.
+    redis-py would use database 0 instead, and with an unreadable file every request would fail. Errors of Python that
+    quote the password are replaced.
     """
     try:
         options = parse_url(url)  # type: ignore[no-untyped-call] # redis-py's

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def redis_problem(error: redis.RedisError) -> Problem:
-    """Return the problem of a Redis server that does not answer or rejects writes, and log it."""
+    """Return and log the problem of a Redis server that does not answer or rejects writes."""
     log.error("Redis: %s", error)
     code = "redis-unavailable"
     if isinstance(error, redis.BusyLoadingError):

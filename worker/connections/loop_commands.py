@@ -1,7 +1,7 @@
-"""Redis commands of an event loop: commands of one moment are sent together, over one connection of redis.asyncio.
+"""Redis commands from an event loop, which are sent together over one connection of redis.asyncio.
 
-Routes call the stores in threads. A single draw needs two or three commands of a few microseconds each, so they are
-sent from the event loop.
+Routes usually call the stores in threads. A single draw needs only two or three commands of a few microseconds each, so
+these are sent from the event loop.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class LoopCommands:
     connect
         Returns a client of redis.asyncio.
     breaker
-        Circuit breaker of both clients.
+        Circuit breaker, which the client in threads shares.
     seconds
-        Time-out of an answer.
+        Time limit for an answer.
 
     """
 
@@ -57,12 +57,12 @@ class LoopCommands:
     def close(self) -> None:
         """Close the connections."""
         for loop, link in list(self._links.items()):
-            with suppress(RuntimeError):  # the loop is closed, and its connection with it
+            with suppress(RuntimeError):  # the loop is closed, and so is its connection
                 loop.call_soon_threadsafe(link.task.cancel)
 
 
 class _Link:
-    """The connection of one event loop, and the commands that wait for it; it is closed at the end of the loop."""
+    """The connection of one event loop, closed when the loop ends, and the commands that wait for the connection."""
 
     def __init__(self, client: redis_asyncio.Redis, breaker: CircuitBreaker, seconds: float) -> None:
         self.waiting: Waiting = []
@@ -91,7 +91,7 @@ class _Link:
             await self._connection.disconnect(nowait=True)
 
     async def _send(self, commands: list[Command]) -> list[Any]:
-        """Return the replies to commands, errors among them; a broken connection is closed."""
+        """Return the replies to commands; errors are returned as replies. A broken connection is closed."""
         replies: list[Any] = []
         try:
             async with asyncio.timeout(self._seconds):
@@ -100,7 +100,7 @@ class _Link:
                 while len(replies) < len(commands):
                     try:
                         replies.append(await self._connection.read_response())
-                    except redis.ReadOnlyError:  # the former master
+                    except redis.ReadOnlyError:  # this connection leads to the former master
                         raise
                     except redis.ResponseError as error:
                         replies.append(error)
@@ -113,7 +113,7 @@ class _Link:
 
 
 def _give(replies: Sequence[Any], waiting: Waiting) -> None:
-    """Hand out replies, errors among them, to the requests that still wait."""
+    """Give replies, which may be errors, to the requests that are still waiting."""
     for (_, future), reply in zip(waiting, replies, strict=True):
         if future.done():  # the client is gone
             continue

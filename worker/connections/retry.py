@@ -1,9 +1,9 @@
 """Retry policy and circuit breaker for a Redis that is unreachable for a while.
 
-During a failover a server is unreachable, loading, read-only, or without its required replicas. A worker waits, so that
-its task is not lost; a request fails at once, so that the client retries. After a call of a request without an answer
-further calls fail at once, until one of them may try again. Clients get their 503 in milliseconds, where each would
-otherwise wait for the socket's timeout with a connection, and in some requests with a thread.
+During a failover a server is unreachable, loading, read-only, or lacks its required replicas. A worker waits, so that
+its task is not lost. A request fails at once, so that the client tries again. After one call got no answer, further
+calls fail at once, until one of them is allowed to try. Clients then get their 503 within milliseconds. Without the
+circuit breaker, each request would hold a connection, and some a thread, until the socket's timeout.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from redis.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may be cut
+MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may have been cut
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
-AWAY_SECONDS = 0.5  # pause after a call without an answer
-_IS_CALLING = ContextVar("is_calling", default=False)  # a thread's call connects by a nested call
+AWAY_SECONDS = 0.5  # calls fail at once for this long after a call without an answer
+_IS_CALLING = ContextVar("is_calling", default=False)  # connecting makes a nested call within a call
 
 A = TypeVar("A")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # commands without a log report the error themselves
+log.addHandler(logging.NullHandler())  # commands that configure no log report the error themselves
 
 
 class RetryPolicy(Retry):
@@ -43,9 +43,9 @@ class RetryPolicy(Retry):
     Parameters
     ----------
     seconds
-        Transient failures are retried for so long.
+        Transient failures are retried for this long.
     variable
-        The variable of the server's URL, for the log.
+        Variable that has the server's URL, for the log.
 
     """
 
@@ -55,7 +55,7 @@ class RetryPolicy(Retry):
         self.variable = variable
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a retry may succeed: an unreachable or changing server, not a refused command or password."""
+        """Return whether a retry may succeed: if the server is unreachable or changing, not if it refuses a command."""
         if isinstance(error, _PERMANENT):
             return False
         return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
@@ -100,18 +100,18 @@ class RetryPolicy(Retry):
 
 
 class CircuitOpenError(redis.ConnectionError):
-    """Call refused because the server did not answer a moment ago."""
+    """The call was refused because the server did not answer a moment ago."""
 
 
 class CircuitBreaker(RetryPolicy):
-    """Circuit breaker for all connections of one client; broken connections are retried at once.
+    """Circuit breaker for all connections of one client; a call on a broken connection is repeated at once.
 
     Parameters
     ----------
     seconds
-        The client's socket timeout, an upper bound of a trial's duration.
+        Socket timeout of the client, which limits the duration of a trial call.
     variable
-        The variable of the server's URL, for the log.
+        Variable that has the server's URL, for the log.
 
     """
 
@@ -127,7 +127,7 @@ class CircuitBreaker(RetryPolicy):
         return self
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a call is repeated: not after a timeout, which has taken seconds."""
+        """Return whether a call is repeated; not after a timeout, which has already taken seconds."""
         return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *more: Any, **options: Any) -> T:
@@ -145,7 +145,7 @@ class CircuitBreaker(RetryPolicy):
             return super().call_with_retry(do, fail, *more, **options)
 
     async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
-        """Return the result of `do`, as `call_with_retry`; `do` closes a broken connection."""
+        """Return the result of the coroutine `do`, as `call_with_retry` does; `do` must close a broken connection."""
         with self._watch():
             try:
                 return await do(argument)
@@ -156,7 +156,7 @@ class CircuitBreaker(RetryPolicy):
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
-        """Refuse a call while the server is away, and note whether it answers."""
+        """Refuse a call while the server does not answer, and record whether it answers this call."""
         is_trial = self._require_closed()
         token = _IS_CALLING.set(True)
         try:
@@ -170,7 +170,7 @@ class CircuitBreaker(RetryPolicy):
         except Exception:
             self._close()  # the server answered with an error
             raise
-        except BaseException:  # the client is gone; without an answer the next call tries
+        except BaseException:  # the call was cancelled, so the next one may try
             if is_trial:
                 self._away_until = time.monotonic()
             raise
@@ -179,7 +179,7 @@ class CircuitBreaker(RetryPolicy):
         self._close()
 
     def _close(self) -> None:
-        """Admit all calls."""
+        """Close the circuit: admit all calls."""
         self._away_until = 0.0
         if self._is_away:
             self._is_away = False
@@ -193,5 +193,5 @@ class CircuitBreaker(RetryPolicy):
                 raise CircuitOpenError(f"The server of {self.variable} did not answer a moment ago.")
             if not self._away_until:
                 return False
-            self._away_until = now + self._trial_seconds  # if this trial hangs, another one tries later
+            self._away_until = now + self._trial_seconds  # if this trial hangs, another call may try then
             return True

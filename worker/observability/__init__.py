@@ -1,4 +1,4 @@
-"""Log lines, traces, the request's context and the counters of a deployment.
+"""Log lines, the context of requests, live workers, and the counters of a deployment.
 
 May import `base` and `records`. Start with `logging`.
 """

@@ -1,8 +1,8 @@
 """Counters and histograms of the whole deployment, in one Redis hash.
 
-Each process counts in memory and adds its counts to the hash. So any API process can report the totals, although
-work-horses are forked and die. A field is a name, labels and a part: ``n`` of a counter; of a histogram the number of a
-bucket, and ``us``, the sum in microseconds.
+Each process counts in memory and adds its counts to the hash, so any API process can report the totals, although
+work-horses are forked and die. The name of a field has the name of the series, its labels, and a part. A counter has
+the part ``n``; a histogram has the number of each bucket, and ``us``, the sum in microseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worker.records.ids import text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Upper edges in seconds, densest where single draws lie (5 to 100 ms); one more bucket is open.
+# Upper edges in seconds, densest where single draws lie (5 to 100 ms); one more bucket has no upper edge.
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0, 60.0, 600.0)
 KEY = "glle:counts"  # one key for all versions, so that an upgrade keeps the totals
 SEPARATOR = "\t"
@@ -73,7 +73,7 @@ class Counters:
         self._add({(*series, str(bisect_left(BUCKETS, seconds))): 1, (*series, "us"): round(seconds * 1e6)})
 
     def observe_counts(self, *series: str, counts: Sequence[float], seconds: float) -> None:
-        """Add durations to a histogram: counts by bucket, and their sum."""
+        """Add durations to a histogram, given the counts by bucket and the sum of the durations."""
         buckets = {(*series, str(bucket)): int(count) for bucket, count in enumerate(counts) if count}
         self._add({**buckets, (*series, "us"): round(seconds * 1e6)})
 
@@ -83,7 +83,7 @@ class Counters:
                 self._pending[name] = self._pending.get(name, 0) + by
 
     def clear(self) -> None:
-        """Drop the pending counts of the parent, in a forked child."""
+        """Drop the pending counts in a forked child, because they belong to its parent."""
         self._lock = threading.Lock()
         self._pending = {}
 

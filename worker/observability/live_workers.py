@@ -1,4 +1,4 @@
-"""Live workers: each writes a record that expires unless it is renewed, so no clocks are compared."""
+"""Live workers: each has a record that expires unless the worker renews it, so no clocks are compared."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ PATIENCE_SECONDS = 60.0  # a worker waits this long for an unreachable Redis, or
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerState:
-    """A live worker, as its record says.
+    """A live worker, as described by its record.
 
     Parameters
     ----------
     busy
-        Number of its processes that compute.
+        Number of its processes that are computing.
     engine, numbers
-        Version of its engine, and of the bits of its results.
+        Version of its engine, and version of the numbers that the engine computes.
     threads
         OPENBLAS_NUM_THREADS of its processes.
     skew
-        Seconds by which its clock is ahead of the queue server's.
+        Seconds by which its clock is ahead of the queue server's clock.
     memory
-        Bytes of its container or machine.
+        Bytes of memory of its container or machine.
     settings
-        Its values of the settings that all processes share (`worker.base.settings.shared_values`).
+        Its values of the settings on which all processes must agree (`worker.base.settings.shared_values`).
 
     """
 
@@ -80,14 +80,14 @@ def live_workers(client: redis.Redis) -> tuple[WorkerState, ...]:
         return ()
     records = dict(zip(names, client.mget([_key(name) for name in names]), strict=True))
     if dead := [name for name, raw in records.items() if raw is None]:
-        client.srem(_NAMES, *dead)  # one that was only late enters again with its next heartbeat
+        client.srem(_NAMES, *dead)  # a worker that was only late is added again by its next heartbeat
     return tuple(WorkerState(**json.loads(raw)) for raw in records.values() if raw is not None)
 
 
 def prolong(settings: Settings) -> None:
-    """Move the modification time of the alive file, if there is one, to when this process will count as dead.
+    """Set the modification time of the alive file, if there is one, to the time when this process will count as dead.
 
-    That is later than any wait for a silent Redis. Raises `OSError`.
+    That time is later than any wait for a Redis that does not answer. Raises `OSError`.
     """
     if settings.alive_file:
         until = time.time() + PATIENCE_SECONDS + worker_ttl(settings)

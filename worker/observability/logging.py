@@ -1,4 +1,4 @@
-"""Log lines as text or JSON, with the ids of request and job, and without API keys."""
+"""Log lines as text or JSON, with the ids of request and job, and without the secrets of API keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e
 
 
 class TextLines(logging.Formatter):
-    """Formatter of text: time, level, logger, message, fields; a traceback follows on its own lines."""
+    """Formatter of text: time, level, logger, message and fields; a traceback follows on further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -51,14 +51,15 @@ class JsonLines(logging.Formatter):
 def configure(settings: Settings) -> None:
     """Write all log lines and warnings of this process to standard error, in the format of the settings.
 
-    RQ's lines of level info, one a heartbeat and some a task, appear at level debug; the worker logs the events.
+    RQ logs a line for each heartbeat and some lines for each task at level info. These appear only at level debug,
+    because the worker logs the events itself.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    for name in ("rq", "rq.worker"):  # RQ sets a level of the second one by itself
+    for name in ("rq", "rq.worker"):  # RQ sets the level of the second logger itself
         level = root.level if root.level < logging.INFO else max(root.level, logging.WARNING)
         logging.getLogger(name).setLevel(level)
     logging.captureWarnings(capture=True)
@@ -70,7 +71,7 @@ def has_access_log(settings: Settings) -> bool:
 
 
 def announce(text: str, settings: Settings) -> None:
-    """Print a message of the command to standard error: a bare line, or a JSON log line."""
+    """Print a message of the command to standard error, as a bare line or as a JSON log line."""
     if settings.log_format == "json":
         record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
         text = JsonLines().format(record)
@@ -78,12 +79,12 @@ def announce(text: str, settings: Settings) -> None:
 
 
 def redact_keys(text: str) -> str:
-    """Replace the secret of each API key in a text by ``***``; the key's id stays."""
+    """Replace the secret of each API key in a text by ``***``; the id of the key stays."""
     return _KEY.sub(r"\1_***", text)
 
 
 def _printable(text: str) -> str:
-    """Escape control characters, so that a path with %0a begins no line and one with %1b commands no terminal."""
+    """Escape control characters, so that %0a in a path cannot begin a line, and %1b cannot control a terminal."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

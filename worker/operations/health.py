@@ -1,4 +1,4 @@
-"""Health of a deployment: servers, workers and disk, each as a check with a remedy; and the state of its queues."""
+"""Health of a deployment: checks of servers, workers and disk with remedies, and the state of the queues."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ OBJECT_STORE = "object store"  # name of the check
 RECORDS = "records"  # name of the check
 DRAWS = "draws"  # name of the requests for single draws, among the queues
 
-FULL = 0.98  # share of the queue server's memory beyond which workers cannot register: not ready
-PROBE, PROBE_TTL = "glle:probe", 60  # key of the write to the queue's server, and its seconds
-PROBE_SECONDS = 1.0  # pause between two test writes, because /readyz is public and each write is synchronised
+FULL = 0.98  # beyond this share of the queue server's memory workers cannot register, so the service is not ready
+PROBE, PROBE_TTL = "glle:probe", 60  # key of the test write to the queue's server, and seconds until it expires
+PROBE_SECONDS = 1.0  # pause between two test writes, because /readyz is public and each write waits for the disk
 
 UNKNOWN = "unknown"  # for facts that a managed server does not report
 
@@ -61,7 +61,7 @@ class Check:
 
 @dataclass(frozen=True)
 class QueueState:
-    """The waiting tasks of a queue, or the requests for single draws.
+    """State of a queue of tasks, or of the requests for single draws.
 
     Parameters
     ----------
@@ -79,10 +79,11 @@ class QueueState:
 def queue_states(stores: Stores) -> list[QueueState]:
     """Return the states of the queues of tasks and of the requests for draws.
 
-    Raises `redis.RedisError` for the queue's server; without the cache's server the requests are left out.
+    Raises `redis.RedisError` if the queue's server does not answer. If the cache's server does not answer, the requests
+    are left out.
     """
     states = [_queue_state(stores, name) for name in QUEUES]
-    with suppress(redis.RedisError):  # the cache's server, whose state is another figure
+    with suppress(redis.RedisError):  # the cache's server has a check of its own
         draws = stream_state(stores.cache.client)
         waiting = max(0, draws.length - draws.drawing)
         states.append(QueueState(DRAWS, waiting, draws.oldest_seconds if waiting else 0.0, draws.drawing))
@@ -94,7 +95,7 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
     limited = [registry.get_rate_limited_job_ids() for registry in _limits(stores, name)]
     first = queue.get_job_ids(0, 1)
     tasks = fetch_tasks(stores.client, [*first, *(ids[0] for ids in limited if ids)])
-    # A task that has waited behind its tenant's limit has a new `enqueued_at` in the queue.
+    # A task that waited behind its tenant's limit gets a new `enqueued_at` when it enters the queue.
     times = [task.enqueued_at or task.created_at for task in tasks if task is not None]
     oldest = max(((now - since).total_seconds() for since in times), default=0.0)
     running = queue.started_job_registry.get_job_count(cleanup=False)
@@ -122,7 +123,7 @@ def readiness(stores: Stores) -> list[Check]:
 
 
 def _records(stores: Stores) -> Check:
-    """Check that records and files belong together; a store that does not answer is a warning (`_object_store`)."""
+    """Check that records and files belong together; if the store does not answer, `_object_store` warns."""
     state: State = "problem"
     try:
         loss = stores.mark.find_loss()
@@ -134,7 +135,7 @@ def _records(stores: Stores) -> Check:
 
 
 def _workers(client: redis.Redis) -> Check:
-    """Check that a worker lives."""
+    """Check that a worker is alive."""
     if workers := live_workers(client):
         return Check("workers", "ok", f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.")
     return Check(
@@ -143,7 +144,7 @@ def _workers(client: redis.Redis) -> Check:
 
 
 def _check_server(name: str, check: Callable[[], Check]) -> Check:
-    """Return a check, or a problem if its server does not answer."""
+    """Return the result of a check, or a failed check if its server does not answer."""
     try:
         return check()
     except redis.RedisError as error:
@@ -161,7 +162,7 @@ def _object_store(files: ObjectFiles) -> Check:
 
 
 def _queue_server(client: redis.Redis) -> Check:
-    """Check by a write that the server takes new work; raises `redis.RedisError`."""
+    """Check with a test write that the server accepts new work; raises `redis.RedisError`."""
     info = client.info("memory")
     name, policy = "queue server", info.get("maxmemory_policy", UNKNOWN)
     if policy not in {"noeviction", UNKNOWN}:
@@ -189,7 +190,7 @@ def disk_checks(settings: Settings) -> list[Check]:
 
 
 def data_folder(folder: Path) -> Check:
-    """Check by a write that data sets can be written, or their folder made."""
+    """Check with a test write that data sets can be written, or that their folder can be made."""
     name, nearest = "data folder", nearest_existing(folder)
     try:
         _probe_folder(nearest, int(time.monotonic() / PROBE_SECONDS))

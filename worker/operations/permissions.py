@@ -1,4 +1,4 @@
-"""Permissions of the users of Redis: commands, keys and channels, as in docs/how-to/storage.md."""
+"""Permissions that the users of Redis need: commands, keys and channels, as in docs/how-to/storage.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Permissions:
     def missing(self, client: redis.Redis) -> list[str]:
         """Return the missing rules, such as ``+blmove`` and ``~rq:*``.
 
-        A server refuses a command when a transaction queues it, so each is tried in one that is discarded.
+        A server refuses a command as soon as a transaction queues it, so each command is tried in a transaction that is
+        then discarded.
         """
         connection = client.connection_pool.get_connection()
 
@@ -41,7 +42,7 @@ class Permissions:
             except NoPermissionError as error:
                 return str(error)
             finally:
-                with suppress(ResponseError):  # after EXEC there is no transaction
+                with suppress(ResponseError):  # there is no transaction to discard after EXEC
                     ask("DISCARD")
             return ""
 
@@ -51,7 +52,7 @@ class Permissions:
                     return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
                 except ResponseError as error:
                     if "number of arguments" not in str(error):
-                        break  # such as a command that no transaction may have: the user may use it
+                        break  # such as a command that is not allowed in transactions: the user may use it
             return False
 
         try:

@@ -1,7 +1,7 @@
-"""An entry: JSON metadata and named arrays; its bytes in a file, and the two fields of a cached draw.
+"""An entry has JSON metadata and named arrays; it is stored as a file, or as the two fields of a cached draw.
 
-A file is the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. Each array
-begins at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file are used without a copy.
+A file has the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. Each array
+begins at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file can be used without a copy.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ALIGNMENT = 64  # bytes; of a cache line, and enough for every dtype
-_LENGTH = 8  # bytes of the length of a head
+ALIGNMENT = 64  # bytes of a cache line, which is enough for every dtype
+_LENGTH = 8  # bytes that hold the length of a head
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Entry:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """Return the bytes of a C-contiguous array, uncopied."""
+    """Return the bytes of a C-contiguous array without a copy."""
     return array.reshape(-1).view(np.uint8).data
 
 
@@ -59,7 +59,7 @@ def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | 
 
 
 def file_parts(entry: Entry) -> list[bytes | memoryview]:
-    """Return the parts of an entry's file, the arrays uncopied; raises ValueError if the metadata are not JSON."""
+    """Return the parts of an entry's file; arrays are not copied. Raises ValueError if the metadata are not JSON."""
     head = _head(entry)
     start = len(head) + _padding(_LENGTH + len(head))
     parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH, "little"), head.ljust(start)]
@@ -70,7 +70,7 @@ def file_parts(entry: Entry) -> list[bytes | memoryview]:
 
 
 def parse_file(data: memoryview) -> Entry:
-    """Return the entry of a file's bytes, whose arrays are read-only views of them; raises ValueError if it is none."""
+    """Return the entry in a file; its arrays are read-only views of `data`. Raises ValueError if it is not an entry."""
     start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
     content = json.loads(bytes(data[_LENGTH:start]))
     arrays: dict[str, Array] = {}
@@ -83,7 +83,7 @@ def parse_file(data: memoryview) -> Entry:
 
 
 def file_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return about the bytes of a file with float64 arrays of these shapes, without its metadata."""
+    """Return roughly the bytes of a file with float64 arrays of these shapes, without the metadata."""
     return sum(8 * math.prod(shape) for shape in shapes)
 
 
@@ -93,5 +93,5 @@ def _head(entry: Entry) -> bytes:
 
 
 def _padding(nbytes: int) -> int:
-    """Return the bytes from `nbytes` to the next multiple of `ALIGNMENT`."""
+    """Return the number of bytes from `nbytes` to the next multiple of `ALIGNMENT`."""
     return -nbytes % ALIGNMENT

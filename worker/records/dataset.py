@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-VALUES = "values"  # name of the file of a data set that has its values
+VALUES = "values"  # name of the file with the values of a data set
 EXTRAS = ("labels", "colors", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
 
 
@@ -36,7 +36,7 @@ class Table:
     labels
         (n,) classes of the points, float64 or str.
     colors
-        (n,) a number per point to color it by, float64.
+        (n,) numbers by which the points are colored, float64.
     coordinates
         (n, 2) true coordinates of synthetic data.
     ids
@@ -56,7 +56,7 @@ class Table:
 
     @property
     def extras(self) -> dict[str, Array]:
-        """The existing arrays of `EXTRAS`, in their order, little-endian as stored."""
+        """The arrays of `EXTRAS` that exist, in the order of `EXTRAS`, little-endian as stored."""
         arrays = {name: getattr(self, name) for name in EXTRAS}
         return {
             name: array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -69,7 +69,7 @@ class Table:
 class Dataset:
     """Record of a data set; `id` derives from `sha256`, the digest of its content.
 
-    `stored` has its npy files by name: `values`, and the files of `EXTRAS`.
+    `stored` has the npy files by name: `values`, and the files of `EXTRAS`.
     """
 
     id: str
@@ -97,7 +97,7 @@ class Dataset:
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """Names of `EXTRAS` that are stored beside the values."""
+        """Those names of `EXTRAS` that are stored beside the values."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
 
@@ -110,21 +110,21 @@ def content_digest(
 ) -> str:
     """Return the SHA-256 of a data set's content.
 
-    It covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`. Numeric labels
-    whose bytes could also be text add their dtype, and so do ids.
+    The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`. It also
+    covers the dtype of ids, and of numeric labels whose bytes could be text.
 
     Parameters
     ----------
     shape
         (n, d).
     dtype
-        Of the stored values.
+        Dtype of the stored values.
     names
-        Of the d features, or None.
+        Names of the d features, or None.
     extras
         Arrays beside the values, in the order of `EXTRAS`.
     values
-        Their bytes in C order, in parts.
+        Bytes of the values in C order, in parts.
 
     """
     ids = extras.get("ids")
@@ -140,7 +140,7 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether numeric labels have bytes that two-character text could have: zero, or below 1e-308."""
+    """Return whether text of two characters could have the bytes of numeric labels, as those of 0 or below 1e-308."""
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
-_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # other numbers are other draws
-MAX_SHARD_BYTES = 2**26  # draws of a shard, which a worker holds in memory until it writes their file
-QUICK_SECONDS = 1.0  # expected duration of the longest draw that a sampler makes; a slower one is a job's
+_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # another version of numbers makes other draws
+MAX_SHARD_BYTES = 2**26  # most bytes of a shard: a worker keeps its draws in memory until it writes their file
+QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most this long; a job makes slower ones
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class DrawsSpec:
     scales
         Factors on the covariance. `at` replaces ``auto`` by the posterior's calibrated factor.
     grid
-        Whether the scales are an axis of the result.
+        Whether the result has an axis for the scales.
     draw_seconds
         Expected seconds of one of many draws (`PosteriorRecord.draw_seconds`).
     shard_seconds
-        Expected work in one shard. Both are recorded, because they depend on the settings.
+        Expected seconds of work in one shard. Both numbers are recorded, because they depend on the settings.
 
     """
 
@@ -76,7 +76,7 @@ class DrawsSpec:
 
     @property
     def is_auto(self) -> bool:
-        """Whether a scale is not calibrated yet."""
+        """Whether one of the scales is still `auto`."""
         return AUTO in self.scales
 
     def at(self, calibrated: float) -> Self:
@@ -101,14 +101,14 @@ class DrawsSpec:
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of one worker."""
+        """Expected seconds if one worker makes all draws."""
         return self.total * self.draw_seconds
 
     @property
     def per_shard(self) -> int:
-        """Draws per shard, a multiple of `LANES`: `shard_seconds` of work, more if the shards would be many.
+        """Draws per shard, a multiple of `LANES`: as many as `shard_seconds` and `MAX_SHARD_BYTES` allow.
 
-        Fewer if they have more than `MAX_SHARD_BYTES`.
+        A shard has more draws if there would otherwise be more than `MAX_SHARDS` shards.
         """
         in_time = int(self.shard_seconds / self.draw_seconds)
         in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
@@ -121,24 +121,24 @@ class DrawsSpec:
         return math.ceil(self.total / self.per_shard)
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of draws in a shard; the last has the rest."""
+        """Return the number of draws in a shard; the last shard has the rest."""
         return min(self.per_shard, self.total - shard * self.per_shard)
 
     def result_key(self, posterior: str, shard: int) -> str:
-        """Return the key of a shard's result; the scales are numbers."""
+        """Return the key of a shard's result; all scales must be numbers."""
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
-        """Return the draws of a shard."""
+        """Return the addresses of the draws in a shard."""
         start = shard * self.per_shard
         return [self.key(start + i) for i in range(self.shard_size(shard))]
 
     def draws(self) -> Iterator[DrawAddress]:
-        """Yield all draws in the order of the result."""
+        """Yield the addresses of all draws in the order of the result."""
         return (self.key(position) for position in range(self.total))
 
     def key(self, position: int) -> DrawAddress:
-        """Return the draw at a position of the result."""
+        """Return the address of the draw at a position of the result."""
         number, index = divmod(position, self.n_draws)
         scale = self.scales[number]
         assert scale != AUTO

@@ -1,4 +1,4 @@
-"""Ids of records, which are digests of their content or random, and names of tenants."""
+"""Ids of records, either a digest of the content or random, and names of tenants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-DIGEST = 32  # hex digits: 128 bits, no collision by chance
+DIGEST = 32  # hex digits: 128 bits, so that digests do not collide by chance
 KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # tenant of requests without a key
@@ -43,17 +43,17 @@ def new_job_id() -> str:
 
 
 def index_member(created: str, name: str) -> str:
-    """Return a list index member that sorts by its ISO creation time."""
+    """Return the member of a record in a sorted set; members sort by their ISO creation time."""
     return f"{created} {name}"
 
 
 def member_name(member: str) -> str:
-    """Return the name in an index member."""
+    """Return the name in a member of a sorted set."""
     return member.partition(" ")[2]
 
 
 def text(reply: object) -> str:
-    """Decode a Redis reply; the clients return bytes, because RQ requires it."""
+    """Decode a Redis reply; the clients return bytes, because RQ requires bytes."""
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 
@@ -70,6 +70,7 @@ def tenant_key(name: str, tenant: str) -> str:
 def dataset_id(sha256: str, tenant: str) -> str:
     """Return the id of a tenant's data set with this content.
 
-    Only the default tenant's id shows the digest. So equal data does not reveal the data sets of another tenant.
+    Only the ids of the default tenant show the digest. A tenant therefore cannot learn from equal data which data sets
+    another tenant has.
     """
     return "ds_" + (sha256[:DIGEST] if tenant == DEFAULT else digest(tenant, sha256))

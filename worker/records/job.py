@@ -1,6 +1,7 @@
 """Job record.
 
-Its priority is no part of the result. Equal requests share one job, which gets the highest priority of them.
+The priority of a job does not affect its result. Equal requests share one job, which gets the highest of their
+priorities.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ Kind = Literal[
 Priority = Literal["interactive", "batch"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
-POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
-PARTS = "parts"  # field: the shards of an analysis
+POINTS, IS_INLINE = "inline", "is_inline"  # fields: points that came with the request, and whether there are any
+PARTS = "parts"  # field with the shards of an analysis
 OPEN = ("queued", "running", "cancelling")
-INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues of tasks: in their first seconds, and of any length
+INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues: for the first seconds of a task, and for any length
 QUEUES = (INTERACTIVE, BATCH)
 
-# A fit of data on a manifold below all of these takes a second. It begins as interactive, larger ones as batches.
+# A fit below all of these limits takes about a second for data on a manifold. It begins as an interactive task; larger
+# fits begin as batch tasks.
 QUICK_POINTS = 5000
 QUICK_NEIGHBORS = 30
 QUICK_VALUES = 500_000
@@ -74,13 +76,13 @@ class Job:
     since, base
         Start of the stage in milliseconds since 1970, and the value of `done` then.
     priority
-        ``interactive`` goes before ``batch``; for work of a few seconds.
+        ``interactive``, for work of a few seconds, goes before ``batch``.
     queue
-        Queue of its tasks (`QUEUES`).
+        Queue of the job's tasks (`QUEUES`).
     is_inline
-        Whether the points of `inline` came with the request and are in the record, without a stored data set.
+        Whether the points with the id `inline` came with the request and are in the record, not in a stored data set.
     parts
-        Shards of an analysis, if its parts are made by several tasks.
+        Shards of an analysis, if several tasks make its parts.
 
     """
 
@@ -107,7 +109,7 @@ class Job:
 
     @property
     def sharding(self) -> Sharding | None:
-        """Its shards; None for a job of one task."""
+        """The shards of the job; None for a job of one task."""
         return DrawsSpec.from_dict(self.spec) if self.kind == "draws" else self.parts
 
     @property
@@ -122,12 +124,12 @@ class Job:
 
     @property
     def inline(self) -> str | None:
-        """Id of the points that came with the request: of its coordinates, or else of its data set."""
+        """Id of the points that came with the request: its coordinates if it has some, otherwise its data set."""
         return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the job has not ended."""
         return self.status in OPEN
 
     @property
@@ -137,9 +139,9 @@ class Job:
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds to the end at the stage's rate so far; None without a rate.
+        """Estimated seconds to the end, at the rate of the stage so far; None if the rate is unknown.
 
-        Work in progress counts as not done, so the estimate grows while nothing is finished.
+        Work in progress counts as not done, so the estimate grows until the next step is finished.
         """
         finished = self.done - self.base
         if self.status != "running" or finished <= 0:
@@ -157,7 +159,7 @@ FIELDS = (*(item.name for item in fields(Job)), MEMBER)
 
 
 def job_of(values: list[Any]) -> Job | None:
-    """Parse the `FIELDS` of a Redis hash; None without a record.
+    """Parse the `FIELDS` of a Redis hash; return None if there is no record.
 
     Raises
     ------
@@ -173,7 +175,7 @@ def job_of(values: list[Any]) -> Job | None:
     try:
         spec, error, parts = (json.loads(record.get(member, "null")) for member in ("spec", "error", PARTS))
         parsed = {"error": error and Problem.from_dict(error), PARTS: parts}
-        # Absent until the job changes.
+        # These fields are missing until the job changes.
         return Job(**{"since": record["touched"], "base": record["done"], **record, "spec": spec, **parsed})
     except (ValueError, KeyError, TypeError) as error:
         raise unreadable(name) from error

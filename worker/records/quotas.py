@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-BYTES_SECONDS = 60  # Retry-After, if a user must delete something
-SHARE_SECONDS = 1  # Retry-After of requests, most of which take milliseconds
-MAX_PAUSE = 30  # seconds of the Retry-After of a job beyond the open ones
-RECORD_BYTES = 2**13  # average size of a posterior's record that the quota allows; a fit's record has some 3,000
+BYTES_SECONDS = 60  # Retry-After if the user must delete something
+SHARE_SECONDS = 1  # Retry-After of requests beyond a share; most requests take milliseconds
+MAX_PAUSE = 30  # longest Retry-After of a job beyond the limit of open jobs
+RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
 ALL = "*"  # instead of a tenant
 _COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"
@@ -29,18 +29,18 @@ _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})
 
 @dataclass(frozen=True)
 class Quota:
-    """What a tenant may store and hold; 0: no limit, None: its share (`worker.records.shares`).
+    """What a tenant may store and hold; 0 means no limit, None the tenant's share (`worker.records.shares`).
 
     Parameters
     ----------
     bytes, posteriors
         Bytes of files, and number of posteriors.
     records
-        Bytes of the records of ended jobs, of which the oldest are removed first.
+        Bytes of the records of ended jobs; the oldest records are removed first.
     jobs, draws
         Open jobs, and waiting requests for single draws.
     requests, incoming, readers
-        Of an API process: requests in progress, bytes of bodies that arrive, and processes that read uploads.
+        In each API process: requests in progress, bytes of arriving bodies, and processes that read uploads.
 
     """
 
@@ -60,9 +60,9 @@ class Quotas:
     Parameters
     ----------
     settings
-        `quotas` has those that differ from the defaults of `Quota`: of all tenants (`*`), and of single ones.
+        `quotas` has the limits that differ from the defaults of `Quota`, for all tenants (`*`) and for single tenants.
     has_others
-        Returns whether there can be several tenants. A single one may hold everything.
+        Returns whether there can be several tenants. A single tenant may hold everything.
 
     Raises
     ------
@@ -98,7 +98,7 @@ class Quotas:
 
 
 def _limits(text: str) -> dict[str, int]:
-    """Return limits such as ``jobs:20,bytes:5GB``; none if one cannot be read."""
+    """Parse limits such as ``jobs:20,bytes:5GB``; return no limits if one of them is malformed."""
     matches = [_LIMIT.fullmatch(limit) for limit in text.split(",")]
     try:
         return {match[1] or match[2]: parse_size(match[3]) for match in matches if match} if all(matches) else {}
@@ -107,7 +107,7 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the refusal of a file."""
+    """Return the refusal of a file beyond the quota of stored bytes."""
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
@@ -126,7 +126,7 @@ def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
 
 
 def too_many_jobs_overall(allowed: int) -> ProblemError:
-    """Return the refusal of a job because of all tenants' jobs."""
+    """Return the refusal of a job because all tenants together have too many jobs."""
     return refuse(
         "too-many-jobs",
         503,
@@ -138,7 +138,7 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
 
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
-    """Return the refusal of a single draw beyond a tenant's quota or share, or because of all tenants' draws."""
+    """Return the refusal of a single draw beyond a tenant's quota or share, or beyond the limit for all tenants."""
     remedy = "Send the request again after Retry-After, or request many draws as one job: POST .../draws."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
@@ -151,7 +151,7 @@ def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
 
 
 def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError:
-    """Return the refusal of a body beyond a tenant's quota or share of the bytes that arrive."""
+    """Return the refusal of a body beyond a tenant's quota or share of arriving bytes."""
     noun = "bytes of bodies that this API process receives"
     remedy = "Wait until your other uploads have ended, or send fewer bytes at the same time."
     return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_SECONDS)
@@ -160,7 +160,7 @@ def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError
 def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
-    """Return the refusal of what exceeds a number in GLLE_QUOTAS, or a share of the total."""
+    """Return the refusal of a request that exceeds a number in GLLE_QUOTAS, or a share of the total."""
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
@@ -169,12 +169,12 @@ def _share_exceeded(
 
 
 def _pause() -> int:
-    """Return a random Retry-After, so that clients which are refused at once do not return together."""
+    """Return a random Retry-After, so that clients that were refused together do not return together."""
     return randint(1, MAX_PAUSE)  # noqa: S311 # no secret
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a fit."""
+    """Return the refusal of a fit beyond the quota of posteriors."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
     remedy = (
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
@@ -183,7 +183,7 @@ def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
-    """Return the refusal of a posterior because of the bytes of the records of others."""
+    """Return the refusal of a posterior because the records of the tenant's posteriors have too many bytes."""
     detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
     remedy = (
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise posteriors in GLLE_QUOTAS, "

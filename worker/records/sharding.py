@@ -1,4 +1,4 @@
-"""Shards of a job: consecutive parts, each cached under an address of its content, so that any worker may make it.
+"""Shards of a job: consecutive parts, each stored under a key of its content, so that any worker can make it.
 
 The parts of a draws job are draws (`worker.records.draws`); the parts of an analysis are resamples.
 """
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of work in one shard at most, so that jobs interleave; four resamples may take longer.
+# Most work in one shard, so that jobs interleave; a shard of four resamples may take longer.
 SHARD_SECONDS = 2.0
-MAX_SHARDS = 500  # shards of a job; each is a task of RQ, which takes a millisecond to enqueue
+MAX_SHARDS = 500  # shards of a job; each is a task of RQ, and enqueuing it takes a millisecond
 
 
 class Sharding(Protocol):
@@ -30,16 +30,16 @@ class Sharding(Protocol):
 
 @dataclass(frozen=True)
 class PartsSharding:
-    """Division of an analysis whose parts are made before its last task, which combines them.
+    """Division of an analysis into parts, which are made before the last task of the job combines them.
 
     Parameters
     ----------
     stage
         Stage of the job while its parts are made.
     sizes
-        Resamples in each part. They are recorded, because they depend on the settings.
+        Number of resamples in each part. They are recorded, because they depend on the settings.
     per_shard
-        Parts in a shard.
+        Number of parts in a shard.
 
     """
 
@@ -49,7 +49,7 @@ class PartsSharding:
 
     @classmethod
     def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, most: float) -> Self | None:
-        """Return the shards of parts that take some seconds each; None if all together take at most `most`."""
+        """Return the shards of parts that take `seconds` each; None if together they take at most `most` seconds."""
         total = seconds * len(sizes)
         if total <= most or len(sizes) < 2:
             return None
@@ -67,7 +67,7 @@ class PartsSharding:
         return math.ceil(len(self.sizes) / self.per_shard)
 
     def parts(self, shard: int) -> range:
-        """Return the numbers of the parts in a shard; the last one has the rest."""
+        """Return the indices of the parts in a shard; the last shard has the rest."""
         first = shard * self.per_shard
         return range(first, min(first + self.per_shard, len(self.sizes)))
 

@@ -1,19 +1,19 @@
-"""Shares: what one tenant may hold of each thing that all tenants use.
+"""Shares: how much of each resource one tenant may hold, where all tenants use the same resources.
 
-There is one rule for all of them. **A tenant may hold at most `PART` times as much as it leaves free.** So one greedy
-tenant gets three quarters, two get three sevenths each, and something is always left for the next one, without a list
-of the tenants that are active. A tenant that holds nothing may take what is free. (Choudhury and Hahne, Dynamic queue
+There is one rule for all resources. **A tenant may hold at most `PART` times as much as is left free.** One greedy
+tenant therefore gets three quarters, two get three sevenths each, and something is always left for the next tenant; no
+list of active tenants is needed. A tenant that holds nothing may take what is free. (Choudhury and Hahne, Dynamic queue
 length thresholds for shared-memory packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
 
-A number in GLLE_QUOTAS takes the place of the share. Without keys there is one tenant, which may hold everything.
+A number in GLLE_QUOTAS replaces the share. Without API keys there is one tenant, which may hold everything.
 
     requests   requests in progress of an API process, whose bodies have arrived
     bodies     bodies that an API process is receiving
-    incoming   bytes of these bodies, of the free bytes of the disk
+    incoming   bytes of these bodies; the total is the free bytes of the disk
     readers    processes of an API process that read uploads
     waits      requests of an API process that wait for jobs
     jobs       open jobs of the deployment
-    draws      requests for single draws that wait
+    draws      waiting requests for single draws
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     import redis
 
-PART = 3  # a tenant may hold at most this many times what it leaves free
-SHARE, UNLIMITED = -1, 0  # instead of the number that a tenant may hold
+PART = 3  # a tenant may hold at most this many times what is left free
+SHARE, UNLIMITED = -1, 0  # values of a limit that are not a number of things
 
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # in an API process
 MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # in the deployment
 HELD = "glle:shares"  # hash in the cache's Redis: what tenants hold in each API process, as JSON with its time
-HELD_MS = 5000  # until what a process has published counts no more
+HELD_MS = 5000  # what a process has published counts for this long
 
-# Lua: whether a tenant that holds `held` of `used` ones may hold one more of `total`.
+# Lua: whether a tenant that holds `held` may hold one more, if all tenants hold `used` of `total`.
 MAY_HOLD = f"""
 local function may_hold(held, used, total, limit)
   if used >= total then return false end
@@ -73,24 +73,24 @@ def allowed_of(limit: int, total: int) -> int:
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return the part of what a tenant may hold that it holds."""
+    """Return how much of what a tenant may hold it does hold, as a fraction."""
     return held / max(1, allowed_of(limit, total))
 
 
 class Share:
-    """What the tenants hold of one thing in this process.
+    """What the tenants hold of one resource in this process.
 
     Parameters
     ----------
     total
-        All that there is.
+        Total amount of the resource.
     limit
         Returns what a tenant may hold, as for `may_hold`.
 
     Attributes
     ----------
     held, used
-        What each tenant holds, and all of them.
+        What each tenant holds, and what all tenants hold together.
 
     """
 
@@ -105,7 +105,7 @@ class Share:
         return may_hold(self.held[tenant], amount, self.total - self.used, self.limit(tenant))
 
     def add(self, tenant: str, amount: int = 1) -> None:
-        """Count what a tenant takes, or gives back if it is negative."""
+        """Count an amount that a tenant takes; a negative amount is given back."""
         self.used += amount
         self.held[tenant] += amount
         if not self.held[tenant]:
@@ -113,12 +113,12 @@ class Share:
 
     @property
     def in_use(self) -> float:
-        """The largest part of its share that a tenant holds."""
+        """The largest fraction of its share that any tenant holds."""
         return max((part_of(held, self.limit(tenant), self.total) for tenant, held in self.held.items()), default=0.0)
 
     @contextmanager
     def hold(self, tenant: str) -> Iterator[None]:
-        """Hold one."""
+        """Hold one unit of the resource for a tenant while the context lasts."""
         self.add(tenant)
         try:
             yield
@@ -127,7 +127,7 @@ class Share:
 
 
 class Shares:
-    """What the tenants hold of the things of an API process, and what other API processes have published.
+    """What the tenants hold of each resource in this API process, and what other API processes have published.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ class Shares:
         self.requests = Share(MAX_REQUESTS, of_requests)
         self.bodies = Share(MAX_BODIES, of_requests)
         self.waits = Share(MAX_WAITS, of_requests)
-        self.incoming = Share(0, partial(limit, "incoming"))  # the free bytes of the disk are its total
-        self.readers = Share(0, partial(limit, "readers"))  # set by the readers
+        self.incoming = Share(0, partial(limit, "incoming"))  # the total is set to the free bytes of the disk
+        self.readers = Share(0, partial(limit, "readers"))  # the total is set by the readers
         self._process = secrets.token_hex(8)
         self._is_published = False
 
@@ -158,7 +158,7 @@ class Shares:
         self._is_published = bool(held)
 
     def of_all(self, client: redis.Redis) -> dict[str, tuple[Counter[str], float]]:
-        """Return what each tenant holds of each thing in all API processes, and the largest part of a share in use.
+        """Return what each tenant holds of each resource in all API processes, and the most used fraction of a share.
 
         Raises `redis.RedisError`.
         """

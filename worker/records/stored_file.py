@@ -1,4 +1,4 @@
-"""Stored file, as the record that names it says."""
+"""A stored file, as described by the record that names it."""
 
 from __future__ import annotations
 

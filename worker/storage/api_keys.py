@@ -1,8 +1,8 @@
-"""Bearer keys: tenant and scopes of a request. Only SHA-256 digests of the secrets are stored.
+"""API keys: bearer tokens that give a request its tenant and scopes. Only SHA-256 digests of secrets are stored.
 
-Each API process reads a key again once a second, and if its secret is new to the process. So a revoked key may work
-for one more second, for `/metrics` until the process reaches the queue's Redis again (`KeyStore.last_read`). A secret
-has 32 random bytes; slow hashes are for passwords.
+An API process reads a key from Redis at most once a second, and again if a token has a secret that the process does not
+know. A revoked key may therefore work for one more second. For `/metrics` it works until the process reaches the
+queue's Redis again (`KeyStore.last_read`). Secrets have 32 random bytes, so they need no slow hash as passwords do.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Secret:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Key:
-    """Stored key; `scopes` includes the implied ones, `secrets` the rotated ones until they expire."""
+    """Stored key; `scopes` includes implied scopes, and `secrets` includes replaced secrets until they expire."""
 
     id: str
     tenant: str
@@ -70,7 +70,7 @@ class KeyStore:
     client
         The queue's Redis.
     mark
-        It knows that keys existed if Redis has lost them.
+        The mark beside the files, which shows that keys existed even if Redis has lost them.
 
     Attributes
     ----------
@@ -83,9 +83,9 @@ class KeyStore:
         self.records = RecordStore(client, KIND)
         self._client = client
         self._mark = mark
-        self._read: dict[str, tuple[Key, float]] = {}  # keys that were read, by id, with the time of the next check
-        self._is_guarded: bool | None = None  # None: not read
-        self._next_look = 0.0  # whether a key exists; monotonic
+        self._read: dict[str, tuple[Key, float]] = {}  # keys that were read, by id, and when to read each again
+        self._is_guarded: bool | None = None  # whether a key ever existed; None: not read yet
+        self._next_look = 0.0  # monotonic time of the next check whether a key exists
 
     def create(self, tenant: str, scopes: tuple[Scope, ...], name: str, days: float | None) -> tuple[Key, str]:
         """Create a key; return it with its bearer token, which is not stored.
@@ -124,7 +124,7 @@ class KeyStore:
         Parameters
         ----------
         overlap_hours
-            Remaining lifetime of the present secret.
+            Hours for which the old secret stays valid.
 
         Raises
         ------
@@ -166,17 +166,17 @@ class KeyStore:
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
     def has_keys(self) -> bool:
-        """Return whether a key existed at the last look of this process, or has been verified."""
+        """Return whether a key existed when this process last checked, or whether it has verified a key."""
         return bool(self._is_guarded)
 
     def exist(self) -> bool:
-        """Return whether a key was ever created; a process looks at Redis until it knows of one."""
+        """Return whether a key was ever created; asks Redis until the process knows of a key."""
         if not self._is_guarded and KEYS in self.records.usage():
             self._is_guarded = True
         return self.has_keys()
 
     def is_guarded(self) -> bool:
-        """Return whether a key ever existed; after the last revocation requests still need a key.
+        """Return whether requests need a key, because a key ever existed, even if all keys are revoked now.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class KeyStore:
         """
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
-            self._next_look = now + LOOK_SECONDS  # requests that come during the look have the former answer
+            self._next_look = now + LOOK_SECONDS  # requests that arrive during the check get the former answer
             try:
                 if not self.exist():
                     self._mark.require_no_loss()
@@ -197,7 +197,7 @@ class KeyStore:
         return self.has_keys()
 
     def is_current(self, token: str | None) -> bool:
-        """Return whether a request with a token, or none, can be verified by what was read in the last second."""
+        """Return whether what was read in the last second suffices to verify a request with or without a token."""
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             return False
@@ -209,7 +209,7 @@ class KeyStore:
         return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
 
     def last_read(self) -> KeyStore:
-        """Return the keys that this process has read as it read them last; others are read."""
+        """Return a store that answers with the keys as this process last read them; it reads only unknown keys."""
         store = KeyStore(self._client, self._mark)
         store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
         store._is_guarded, store._next_look = self._is_guarded, math.inf
@@ -224,7 +224,7 @@ class KeyStore:
             ``invalid-key``: unknown, revoked, replaced or expired. ``record-unreadable``.
 
         """
-        key = self._match(token) or self._match(token, is_new=True)  # it may be newer than the last look
+        key = self._match(token) or self._match(token, is_new=True)  # the secret may be newer than what was read
         if key is None:
             remedy = "Use the whole key as `glle keys create` printed it, or ask the service's operator for another."
             raise refuse("invalid-key", 401, "The key is unknown, revoked or replaced.", remedy)
@@ -235,7 +235,7 @@ class KeyStore:
         return key
 
     def _match(self, token: str, *, is_new: bool = False) -> Key | None:
-        """Return the key of a token, or None; the time does not depend on the secret."""
+        """Return the key of a token, or None; takes a time that does not depend on the secret."""
         prefix, _, rest = token.partition("_")
         id_, _, secret = rest.partition("_")
         key = self._look(id_, is_new=is_new) if prefix == KEY_PREFIX else None
@@ -245,12 +245,12 @@ class KeyStore:
         return key if is_match else None
 
     def _look(self, id_: str, *, is_new: bool) -> Key | None:
-        """Return a key as it was read in the last second, or as it is now; None if it does not exist."""
+        """Return a key as it was read in the last second, or read it now; None if it does not exist."""
         key, until = self._read.get(id_, (None, 0.0))
         now = time.monotonic()
         if key is not None and now < until and not is_new:
             return key
-        if key is not None:  # requests that come during the look have the former key
+        if key is not None:  # requests that arrive while it is read get the former key
             self._read[id_] = key, now + LOOK_SECONDS
         try:
             found = self.records.get(id_)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-ATTEMPTS = 3  # attempts to read, while another process replaces the file or removes the local copy
+ATTEMPTS = 3  # attempts to read a file that another process may replace, or whose local copy it may remove
 
 KIND = RecordKind[Dataset](
     "dataset",
@@ -43,18 +43,18 @@ KIND = RecordKind[Dataset](
 
 
 class DatasetStore(RecordStore[Dataset]):
-    """Data sets: records, and npy files that they name; the quota is of the files of all records of a tenant.
+    """Data sets: records, and the npy files that the records name. All files of a tenant share one quota.
 
     Parameters
     ----------
     client
         The queue's Redis, for the records.
     files
-        Their files.
+        Files of the data sets.
     room
-        Of the queue's Redis; new data sets need it.
+        Room in the queue's Redis, which a new data set needs.
     results
-        Results about them, which are deleted with them.
+        Results about data sets, which are deleted with the data sets.
 
     """
 
@@ -67,8 +67,9 @@ class DatasetStore(RecordStore[Dataset]):
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
 
-        Values are stored as float64, float32 stays. They are validated, hashed and written in blocks, so that the
-        memory does not grow with the table. Damaged files of an existing data set are replaced.
+        Values are stored as float64, or as float32 if the table has float32. They are validated, hashed and written in
+        blocks, so that the memory does not grow with the table. If the data set exists and its files are damaged, the
+        files are replaced.
 
         Raises
         ------
@@ -107,7 +108,7 @@ class DatasetStore(RecordStore[Dataset]):
     def put(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
         """Store the files of a data set by name, and its record; return the record, and whether it is new.
 
-        The files of an existing one are replaced if they are damaged. Raises ``quota-exceeded``.
+        If the data set exists and its files are damaged, the files are replaced. Raises ``quota-exceeded``.
         """
         stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
         return self.files.publish(
@@ -118,7 +119,7 @@ class DatasetStore(RecordStore[Dataset]):
         )
 
     def id_of(self, table: Table) -> str:
-        """Return the id of a table's data set without storing it; raises as `add` for its values."""
+        """Return the id that a table's data set would have, without storing it; raises as `add` for invalid values."""
         return dataset_id(_sha256(table), self.tenant or DEFAULT)
 
     def values(self, id_: str) -> Array:
@@ -133,7 +134,7 @@ class DatasetStore(RecordStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the existing ones of `labels` (n,), `colors` (n,), `coordinates` (n, 2), `ids`; raises as `values`."""
+        """Return the arrays among `labels`, `colors`, `coordinates` (n, 2) and `ids` that exist; raises as `values`."""
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:
@@ -144,7 +145,7 @@ class DatasetStore(RecordStore[Dataset]):
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> Dataset | None:
         """Remove a data set with its files and results, unless one of these keys exists; return it, or None.
 
-        Mapped arrays stay readable.
+        Arrays that are already mapped stay readable.
         """
         dataset = super().delete(id_, unless_existing=unless_existing)
         if dataset is not None:
@@ -153,7 +154,7 @@ class DatasetStore(RecordStore[Dataset]):
         return dataset
 
     def require_room(self, nbytes: int) -> None:
-        """Raise ``quota-exceeded`` unless the tenant may store so many more bytes now."""
+        """Raise ``quota-exceeded`` unless the tenant may store `nbytes` more bytes now."""
         stored = self.usage()[STORED_BYTES] if self.quota else 0
         if stored + nbytes > self.quota > 0:
             raise too_many_bytes(self.tenant, nbytes, stored, self.quota)
@@ -197,14 +198,14 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
 
 
 def _sha256(table: Table) -> str:
-    """Return the digest of a table's content, whose values are validated."""
+    """Return the digest of a table's content; raises for invalid values."""
     dtype = _stored_dtype(table)
     blocks = checked_blocks(table.values, dtype, table.names)
     return content_digest(table.values.shape, dtype, table.names, table.extras, blocks)
 
 
 def _npy(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[bytes | memoryview]) -> Source:
-    """Return an npy file of parts in C order, and its bytes."""
+    """Return the parts of an npy file, from values in C order, and the number of its bytes."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     size = header.tell() + dtype.itemsize * math.prod(shape)

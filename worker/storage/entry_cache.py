@@ -1,8 +1,8 @@
-"""Cache of single draws, and of the latest statements of running audits, in the cache's Redis.
+"""Cache of single draws, and of partial results of running analyses, in the cache's Redis.
 
-A draw is a pure function of its address, so a lost one is drawn again. It is two fields of a Redis hash: `head:` is
-JSON, the metadata and the names, dtypes and shapes of the arrays; `data:` is the arrays' concatenated bytes. The draws
-of a lane group share one hash, and the number of a draw ends the names of its fields.
+A draw is a pure function of its address, so a lost draw can be drawn again. It is stored in two fields of a Redis hash.
+`head:` is JSON: the metadata, and the names, dtypes and shapes of the arrays. `data:` has the bytes of the arrays, one
+after another. The draws of a lane group share one hash; the names of the two fields end with the number of the draw.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class EntryCache:
     client
         The cache's Redis, bytes in and out.
     commands
-        Its commands of the event loop.
+        Commands to the same server from the event loop.
     budget
-        Bytes of the server; it takes no entry of more than half, because that would evict all others.
+        Bytes of memory of the server. An entry of more than half of them is not cached, because it would evict all
+        others.
     counts
         Counters of hits and misses.
 

@@ -1,10 +1,11 @@
 """Free space on the data folder's disk and on the queue server.
 
-Of R bytes, the `disk_reserve`, what is written below the data folder leaves all free (`worker.base.disk`). New jobs are
-refused below R/2 if the queue's log is on this disk, because its server ends when it cannot write.
+The disk has a reserve (`disk_reserve`) that nothing written below the data folder may use (`worker.base.disk`). If the
+queue's log is on the same disk, new jobs are refused while less than half of the reserve is free, because the queue's
+server ends when it cannot write.
 
-A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
-above `HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
+A full queue server refuses all commands that need memory, even heartbeats of workers. New jobs are therefore refused
+once it uses more than `HIGH_WATER` of its memory; the rest is for workers, jobs in progress and deletions.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of a new job if the disk of its result has less free than the reserve, otherwise None."""
+    """Return the refusal of a new job if the disk for its result has less free space than the reserve, else None."""
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
         return None
@@ -59,7 +60,7 @@ def _files_refusal(settings: Settings) -> ProblemError | None:
 
 
 def memory_share(info: dict[str, Any]) -> float | None:
-    """Return the used share of a server's memory from its INFO; None without a limit or a report."""
+    """Return the used share of a server's memory by its INFO; None if it has no limit or does not report it."""
     limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
     if not limit or used is None:
         return None
@@ -81,13 +82,13 @@ class QueueCapacity:
     def __init__(self, client: redis.Redis, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._look_again = 0.0  # monotonic time of the next look at disk and server
+        self._look_again = 0.0  # monotonic time of the next check of disk and server
         self._disk: Problem | None = None
         self._share: float | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether new jobs are refused, as of a look that may be a second old."""
+        """Whether new jobs are refused; disk and server are checked at most once a second."""
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
             refusal = disk_refusal(self._settings) or _files_refusal(self._settings)

@@ -1,20 +1,21 @@
 """Mark beside the files: it shows when the records or the files of a service are lost.
 
-Records are in the queue's Redis, their files in the object store, so one half may be lost without the other. Each half
-therefore says what the other one must have:
+Records are in the queue's Redis and their files in the object store, so either half may be lost without the other. Each
+half therefore says what the other half must have:
 
-    data/mark/records.json   in the store: the id of the service, the number of changes of its records at a time, the
-                             numbers of records then, and whether API keys existed
-    glle:service             in Redis, a hash: the same id, `marked` once the store has the mark, and `changes`, the
-                             number of changes of records of all kinds, which only grows (`worker.storage.records`)
+    data/mark/records.json   in the store: the id of the service; the number of changes of its records, and the numbers
+                             of records, at some time; and whether API keys existed
+    glle:service             in Redis, a hash: the id of the service; `marked` once the store has the mark; and
+                             `changes`, how often records of any kind have changed, which only grows
+                             (`worker.storage.records`)
 
-If Redis has another id, or fewer changes than the mark, records are lost: the server is another one, was emptied, or
-returned to an earlier state. If Redis has records of a marked service and the store has no mark, the files are lost.
-A comparison takes one round trip to Redis, and the mark is read every `READ_SECONDS` at most. Nothing is listed.
+If Redis has another id, or fewer changes than the mark, records are lost: the server was replaced, was emptied, or
+returned to an earlier state. If Redis has `marked` and `changes`, and the store has no mark, the files are lost. A
+comparison takes one round trip to Redis, and the mark is read at most every `READ_SECONDS`. Nothing is listed.
 
-API processes write the mark. Its number of changes is older than `SETTLED_SECONDS`, at first 1, because a failover of
-Redis may lose the last moments, which docs/how-to/storage.md describes. All kinds of records are compared; messages
-count the kinds of `KINDS`.
+API processes write the mark. A failover of Redis may lose the last moments (docs/how-to/storage.md), so the mark has a
+number of changes that is at least `SETTLED_SECONDS` old; the first mark has 1. All kinds of records are compared;
+messages give numbers for `KINDS` only.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
-KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records
-MAX_BYTES = 4096  # a larger file is no mark
+KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
+MAX_BYTES = 4096  # a larger file is not a mark
 READ_SECONDS = 10.0
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
 SETTLED_SECONDS = 60.0
@@ -56,13 +57,13 @@ class Mark:
     service
         Random id of the service.
     changes
-        Changes of records until `at`.
+        Number of changes of records until `at`.
     records
-        Numbers of records at that time, by counter.
+        Numbers of records at the time `at`, by counter.
     has_keys
         Whether API keys existed, revoked ones included.
     at
-        Time, ISO.
+        Time to which the numbers refer, ISO.
 
     """
 
@@ -100,8 +101,8 @@ class RecordsMark:
         self._client = client
         self._bucket = bucket
         self._mark: Mark | None = None
-        self._read_again = 0.0  # monotonic time
-        self._reading: tuple[float, _RedisState] | None = None  # monotonic time, and the state then
+        self._read_again = 0.0  # monotonic time of the next reading of the mark
+        self._reading: tuple[float, _RedisState] | None = None  # monotonic time, and the state at that time
 
     def find_loss(self) -> ProblemError | None:
         """Return ``records-lost`` or ``files-lost``, or None if records and files belong together.
@@ -109,32 +110,33 @@ class RecordsMark:
         Raises
         ------
         ProblemError
-            ``store-unavailable``: the mark was never read. A later failure of the store leaves the mark as it was read.
+            ``store-unavailable``, if the mark has never been read. If the store fails later, the mark that was read
+            last is used.
         redis.RedisError
 
         """
         if _compare(self._read_mark(), self._read_redis()) is None:
             return None
         state = self._read_redis()
-        self._read_again = 0.0  # another process may have written the mark, and then Redis
+        self._read_again = 0.0  # another process may have written the mark and Redis in between
         return _compare(self._read_mark(), state)
 
     def require_no_loss(self) -> None:
-        """Raise what `find_loss` returns."""
+        """Raise the problem that `find_loss` returns, if any."""
         if (loss := self.find_loss()) is not None:
             raise loss
 
     def start_refusal(self) -> str:
-        """Return why a process must not start, or an empty text; /readyz reports a server that is away."""
+        """Return why a process must not start, or an empty text; servers that do not answer are left to /readyz."""
         loss = None
         with suppress(ProblemError, redis.RedisError):
             loss = self.find_loss()
         return "" if loss is None else f"It does not start. {loss.problem.detail} {loss.problem.remedy}"
 
     def renew(self) -> None:
-        """Write the mark for the first record, for the first key, and for changes that have settled.
+        """Write the mark after the first record, after the first key, and for changes that are old enough.
 
-        A mark that shows a loss stays as it is. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
+        A mark that shows a loss is not changed. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
         """
         if self.find_loss() is not None:
             return
@@ -144,14 +146,14 @@ class RecordsMark:
                 self._client.hsetnx(SERVICE, "id", secrets.token_hex(16))
                 state = self._read_redis()
                 assert state.service is not None
-                self._write(replace(_mark_of(state, state.service), changes=1))  # the others may not have settled
+                self._write(replace(_mark_of(state, state.service), changes=1))  # further changes may not be old enough
         elif (settled := self._find_settled(state)) is not None and settled.changes > mark.changes:
             self._write(replace(_mark_of(settled, mark.service), has_keys=mark.has_keys or state.has_keys))
         elif state.has_keys and not mark.has_keys:
             self._write(replace(mark, has_keys=True))
 
     def accept_loss(self) -> None:
-        """Make the records and the files that are left the whole of the service, under a new id; raises as `renew`."""
+        """Take the records and files that are left as the whole service, under a new id; raises as `renew`."""
         self._write(_mark_of(self._read_redis(), secrets.token_hex(16)))
 
     def _write(self, mark: Mark) -> None:
@@ -188,7 +190,7 @@ class RecordsMark:
         )
 
     def _find_settled(self, state: _RedisState) -> _RedisState | None:
-        """Return the former reading of the counters if it is old enough; keep the present one for later."""
+        """Return the former reading of the counters if it is old enough, and keep the present one for the next call."""
         now = time.monotonic()
         if self._reading is None:
             self._reading = now, state

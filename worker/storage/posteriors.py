@@ -1,4 +1,4 @@
-"""Posteriors: one record in the queue's Redis and one file each."""
+"""Posteriors: each has one record in the queue's Redis, and one file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from worker.storage.object_store.files import ObjectFiles
     from worker.storage.results import ResultStore
 
-ARRAYS = "arrays_sha256"  # member of a provenance and of a file's metadata: the digest of the arrays
-NEIGHBORS = "neighbors"  # member of a spec: the data set of given neighbors, if any
+ARRAYS = "arrays_sha256"  # the digest of the arrays, in the provenance and in the metadata of a file
+NEIGHBORS = "neighbors"  # the data set of given neighbors, in a spec, if there are given neighbors
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
@@ -46,11 +46,11 @@ class PosteriorRecord:
     spec
         Full specification, with the value of every parameter (`recorded_parameters`).
     diagnostics
-        Figures and notes of the fit.
+        Numbers and notes of the fit.
     eigenvalues
-        Bottom of the spectrum at the mean weights, without the constant eigenvector's.
+        Smallest eigenvalues at the mean weights, without the eigenvalue of the constant vector.
     seconds, stages
-        Duration of the fit, and by stage.
+        Duration of the fit, and duration of each stage.
     arrays
         Shape and dtype of each array.
     nbytes
@@ -60,11 +60,11 @@ class PosteriorRecord:
     name, tags
         Labels.
     provenance
-        Versions and machine, for a replay.
+        Versions and machine, so that the fit can be repeated.
     calibration
-        The first calibration, which every use of `auto` shares; None: not calibrated.
+        The first calibration, which determines `auto` for all requests; None: not calibrated yet.
     file
-        The file of its head and arrays.
+        The file with head and arrays.
 
     """
 
@@ -96,7 +96,7 @@ class PosteriorRecord:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The data sets that the fit read: its data, and its neighbors if they were given."""
+        """The data sets that the fit has read: its data, and its neighbors if they were given."""
         neighbors = neighbors_of(self.spec)
         return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
 
@@ -122,7 +122,7 @@ class PosteriorRecord:
 
     @cached_property
     def state(self) -> str:
-        """Name of the content, which differs after a deletion and a new fit of the same id."""
+        """Name of the content; it changes if the posterior is deleted and fitted again under the same id."""
         return f"{self.id} {self.created}"
 
 
@@ -149,9 +149,9 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     client
         The queue's Redis, for the records.
     files
-        Their files, which workers write and all processes read.
+        Files of the posteriors, which workers write and all processes read.
     results
-        Results about them, which are deleted with them.
+        Results about posteriors, which are deleted with the posteriors.
 
     """
 
@@ -163,7 +163,8 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     def require_room(self) -> None:
         """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
 
-        Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs: no fit is lost.
+        Concurrent fits may all pass this check, so the quota can be exceeded by as many posteriors as jobs are running.
+        In return, no finished fit is lost.
         """
         usage, allowed = self.usage() if self.quota else Counter[str](), self.quota * RECORD_BYTES
         if 0 < self.quota <= usage["posteriors"]:
@@ -186,15 +187,15 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return self._files.write_entry(Entry(meta, arrays)), sha256
 
     def record(self, record: PosteriorRecord, *, while_running: str, max_bytes: int = 0) -> bool:
-        """Write the record of a written file unless there is one; return whether there is one now.
+        """Write the record of a written file unless the record exists; return whether it exists now.
 
-        Nothing is written once a data set of the fit was deleted.
+        Nothing is written if a data set of the fit has been deleted.
 
         Parameters
         ----------
         while_running
-            Key of the job's record. Nothing is written unless the job runs, because a deleted posterior's job, which
-            would write it again, is cancelled with it.
+            Key of the job's record. Nothing is written unless the job is running. Deleting a posterior also cancels its
+            job, which could otherwise write the posterior again.
         max_bytes
             Quota of the tenant's stored bytes; 0: none.
 
@@ -211,9 +212,9 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return is_written or self.exists(record.id)
 
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
-        """Record a posterior's calibration unless there is one; return the recorded one.
+        """Record a posterior's calibration unless it has one; return the recorded calibration.
 
-        The first one stays, so that `auto` is one number on all machines.
+        The first calibration stays, so that `auto` means the same number on all machines.
         """
         record = self.change(id_, lambda old: old if old.calibration else replace(old, calibration=calibration))
         return (None if record is None else record.calibration) or calibration
@@ -224,11 +225,11 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         return None if record is None else record.calibration
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the tenant's posteriors fitted on a data set, or with neighbors that it has."""
+        """Return the ids of the tenant's posteriors that were fitted to a data set, or with neighbors from it."""
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry:
-        """Return the arrays of a posterior, read-only; the metadata have its `head` and a digest, `sha256`.
+        """Return the read-only arrays of a posterior; the metadata of the entry have `head` and the digest `sha256`.
 
         Raises
         ------
@@ -259,7 +260,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
         """Remove a posterior with its file and its results, unless one of these keys exists; return it, or None.
 
-        Without the record nobody reads the draws in the cache, and they expire.
+        The draws in the cache need not be removed: without the record nobody reads them, and they expire.
         """
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
@@ -269,7 +270,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
-    """Return the parameters of a record and of a posterior's id."""
+    """Return the parameters that a record has, and that determine the id of a posterior."""
     return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS: neighbors}
 
 

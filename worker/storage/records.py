@@ -2,13 +2,14 @@
 
     glle:<kind>:<id>             a record, as JSON
     glle:<kind>s                 sorted set of the default tenant's records, by time of creation
-    glle:<kind>s:tag:<tag>       the same of those with a tag; also `name:<name>`, and the sets of the kind
-    glle:usage                   hash: what the default tenant's records of all kinds count, such as `datasets`
-    glle:usage:all               the same of all tenants
+    glle:<kind>s:tag:<tag>       sorted set of the records with a tag; also `name:<name>`, and further sets of the kind
+    glle:usage                   hash: counters of the default tenant's records of all kinds, such as `datasets`
+    glle:usage:all               hash: the same counters over all tenants
     glle:service                 hash: `changes` counts the changes of all records, and only grows
 
-The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the record
-that it replaces, and is repeated if that has changed meanwhile. So no change is lost, and sets and usage are exact.
+The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the stored record
+that it replaces, and is tried again if that record has changed in the meantime. No change is lost, and sets and usage
+are exact.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-PAGE = 100  # records of two round trips
-MAX_PARSED = 512  # records that a process keeps parsed, some 10 kB each
+PAGE = 100  # records that two round trips read
+MAX_PARSED = 512  # parsed records that a process keeps, some 10 kB each
 USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 SERVICE = "glle:service"  # `worker.storage.mark` has its other members
@@ -41,13 +42,13 @@ CHANGES = "changes"
 KEYS = "keys"  # counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
-# KEYS: record, usage of the tenant, of all, the service, a job's record (or again the record), keys that must exist,
-# keys that must not exist, sets to leave, sets to enter.
-# ARGV: SHA-1 of the record to replace or nothing, the new record or nothing, member of the sets, the last key that must
-# exist, the last that must not, the last set to leave, 1 if the job must be running, then triples: counter, its change,
-# its limit (0: none).
-# Returns 'done', 'changed' if the record is another one, 'unwanted' if the job does not run or a key does not exist as
-# it must, or an exceeded counter.
+# KEYS: the record; usage of the tenant; usage of all; the service; a job's record (or the record again); keys that must
+# exist; keys that must not exist; sets to leave; sets to enter.
+# ARGV: SHA-1 of the record to replace, or nothing; the new record, or nothing; member of the sets; index of the last
+# key that must exist, of the last that must not exist, and of the last set to leave; 1 if the job must be running; then
+# triples of a counter, its change, and its limit (0: none).
+# Returns 'done'; 'changed' if the stored record is not the one to replace; 'unwanted' if the job is not running, or a
+# key does not exist as it must, or exists as it must not; or the name of a counter whose limit would be exceeded.
 _REPLACE = """
 local record, usage, usage_of_all, service, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local needed, excluded, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -116,15 +117,15 @@ class RecordKind(Generic[R]):
     Parameters
     ----------
     name, title
-        Singular in keys, and in messages.
+        The kind in the singular, as keys and as messages have it.
     remedy
-        For a missing record.
+        Remedy in the problem of a missing record.
     parse
-        Makes a record of its members.
+        Makes a record from its members.
     counts
-        Returns what a record adds to the usage of its tenant, by counter.
+        Returns how much a record adds to each counter of its tenant's usage.
     sets
-        Returns the names of further sets to list a record in.
+        Returns the names of further sets in which a record is listed.
 
     """
 
@@ -138,7 +139,7 @@ class RecordKind(Generic[R]):
     def load(self, id_: str, raw: str | bytes) -> R:
         """Parse a stored record; raises as `worker.base.versions.load_record`.
 
-        Equal records are parsed once, so nothing may change the dictionaries of a record.
+        Equal stored records share one parsed record, so nothing may change the dictionaries in it.
         """
         record: R = _parse(self, id_, raw)
         return record
@@ -154,7 +155,7 @@ class RecordKind(Generic[R]):
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
-        """Return the key of a set of a tenant's records; without a name, of all."""
+        """Return the key of a set of a tenant's records; without a name, of the set of all its records."""
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
 
@@ -169,7 +170,7 @@ class LimitExceededError(Exception):
     Attributes
     ----------
     counter
-        Its name.
+        Name of the counter.
 
     """
 
@@ -186,14 +187,14 @@ class RecordStore(Generic[R]):
     client
         The queue's Redis.
     kind
-        Of the records.
+        Kind of the records.
 
     Attributes
     ----------
     tenant
-        Tenant whose records are visible; None: all by id, and lists of the default tenant's.
+        Tenant whose records are visible. None: all records are visible by id, and lists have the default tenant's.
     quota
-        Of the tenant: bytes of stored files, or number of posteriors; 0: no limit.
+        Quota of the tenant, bytes of stored files or number of posteriors; 0: no limit.
 
     """
 
@@ -221,7 +222,7 @@ class RecordStore(Generic[R]):
         return record
 
     def exists(self, id_: str) -> bool:
-        """Return whether there is a record of any tenant."""
+        """Return whether the record exists, whatever its tenant."""
         return bool(self._client.exists(self.kind.key(id_)))
 
     def create(
@@ -232,14 +233,14 @@ class RecordStore(Generic[R]):
         while_running: str | None = None,
         while_existing: Sequence[str] = (),
     ) -> bool:
-        """Write a record unless there is one; return whether it was written.
+        """Write a record unless it exists; return whether it was written.
 
         Parameters
         ----------
         limits
-            Largest values of the tenant's counters; 0: none.
+            Largest allowed values of the tenant's counters; 0: no limit.
         while_running
-            Key of a job's record. Nothing is written unless the job runs.
+            Key of a job's record. Nothing is written unless the job is running.
         while_existing
             Keys of other records. Nothing is written unless all of them exist.
 
@@ -252,7 +253,7 @@ class RecordStore(Generic[R]):
         return self._replace("", None, record, limits, while_running, needed=while_existing) == "done"
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
-        """Replace a record by what `change` makes of it; return it, or None without a record; raises as `create`."""
+        """Replace a record by `change(record)`; return the new record, or None if it is missing; raises as `create`."""
         while (found := self._find_stored(id_)) is not None:
             digest, old = found
             new = change(old)
@@ -267,7 +268,7 @@ class RecordStore(Generic[R]):
         return self.change(id_, lambda record: replace(record, **labels)) or self.fetch(id_)
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
-        """Remove a record, unless one of these keys exists; return it, or None."""
+        """Remove a record, unless one of these keys exists; return the record, or None if it was not removed."""
         while (found := self._find_stored(id_)) is not None:
             digest, old = found
             outcome = self._replace(digest, old, None, _NO_LIMITS, excluded=unless_existing)
@@ -278,9 +279,9 @@ class RecordStore(Generic[R]):
     def newest(
         self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
     ) -> Iterator[tuple[str, R | None]]:
-        """Yield (cursor, record) of the tenant from the newest on, or from the one after the cursor `before`.
+        """Yield (cursor, record) of the tenant's records, newest first; with `before`, those after that cursor.
 
-        A record that was deleted meanwhile, or lacks the name or one of the tags, is None.
+        None stands for a record that was deleted in the meantime, or that lacks the name or one of the tags.
         """
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
         for member, id_, raw in self._members(label, before):
@@ -289,26 +290,26 @@ class RecordStore(Generic[R]):
             yield member, record if is_match else None
 
     def ids_in(self, name: str) -> list[str]:
-        """Return the ids of the tenant's records in a set of the kind (empty: all)."""
+        """Return the ids of the tenant's records in a set of the kind; an empty name means all records."""
         return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
-        """Return the key of a set of the tenant's records; empty: of all."""
+        """Return the key of a set of the tenant's records; an empty name means all records."""
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield (id, stored record) of all tenants, perhaps one of them twice."""
+        """Yield (id, stored record) of all tenants; a record may come twice."""
         for key in self._client.scan_iter(match=self.kind.key("*"), count=1000):
             if (raw := self._client.get(key)) is not None:  # deleted meanwhile
                 yield text(key).removeprefix(self.kind.key("")), text(raw)
 
     def usage(self) -> Counter[str]:
-        """Return the counters of the tenant; without a tenant, of all tenants."""
+        """Return the usage counters of the tenant, or over all tenants if the store has no tenant."""
         counters = self._client.hgetall(self._usage(self.tenant)).items()
         return Counter({text(counter): int(value) for counter, value in counters})
 
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
-        """Yield (member, id, stored record or None) of a set, a hundred in two round trips."""
+        """Yield (member, id, stored record or None) of a set; two round trips read a hundred."""
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE)]:
             ids = [member_name(member) for member in members]
@@ -340,7 +341,7 @@ class RecordStore(Generic[R]):
         needed: Sequence[str] = (),
         excluded: Sequence[str] = (),
     ) -> str:
-        """Replace the record with a digest (nothing: none) by another one, or none; return the script's outcome."""
+        """Replace the record with a digest (empty: no record) by a new one, or by none; return the script's outcome."""
         record = new or old
         assert record is not None
         former, present = self._sets(old), self._sets(new)

@@ -1,7 +1,8 @@
-"""Results: of analyses, the parts of analyses, and the shards of draws jobs. Each is one record and one file.
+"""Results of analyses, of parts of analyses, and of shards of draws jobs; each is one record and one file.
 
-A result is named by a key that covers all its inputs, so equal requests share it. It belongs to the data set, posterior
-or embedding that it is about (its owners), and is deleted with any of them; and it expires with the jobs of its time.
+A result is named by a key that covers all its inputs, so equal requests share one result. It belongs to the data sets,
+posteriors or embeddings that it is about (its owners), and is deleted with any of them. It also expires when the jobs
+of its time do.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class ResultRecord:
     Parameters
     ----------
     key
-        Name of the result, which covers its inputs.
+        Name of the result, which covers all its inputs.
     owners
-        Ids of the data set, posterior or embedding with which it is deleted.
+        Ids of the data sets, posteriors or embeddings with which the result is deleted.
     job
-        Job that made it.
+        Job that made the result.
 
     """
 
@@ -83,7 +84,7 @@ class ResultStore(RecordStore[ResultRecord]):
     client
         The queue's Redis, for the records.
     files
-        Their files.
+        Files of the results.
     ttl
         Seconds that a result is kept.
 
@@ -100,9 +101,9 @@ class ResultStore(RecordStore[ResultRecord]):
         Parameters
         ----------
         owners
-            Ids of the records with which it is deleted.
+            Ids of the records with which the result is deleted.
         job
-            Id of the job that made it.
+            Id of the job that made the result.
         max_bytes
             Quota of the tenant's stored bytes; 0: none.
 
@@ -137,7 +138,7 @@ class ResultStore(RecordStore[ResultRecord]):
         return entry
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        """Return for each key whether there is a result."""
+        """Return for each key whether its result is stored."""
         found = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
         return [raw is not None for raw in found]
 
@@ -149,7 +150,7 @@ class ResultStore(RecordStore[ResultRecord]):
         return record
 
     def delete_of(self, owner: str, tenant: str) -> None:
-        """Remove all results of an owner, or of a job."""
+        """Remove all results of an owner or a job."""
         for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 

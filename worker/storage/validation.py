@@ -13,10 +13,10 @@ from worker.records.cache_entry import Array, bytes_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-BLOCK = 2**22  # values of a block: 32 MB
-EXACT = 2**53  # the largest integer up to which float64 is exact
-LISTED = 20  # rows in the details of a problem
-SHOWN = 50  # characters of a bad value
+BLOCK = 2**22  # values in a block: 32 MB
+EXACT = 2**53  # float64 represents all integers up to this one
+LISTED = 20  # rows that the details of a problem list
+SHOWN = 50  # characters of a bad value that a message shows
 
 REMEDIES = {
     "not-finite": "Remove the row, or fill the value in before uploading.",
@@ -47,12 +47,12 @@ def _blocks(values: Array) -> Iterator[tuple[int, Array]]:
 
 
 def _convert(raw: Array, dtype: np.dtype[Any]) -> Array:
-    with np.errstate(over="ignore"):  # overflow becomes infinite, which is refused
+    with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused
         return np.ascontiguousarray(raw, dtype)
 
 
 def _faults(raw: Array, block: Array) -> dict[str, Array]:
-    """Return masks of the bad values by problem code."""
+    """Return a mask of the bad values for each problem code."""
     faults = {"not-finite": ~np.isfinite(block)}
     if raw.dtype.kind in "iu":
         faults["inexact-integer"] = (raw > EXACT) | (raw < -EXACT)
@@ -60,7 +60,7 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of the first value with a fault, with the number of rows that have it."""
+    """Return the problem of the first value with a fault; it has the number of rows with this fault."""
     problem: ProblemError | None = None
     bad_rows = BadRows()
     for start, raw in _blocks(values):
@@ -90,7 +90,7 @@ class BadRows:
                 self.first.append(int(row))
 
     def annotate(self, error: ProblemError) -> ProblemError:
-        """Return the problem of the first bad value with the number and a list of the bad rows."""
+        """Return the problem of the first bad value, extended by the number and a list of the bad rows."""
         problem = error.problem
         others = self.count - 1
         more = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""

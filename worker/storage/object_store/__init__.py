@@ -1,4 +1,4 @@
-"""Object store, a folder, S3, Google or Azure: files of data sets, and large results behind the cache with an index.
+"""Object store with the files of all records, in a folder, S3, Google or Azure.
 
-May import `base`, `records`, `observability` and `storage.records`. Start with `files` and `results`.
+May import `base`, `records`, `observability` and `storage.records`. Start with `files`.
 """

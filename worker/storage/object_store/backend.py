@@ -1,10 +1,10 @@
-"""Objects behind a URL: a folder, S3, Google or Azure, by obstore.
+"""Objects below a URL: in a folder, S3, Google or Azure, by means of obstore.
 
-obstore repeats failed requests and limits their time. It does not sync files to the disk, so `worker.base.files` writes
-the objects of a folder. Messages of a back end are not repeated, because they may quote credentials.
+obstore repeats failed requests and limits their time. It does not sync files to the disk, so objects in a folder are
+written by `worker.base.files`. Error messages of a back end are never shown, because they may quote credentials.
 
-obstore works in threads of the process, which a fork does not have: its requests there would wait forever. So a process
-that forks constructs a `Bucket` at most, and sends no request.
+obstore works in threads of the process. A forked process does not have these threads, and its requests would wait
+forever. A process that will fork may therefore construct a `Bucket`, but must not send a request.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
-PIECE = 2**23  # bytes of a request, at most, because the time limit is per request
+PIECE = 2**23  # most bytes of a request, because each request has a time limit
 SECONDS = 15.0  # time limit of a request
 RETRIES = 3  # retries of a failed request, within a second or two
 _PARALLEL = 2  # requests of a long write
-_ATTEMPTS = 10  # attempts to write into a folder that other processes remove once it is empty
+_ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
 
@@ -54,7 +54,7 @@ class Bucket:
     url
         ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix``.
     seconds
-        Time limit of a request of at most 8 MB; no failed request is repeated later.
+        Time limit of a request of at most 8 MB; a failed request is not repeated after this time.
     counts
         Counters of requests and bytes, or None.
     retries
@@ -67,7 +67,7 @@ class Bucket:
 
     """
 
-    _user: ClassVar[int] = 0  # process that sends requests
+    _user: ClassVar[int] = 0  # id of the process that has sent requests
 
     def __init__(
         self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
@@ -102,7 +102,7 @@ class Bucket:
         def get(store: Store) -> bytes:
             try:
                 return bytes(store.get_range(path, start=start, end=stop))
-            except GenericError as error:  # perhaps a range that begins beyond the end
+            except GenericError as error:  # the range may begin beyond the end of the object
                 if "range" in str(error).lower() and store.head(path)["size"] <= start:
                     return b""
                 raise
@@ -116,7 +116,7 @@ class Bucket:
         self._request("delete", lambda store: store.delete(path))
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of an object of `size` bytes, fewer if it is missing or shorter."""
+        """Yield the bytes of an object of `size` bytes in pieces; fewer bytes if the object is missing or shorter."""
         for start in range(0, size, PIECE):
             piece = self.read(path, start, min(start + PIECE, size))
             if not piece:
@@ -124,7 +124,7 @@ class Bucket:
             yield piece
 
     def modification_times(self, folder: str = "") -> dict[str, float]:
-        """Return the times of the last writes by path, of temporary files as well, in seconds since 1970."""
+        """Return when each object or temporary file was last written, by path, in seconds since 1970."""
 
         def find(store: Store) -> dict[str, float]:
             found = (item for page in store.list(folder or None) for item in page)
@@ -134,21 +134,21 @@ class Bucket:
 
     def probe(self) -> None:
         """Raise ``store-unavailable`` unless the store answers."""
-        self.modification_times("probe")  # also finds that a bucket is missing
+        self.modification_times("probe")  # fails if the bucket does not exist, too
 
     def _connect(self) -> Store:
-        """Return the store; raises `RuntimeError` in a fork of a process that sent requests."""
+        """Return the store; raises `RuntimeError` in a fork of a process that has sent requests."""
         Bucket._user = Bucket._user or os.getpid()
         if Bucket._user != os.getpid():
             raise RuntimeError("The parent of this process has used the object store before the fork.")
         if self._store is None:
-            self._store = LocalStore(self._root, automatic_cleanup=True)  # raises without the folder
+            self._store = LocalStore(self._root, automatic_cleanup=True)  # raises if the folder does not exist
         return self._store
 
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
         """Return the result of a request, None for a missing object to read, delete or list.
 
-        A write alone creates the folder of a local store.
+        Only a write creates the folder of a local store.
         """
         try:
             if self.is_local and name == "write":
@@ -179,7 +179,7 @@ class Bucket:
 
 
 def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file as a whole, durable; another process may remove its folder as long as that is empty."""
+    """Write a whole file durably; tries again if another process removes the folder while it is empty."""
     with ExitStack() as stack:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
@@ -209,7 +209,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
             client_options={
                 "timeout": seconds,
                 "allow_http": True,
-            },  # http only if the variable of the endpoint says so
+            },  # http is allowed only if the variable of the endpoint has it
             retry_config={"max_retries": retries, "retry_timeout": seconds},
         )
     except (ValueError, BaseError) as error:

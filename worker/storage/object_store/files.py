@@ -1,14 +1,16 @@
-"""The files of all records, in a folder or behind a URL, with copies of remote ones.
+"""The files of all records, in a folder or behind a URL, with local copies of remote files.
 
-A file is written once, synced, and then named by a record with its SHA-256. So a reader finds the whole file or none.
-Each file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not disturb each
-other. No record names the file that a killed process leaves; a sweep removes it (`worker.execution.sweep`).
+A file is written once and synced; then a record names it, with its SHA-256. A reader therefore finds either the whole
+file or no file. Each file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not
+disturb each other. If a process is killed before a record names its file, a sweep removes the file later
+(`worker.execution.sweep`).
 
-A process compares a file with its digest before the first use, after a change of its status, and every
-`VERIFY_SECONDS`. So a flipped bit never becomes a wrong answer under a strong ETag, and hot reads cost microseconds.
+A process compares a file with its digest before it first uses the file, whenever the status of the file changes, and
+every `VERIFY_SECONDS`. A flipped bit therefore does not become a wrong answer under a strong ETag, and repeated reads
+cost microseconds.
 
-Copies of remote files are of two kinds: the cache's Redis has the small ones, for all machines, and a folder of each
-machine has the others. Both may vanish at any time, which makes an answer slower and changes nothing else.
+Remote files are copied to two places: small files to the cache's Redis, for all machines, and other files to a folder
+on each machine. A copy may vanish at any time; the answer is then slower, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -44,18 +46,18 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Entry
     from worker.storage.records import RecordStore
 
-    Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and their bytes
+    Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and the sum of their bytes
 
 FOLDER = "data"  # folder in the store
-LOCAL = "objects"  # folder of the store within the data folder, without another store
+LOCAL = "objects"  # folder within the data folder that is the store unless another store is set
 COPIES = "copies"  # folder within the data folder
 STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
 ENTRY = "entry"  # name of the file of an entry
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
-MAX_COPIES = 2**32  # bytes, and a quarter of the disk at most
+MAX_COPIES = 2**32  # most bytes of copies; also at most a quarter of the disk
 RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
 VERIFY_SECONDS = 3600.0  # disks lose bits without a change of the file times
-MAX_REMEMBERED = 2**16  # verified files, some 200 bytes each
+MAX_REMEMBERED = 2**16  # verified files that a process remembers, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
 
@@ -63,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 class DamagedFileError(Exception):
-    """A stored file does not have its digest."""
+    """The content of a stored file does not match its digest."""
 
 
 class RecordWithFiles(Record, Protocol):
@@ -71,7 +73,7 @@ class RecordWithFiles(Record, Protocol):
 
     @property
     def files(self) -> Mapping[str, StoredFile]:
-        """Its files by path."""
+        """The files that the record names, by path."""
 
 
 R = TypeVar("R", bound=RecordWithFiles)
@@ -80,15 +82,16 @@ R = TypeVar("R", bound=RecordWithFiles)
 class LocalCopies:
     """Folder of copies, named by their digests.
 
-    Any number of processes of a machine may share it. A removed copy stays readable where it is open. Its reader
-    compares the content with the digest.
+    Any number of processes of a machine may share the folder. A copy that is removed stays readable for processes that
+    have opened it. Whoever reads a copy compares its content with the digest.
 
     Parameters
     ----------
     folder
-        Created by the first copy.
+        Folder of the copies, which the first copy creates.
     max_bytes
-        Bytes of all copies, the least recently used are removed. Copies in use, and the last one, may exceed it.
+        Limit on the bytes of all copies; the least recently used copies are removed. Copies in use and the newest copy
+        may exceed the limit.
 
     """
 
@@ -97,7 +100,7 @@ class LocalCopies:
         self._max_bytes = max_bytes
 
     def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy; a missing one is read.
+        """Return the path of a copy, which is made by `read` if it is missing.
 
         Raises
         ------
@@ -113,7 +116,7 @@ class LocalCopies:
             if status.st_size == size:
                 os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the last use, on any file system
                 return path
-        except FileNotFoundError:  # or removed in between
+        except FileNotFoundError:  # never copied, or removed in between
             pass
         try:
             self._read(path, size, read)
@@ -144,7 +147,7 @@ class LocalCopies:
         return remove_abandoned(self._folder) if self._folder.is_dir() else 0
 
     def _make_room(self, size: int) -> None:
-        """Remove copies until one of `size` bytes fits, except those in use."""
+        """Remove copies that are not in use, until a copy of `size` bytes fits."""
         copies: list[tuple[int, int, str]] = []
         with os.scandir(self._folder) as files:
             for file in files:
@@ -171,9 +174,9 @@ class ObjectFiles:
     bucket
         The store.
     copies
-        Of this machine.
+        Copies on this machine.
     cache
-        The cache's Redis, for copies of small remote files; None: no such copies.
+        The cache's Redis, for copies of small remote files; None: no copies in Redis.
 
     """
 
@@ -204,8 +207,8 @@ class ObjectFiles:
         return StoredFile(path, size, sha256.hexdigest())
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
-        """Write files by name to new paths, all or none; raises as `write`."""
-        new = secrets.token_hex(16)  # the few folders exist after some writes: each new one costs a sync of its parent
+        """Write files, given by name, to new paths; writes all or none, and raises as `write`."""
+        new = secrets.token_hex(16)  # few folders, which soon exist: each new one costs a sync of its parent
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
             return {name: self.write(paths[name], *source) for name, source in sources.items()}
@@ -222,9 +225,9 @@ class ObjectFiles:
         while_running: str | None = None,
         while_existing: Sequence[str] = (),
     ) -> bool:
-        """Write the record of new files unless there is one; return whether it was written.
+        """Write the record of new files unless the record exists; return whether it was written.
 
-        Files that no record names then are removed.
+        Afterwards, files that no record names are removed.
 
         Parameters
         ----------
@@ -261,9 +264,9 @@ class ObjectFiles:
         with_files: Callable[[R, R], R],
         max_bytes: int = 0,
     ) -> tuple[R, bool]:
-        """Write a record of new files, or give them to an existing record whose files are damaged.
+        """Write a record of new files, or give the files to an existing record whose own files are damaged.
 
-        Files that no record names then are removed.
+        Afterwards, files that no record names are removed.
 
         Parameters
         ----------
@@ -310,14 +313,14 @@ class ObjectFiles:
         return new, True
 
     def path(self, file: StoredFile) -> Path:
-        """Return a local path of a file, for reading; it may vanish after the return.
+        """Return a local path for reading a file; another process may remove the file at any time.
 
         Raises
         ------
         FileNotFoundError
-            The file is missing, or was replaced meanwhile.
+            The file is missing, or has been replaced in the meantime.
         DamagedFileError
-            It does not have its digest.
+            The content does not match the digest.
 
         """
         for is_last in (self.bucket.is_local, True):
@@ -332,10 +335,10 @@ class ObjectFiles:
                     self._verified.clear()
                 self._verified[path] = file.sha256, found, time.monotonic() + VERIFY_SECONDS
                 return path
-            self._copies.discard(file.sha256)  # it is read again
+            self._copies.discard(file.sha256)  # so that the next reader fetches it again
             if is_last:
                 break
-        path.stat()  # raises FileNotFoundError after a deletion
+        path.stat()  # raises FileNotFoundError if it was deleted
         raise DamagedFileError(file.path)
 
     def write_entry(self, entry: Entry) -> StoredFile:
@@ -344,14 +347,14 @@ class ObjectFiles:
         return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
 
     def read_entry(self, file: StoredFile) -> Entry:
-        """Return the entry of a file, whose arrays are read-only.
+        """Return the entry in a file; its arrays are read-only.
 
         Raises
         ------
         FileNotFoundError
             The file is missing.
         DamagedFileError
-            It does not have its digest, or is not the file of an entry.
+            The content does not match the digest, or is not an entry.
 
         """
         try:
@@ -360,7 +363,7 @@ class ObjectFiles:
             raise DamagedFileError(file.path) from error
 
     def _read(self, file: StoredFile) -> memoryview:
-        """Return the bytes of a file: mapped, or of a small remote one read; raises as `path`."""
+        """Return the bytes of a file: read if it is small and remote, otherwise mapped; raises as `path`."""
         if self.bucket.is_local or file.size > PIECE:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
@@ -385,11 +388,11 @@ class ObjectFiles:
 
     def _keep_copy(self, file: StoredFile, data: bytes) -> None:
         if self._cache is not None:
-            with contextlib.suppress(redis.RedisError):  # the next read of the file is as slow as this one
+            with contextlib.suppress(redis.RedisError):  # without the copy, the next read is as slow as this one
                 self._cache.set(_copy_key(file), data, ex=COPY_SECONDS)
 
     def is_intact(self, files: Iterable[StoredFile]) -> bool:
-        """Read files where they are stored; return whether they have their digests."""
+        """Read files where they are stored; return whether all match their digests."""
         try:
             for file in files:
                 self._copies.discard(file.sha256)
@@ -400,7 +403,7 @@ class ObjectFiles:
         return True
 
     def verify(self, records: RecordStore[R]) -> Iterator[tuple[R, bool]]:
-        """Read the files of all tenants' records; yield each record, and whether its files have their digests."""
+        """Read the files of all tenants' records; yield each record, and whether its files match their digests."""
         for id_, _ in records.all():
             record = records.get(id_)
             if record is not None:
@@ -420,7 +423,7 @@ class ObjectFiles:
         folders = self.bucket.local_path(FOLDER).glob("*") if self.bucket.is_local else ()
         for folder in folders:
             removed += remove_abandoned(folder)
-            with contextlib.suppress(OSError):  # it has files, which a record may name
+            with contextlib.suppress(OSError):  # the folder still has files, which a record may name
                 folder.rmdir()
         return removed
 
