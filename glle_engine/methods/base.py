@@ -1,4 +1,4 @@
-"""A method of embedding: its name, its parameters, its function from data to an embedding, and its refusals."""
+"""A method of embedding: its name, its parameters, its function from data to an embedding, and what it refuses."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ S = TypeVar("S", bound=MethodSpec)
 _NOTHING = of_pairs(0)
 
 
-# Share of the points. Ten methods with 8 to 20 neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01
-# to .1 where too many neighbors make it collapse.
+# An embedding has collapsed if its participation ratio is below this share of the points. Ten methods with 8 to 20
+# neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01 to .1 where too many neighbors make it
+# collapse.
 CONCENTRATED = 0.1
 
 
@@ -74,7 +75,7 @@ class Embedding(PointResult):
     Y : (n, p) float64
         One row for each point, in the order of the data.
     eigenvalues : (p,) float64, optional
-        Of the spectral methods, in the order of the columns of Y.
+        For spectral methods, in the order of the columns of Y.
     figures : dict
         JSON-able results: log_likelihood, iterations, stress, the chosen n_neighbors and so on.
     notes : tuple of Note
@@ -82,7 +83,7 @@ class Embedding(PointResult):
     seconds : dict
         Time by stage, filled by `Method.embed`.
     map : Map, optional
-        The function from new points to places in the embedding, of the methods with `Method.restore`.
+        The function from new points to positions in the embedding, for methods with `Method.restore`.
 
     """
 
@@ -94,14 +95,14 @@ class Embedding(PointResult):
     map: Map | None = None
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, d) in this embedding; training points have their rows.
+        """Return the positions (m, p) of new points (m, d) in this embedding; points of the data get their rows of Y.
 
         Raises
         ------
         InvalidParameterError
             If the method has no map to new points.
         GlleError
-            Of `Map.transform`.
+            As raised by `Map.transform`.
 
         """
         if self.map is None:
@@ -113,16 +114,16 @@ class Embedding(PointResult):
         return self.map.transform(points, on_progress)
 
     def inverse_transform(self, places: ArrayLike, *, ridge: float = 1e-3) -> NDArray[np.float64]:
-        """Return points (m, d) of the data at places (m, p) in this embedding.
+        """Return points (m, d) in the space of the data, for positions (m, p) in this embedding.
 
-        By PCA, PPCA, factor analysis and NPE an affine function of the places; by kernel PCA a ridge regression of the
-        data on the embedding, which for cosine gives rows of length about 1.
+        For PCA, PPCA, factor analysis and NPE this is an affine function of the positions. For kernel PCA it is a ridge
+        regression of the data on the embedding, which gives rows of length about 1 for the cosine kernel.
 
         Parameters
         ----------
         places : (m, p) array-like
         ridge : float
-            Of kernel PCA's regression, relative to the mean of the kernel's diagonal; above 0.
+            Ridge of kernel PCA's regression, relative to the mean of the kernel's diagonal; above 0.
 
         Raises
         ------
@@ -146,10 +147,10 @@ class Embedding(PointResult):
 
 @dataclass(eq=False, kw_only=True)
 class Method(Generic[S]):
-    """A method of embedding, which decorates its function.
+    """A method of embedding, used as the decorator of its function.
 
-    The function takes (X, spec, on_progress), and the labels as a fourth argument if the method needs them, to an
-    `Embedding`. Its name is the name of the method, and its package the family.
+    The function takes (X, spec, on_progress), and the labels as a fourth argument if the method needs them, and returns
+    an `Embedding`. The method has the name of the function, and the family of the function's package.
 
     Attributes
     ----------
@@ -163,19 +164,19 @@ class Method(Generic[S]):
     growth : str
         Growth of the time with n, such as "n log n" or "n^3".
     reproducible : bool
-        Whether equal requests have equal bits on every processor. BLAS, LAPACK and the mathematical library round as
-        the kernels of the processor do.
+        Whether equal requests give equal bits on every processor. They do not if the method calls BLAS, LAPACK or the
+        mathematical library, which round differently on different processors.
     labels : bool
         Whether the method needs labels.
     libraries : tuple of str
-        Required modules beside numpy and scipy.
+        Required modules, besides numpy and scipy.
     extra : str
-        The extra that installs them.
+        The extra that installs these modules.
     any_scale : bool
         Whether the scales of the features do not matter.
     any_space : bool
-        Whether `run` applies `standardize` and `metric` itself, and handles, or refuses, data whose squared distances
-        leave the range of floating-point numbers.
+        Whether `run` takes the data as they are: it applies `standardize` and `metric` itself, and handles or refuses
+        data whose squared distances leave the range of floating-point numbers.
     by_distances : bool
         Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
     sparse : bool
@@ -183,17 +184,18 @@ class Method(Generic[S]):
     joins_equal : bool
         Whether points that are equal to rounding are embedded as one point, because `run` refuses equal neighbors.
     doubles : callable
-        (spec, n) to the number of float64 that `run` holds at once, at least: n^2 of all pairs (`of_pairs`), n k^2 of
-        all neighborhoods (`of_neighborhoods`). 0: nothing that grows faster than the data and their graph.
+        Takes (spec, n), and returns how many float64 numbers `run` holds at once, at least: n^2 for matrices of all
+        pairs (`of_pairs`), n k^2 for matrices of all neighborhoods (`of_neighborhoods`). 0 if nothing grows faster than
+        the data and their graph.
     compiles : bool
-        Whether its library compiles in each new process, for some 15 s.
+        Whether the method's library compiles code in each new process, which takes about 15 s.
     linear : bool
         Whether the embedding is an affine function of the points in their space.
     neighbor_map : type of NeighborMap, optional
-        Map by the neighbors of a point in the data; not of distances and of sparse data.
+        Map that places a point by its neighbors in the data; not for distances and for sparse data.
     restore : callable, optional
-        (X, spec, embedding without its map, arrays of the map by name) to the `Map`, if the method has one;
-        `neighbor_map` brings its own.
+        Takes (function that returns X, spec, embedding without its map, arrays of the map by name), and returns the
+        `Map`, if the method has one. For a `neighbor_map` it is set automatically.
     name : str
         Stable kebab-case name.
     family : str
@@ -228,7 +230,7 @@ class Method(Generic[S]):
     run: Callable[..., Embedding] = field(init=False)
 
     def __call__(self, run: Callable[..., Embedding]) -> Self:
-        """Return the method of a function."""
+        """Complete the method with its function, and return it."""
         if self.neighbor_map is not None:
             self.restore = self.neighbor_map.restore
         self.run, self.name = run, run.__name__.replace("_", "-")
@@ -248,7 +250,7 @@ class Method(Generic[S]):
         require_libraries(self.title, self.libraries, self.extra)
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
-        """Raise the `GlleError` of an impossible request, from the sizes alone."""
+        """Raise a `GlleError` if the request is impossible; this needs only the sizes."""
         self.require_available()
         if self.labels and not labels:
             raise InvalidParameterError(
@@ -269,7 +271,7 @@ class Method(Generic[S]):
         spec.require_possible(n, d)
 
     def least_bytes(self, n: int, spec: S) -> int:
-        """Return the bytes of memory that an embedding of n points takes at least."""
+        """Return how many bytes of memory it takes at least to embed n points."""
         return 8 * self.doubles(spec, n)
 
     def embed(
@@ -286,21 +288,21 @@ class Method(Generic[S]):
         Parameters
         ----------
         X : (n, d) array-like
-            Finite numbers, converted to float64; sparse for methods with `sparse`.
+            Finite numbers, which are converted to float64; sparse data only for methods with `sparse`.
         spec
-            Default: the default parameters.
+            The parameters of the method; by default their defaults.
         on_progress : callable, optional
             Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
             The class of each point, if `Method.labels`.
         init : (n, p) array-like, optional
-            Initial coordinates in place of the name of a start, of the methods with the parameter `init`. They are
-            centered, and scaled as the method's other starts are; a little noise separates equal points.
+            Initial coordinates, for methods with a parameter `init`, in place of the name of a start. They are centered
+            and scaled like the method's other starts, and a little noise separates equal points.
 
         Raises
         ------
         GlleError
-            With the remedy.
+            With a remedy, if the data or the parameters cannot be used.
 
         """
         spec = self.spec() if spec is None else spec
@@ -308,7 +310,7 @@ class Method(Generic[S]):
         n, d = data.shape
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
-        # the data need not have as many components as given coordinates have columns
+        # Only principal components as a start need enough dimensions in the data; given coordinates replace them.
         possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
@@ -330,7 +332,7 @@ class Method(Generic[S]):
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:
-        """Embed points (n, q) without those that equal an earlier one, which get its place."""
+        """Embed each of several equal points (n, q) once; all of them get the same position."""
         first, twin = distinct_points(points)
         n, m = len(points), len(first)
         if m == n:
@@ -348,7 +350,7 @@ class Method(Generic[S]):
         return replace(embedding, Y=embedding.Y[twin], notes=(*embedding.notes, Note("equal-points", message)))
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
-        """Return initial coordinates (n, p), centered, the widest column of standard deviation one."""
+        """Return given initial coordinates (n, p), centered, and scaled so that the widest column has deviation one."""
         parameter = "init"
         if parameter not in spec.parameters():
             raise InvalidParameterError(
@@ -376,7 +378,7 @@ class Method(Generic[S]):
         return np.asarray(Y / width)
 
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
-        """Return data as a matrix, or as sparse rows; raise `InvalidParameterError` if sparse ones are impossible."""
+        """Return data as a matrix or as sparse rows; raise `InvalidParameterError` if sparse data are not possible."""
         if not is_sparse(X):
             return finite_matrix(X) if self.any_space else checked_matrix(X)
         if not self.sparse:
@@ -389,7 +391,7 @@ class Method(Generic[S]):
 
 
 def note_bridges(embedding: Embedding, bridges: list[tuple[int, int]]) -> Embedding:
-    """Return an embedding by a graph with the figure and the note on its bridges, if there are any."""
+    """Return an embedding by a graph, with its bridges, if any, in the figures and in a note."""
     if not bridges:
         return embedding
     figures = {**embedding.figures, "bridges": [list(pair) for pair in bridges]}
@@ -397,14 +399,14 @@ def note_bridges(embedding: Embedding, bridges: list[tuple[int, int]]) -> Embedd
 
 
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
-    """Return data in the space of a specification, or their distances."""
+    """Return data in the space of a specification, or given distances as such."""
     if not isinstance(data, np.ndarray):
         return SparsePoints.from_rows(data, spec.space[1])
     return Distances.among(data) if spec.space[1] == "precomputed" else Space.from_data(data, spec).points(data)
 
 
 def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
-    """Return a map of standardized data as one of the data, or None for another space, in which it is not affine."""
+    """Return an affine map of standardized data as a map of the data, or None for metrics where it is not affine."""
     if spec.space[1] != "euclidean":
         return None
     space = Space.from_data(data, spec)
@@ -439,7 +441,7 @@ def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> Non
 
 
 def participation_ratio(Y: NDArray[np.float64]) -> float:
-    """Return the number of points that share the extent of an embedding Y (n, p), from 1 to n; 0 without extent."""
+    """Return how many points effectively share the extent of an embedding Y (n, p), from 1 to n; 0 without extent."""
     off = Y - Y.mean(axis=0)
     off = off / power_of_two(float(np.abs(off).max()))
     energy = (off * off).sum(axis=1)
@@ -448,7 +450,7 @@ def participation_ratio(Y: NDArray[np.float64]) -> float:
 
 
 def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield the note on a collapsed embedding."""
+    """Yield a note if an embedding has collapsed."""
     n, shared = len(Y), participation_ratio(Y)
     if shared < CONCENTRATED * n:
         yield Note(

@@ -1,7 +1,8 @@
 r"""Generative locally linear embedding: one draw of the posterior over LLE's weights.
 
-:math:`w_i = m_i + \sqrt{a} F_i z_i`, z_i standard normal, and the bottom eigenvectors of :math:`(I - W)^T (I - W)` at
-these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale a = 0 it is the reference, LLE.
+The weights are :math:`w_i = m_i + \sqrt{a} F_i z_i`, with z_i standard normal. The embedding is the bottom eigenvectors
+of :math:`(I - W)^T (I - W)` for these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale
+a = 0 it is the reference embedding, by LLE.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class GlleSpec(FitSpec, NeighborSpec):
             )
 
     def fit_spec(self) -> FitSpec:
-        """Return the specification of the posterior."""
+        """Return the parameters of the posterior, without the parameters of the draw."""
         return FitSpec(**{item.name: getattr(self, item.name) for item in fields(FitSpec)})
 
     def require_possible(self, n: int, d: int) -> None:
@@ -57,7 +58,7 @@ class GlleSpec(FitSpec, NeighborSpec):
 
 
 def _covariance_entries(spec: GlleSpec, n: int) -> int:
-    """Return the entries of the factors (n, k, k) of the covariances."""
+    """Return the number of entries of the factors (n, k, k) of the covariances."""
     return n * int(spec.fit_spec().of_points(n).n_neighbors) ** 2
 
 
@@ -73,7 +74,7 @@ def _covariance_entries(spec: GlleSpec, n: int) -> int:
     reproducible=True,
 )
 def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by one draw."""
+    """Embed by one draw of a posterior."""
     posterior = fit(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
     draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))

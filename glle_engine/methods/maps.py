@@ -1,4 +1,4 @@
-"""Maps of methods: functions from new points to places in an embedding.
+"""Maps of methods: functions from new points to positions in an embedding.
 
 An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kernel PCA has another map
 (`glle_engine.methods.linear.scaling`). Methods on neighbors place a point by its nearest points of the data.
@@ -28,7 +28,7 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 def no_inverse(subject: str) -> InvalidParameterError:
-    """Return the refusal of places that cannot be taken back to the data."""
+    """Return the error for positions that cannot be mapped back to data."""
     return InvalidParameterError(
         f"{subject} has no inverse.",
         remedy="Take places back to the data by pca, ppca, factor-analysis, npe or kernel-pca.",
@@ -36,7 +36,7 @@ def no_inverse(subject: str) -> InvalidParameterError:
 
 
 class Map(ABC):
-    """Function from points (m, d) to their places (m, p) in an embedding, each independent of the others."""
+    """Function from points (m, d) to their positions (m, p) in an embedding, each point independently of the others."""
 
     @property
     @abstractmethod
@@ -50,18 +50,18 @@ class Map(ABC):
 
     @abstractmethod
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the places (m, p) of a block of points (m, d)."""
+        """Return the positions (m, p) of a block of points (m, d)."""
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return points (m, d) at places (m, p), if the map has an inverse."""
+        """Return points (m, d) that the map would place at `places` (m, p); raise an error if it has no inverse."""
         raise no_inverse("The map by nearest neighbors")
 
     def _row_entries(self) -> int:
-        """Return the entries of the working memory of a point."""
+        """Return the number of entries of working memory per point."""
         return self.n_features
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the places (m, p) of points (m, d), in the unit of the training data.
+        """Return the positions (m, p) of points (m, d), which are in the unit of the training data.
 
         Raises
         ------
@@ -69,8 +69,8 @@ class Map(ABC):
             For another number of features.
         NotFiniteError
         OutOfRangeError
-            If a place leaves the range of floating-point numbers, or a point is too far from the data to have nearest
-            neighbors.
+            If a position leaves the range of floating-point numbers, or a point is too far from the data to have
+            nearest neighbors.
 
         """
         data = self._check(points)
@@ -86,7 +86,7 @@ class Map(ABC):
         return Y
 
     def _check(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return new points as a matrix (m, d), or raise the refusal of points that the map cannot place."""
+        """Return new points as a matrix (m, d), or raise an error if the map cannot place them."""
         data = finite_matrix(points, "points")
         if data.shape[1] != self.n_features:
             raise InvalidShapeError(
@@ -124,20 +124,20 @@ class AffineMap(Map):
 
     @classmethod
     def restore(cls, _data: object, _spec: object, _embedding: object, arrays: dict[str, NDArray[np.float64]]) -> Self:
-        """Return the map of its arrays (`glle_engine.methods.base.Method.restore`)."""
+        """Return the map with these arrays (`glle_engine.methods.base.Method.restore`)."""
         return cls(**arrays)
 
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((points - self.mean) @ self.components.T)
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return m + C^+ y, of the points at a place the nearest one to the mean."""
+        """Return m + C^+ y: of all points that the map places at y, the one nearest to the mean."""
         return np.asarray(self.mean + places @ np.linalg.pinv(self.components).T)
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborMap(Map):
-    """Map of an embedding by the neighbors of a point in the data; points of the data get their rows.
+    """Map that places a point by its neighbors in the data; points of the data get their rows of the embedding.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class NeighborMap(Map):
 
     @abstractmethod
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the places (m, p) of points (m, q) in the space of the method."""
+        """Return the positions (m, p) of new points (m, q), given in the space of the method."""
 
     @property
     def n_features(self) -> int:

@@ -1,4 +1,4 @@
-"""Parameters common to all methods, and their refusals."""
+"""Parameters common to all methods, and the checks that refuse impossible values."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec(SpaceSpec):
-    """Parameters common to all methods; a method with more has a subclass."""
+    """Parameters common to all methods; a method with more parameters has a subclass."""
 
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise the `GlleError` of an impossible request, from the sizes alone, with the remedy."""
+        """Raise a `GlleError` with a remedy if the request is impossible; this needs only the sizes."""
         self.require_rank(n, d)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors with which n points can be embedded, for defaults that suit few points."""
+        """Return the largest n_neighbors with which n points can be embedded, to adapt the default to few points."""
         return n - 1
 
     def require_rank(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` for more components than n centered points of d features span."""
+        """Raise `InvalidParameterError` if there are more components than dimensions that n centered points span."""
         p, most = self.n_components, min(n - 1, d)
         if p > most:
             raise InvalidParameterError(
@@ -70,7 +70,7 @@ class MethodSpec(SpaceSpec):
             )
 
     def require_noise_dimension(self, n: int, d: int, title: str) -> None:
-        """Raise `InvalidParameterError` unless the components leave at least one dimension to the noise."""
+        """Raise `InvalidParameterError` unless the components leave at least one dimension for the noise."""
         p, most = self.n_components, min(n - 1, d) - 1
         if p > most:
             raise InvalidParameterError(
@@ -98,11 +98,11 @@ class NeighborSpec(DistanceSpec):
     n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2, counts=True)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `TooFewPointsError` for too few points."""
+        """Raise `TooFewPointsError` if there are too few points."""
         require_enough_points(n, self)
 
     def require_neighbors(self, title: str, least: int, rule: str) -> None:
-        """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` derives the number from p."""
+        """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` is the text of the bound, in p."""
         if self.n_neighbors < least:
             raise InvalidParameterError(
                 f"{title} in {self.n_components} dimensions needs {rule} neighbors, not {self.n_neighbors}.",
@@ -113,7 +113,7 @@ class NeighborSpec(DistanceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusSpec(DistanceSpec):
-    """Parameter of a method on nearest neighbors that also takes all points within a radius."""
+    """Parameters of a method on nearest neighbors that can instead take all points within a radius."""
 
     radius: float | None = number(
         None,
@@ -129,13 +129,13 @@ class RadiusSpec(DistanceSpec):
     )
 
     def check_together(self) -> None:
-        """Refuse a number of neighbors beside a radius."""
+        """Refuse a number of neighbors in addition to a radius."""
         super().check_together()
         if self.radius is not None:
             self.refuse_unused("radius", "n_neighbors")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points; a radius has any number of neighbors."""
+        """Refuse too few points; with a radius, the number of neighbors does not matter."""
         if self.radius is None:
             super().require_possible(n, d)
         else:
@@ -147,7 +147,7 @@ class RadiusSpec(DistanceSpec):
     ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
         """Return the connected graph of the neighbors of X (n, d), and its bridges.
 
-        `n_neighbors` replaces the number of the specification.
+        `n_neighbors` replaces the specification's number of neighbors.
         """
         k = self._n_neighbors if n_neighbors is None else n_neighbors
         k = len(X) - 1 if k == "all" else k
@@ -161,22 +161,22 @@ class RadiusSpec(DistanceSpec):
 
     @property
     def _n_neighbors(self) -> Any:
-        """The parameter of the other base, a number or a word."""
+        """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
         return vars(self)["n_neighbors"]
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
-    """Return the function of a specification and n to count n^2, the entries of `count` matrices of all pairs."""
+    """Return the function from (specification, n) to count n^2, the entries of `count` matrices of all pairs."""
     return lambda _, n: count * n * n
 
 
 def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
-    """Return the function of a specification and n to count n k^2, the entries of `count` matrices of each point."""
+    """Return the function from (specification, n) to count n k^2, the entries of `count` matrices for each point."""
     return lambda spec, n: count * n * spec.n_neighbors**2
 
 
 def require_points(n: int, least: int, reason: str) -> None:
-    """Raise `TooFewPointsError` for fewer than `least` points, which `reason` needs."""
+    """Raise `TooFewPointsError` if there are fewer points than the `least` points that `reason` needs."""
     if n < least:
         raise TooFewPointsError(
             f"{reason} needs at least {least} points, not {n}.",

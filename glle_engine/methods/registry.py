@@ -83,13 +83,13 @@ ABBREVIATIONS = {
     "ssne": "symmetric-sne",
     "slle": "supervised-lle",
 }
-"""Usual names of methods beside the names of the registry, their titles, and other hyphens and capitals."""
+"""Further usual names of methods; names and titles in the registry work anyway, with any hyphens and capitals."""
 
-_LONGEST = 100  # characters of a name that is compared with the known ones
+_LONGEST = 100  # longer names are not compared with the known ones
 
 
 def plain(name: str) -> str:
-    """Return the letters and digits of a name in lower case: "tsne" of "t-SNE" and of "t_sne"."""
+    """Return the letters and digits of a name in lower case: "tsne" for both "t-SNE" and "t_sne"."""
     return re.sub(r"[^a-z0-9]", "", name[: _LONGEST + 1].lower())
 
 
@@ -101,7 +101,7 @@ _SPELLINGS = {
 
 
 def canonical(name: str) -> str:
-    """Return the registry's name of a method in another usual spelling, or an unknown name unchanged."""
+    """Return the registry's name of a method given in any usual spelling; return an unknown name unchanged."""
     return _SPELLINGS.get(plain(name), name)
 
 
@@ -123,7 +123,7 @@ def method(name: str) -> Method[Any]:
 
 
 def no_map(subject: str) -> InvalidParameterError:
-    """Return the refusal of new points by an embedding without a map."""
+    """Return the error for new points if an embedding has no map."""
     return InvalidParameterError(
         f"{subject} has no map to new points.",
         remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",

@@ -12,8 +12,8 @@ embedding Y, all with one covariance
 at the a, g, b, s that maximise it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
 section 4). It is a density, so that only embeddings of the same data, in the same units, compare.
 
-LAPACK's factorisations, exponentials and the ascent depend on the processor's kernels: on another processor the
-score may differ in its last digits, and by the tolerance of the ascent.
+LAPACK's factorisations, exponentials and the ascent depend on the kernels of the processor. On another processor the
+score may therefore differ in its last digits, and by the tolerance of the ascent.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MAX_POINTS = 2000  # this many take a minute or two, and five matrices of 32 MB
-_SEARCHED = 300  # points on which the starts compete; all n then go on from the best
+MAX_POINTS = 2000  # takes a minute or two, and five matrices of 32 MB
+_SEARCHED = 300  # the starts compete on this many points; the ascent on all n points goes on from the best
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
 # Starts: inverse squared widths for coordinates of unit variance; white noise as a share of the variance of the data.
 _INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
 _NOISES = (1e-1, 1e-3)
 _BIAS = 1e-2
-# Log bounds. Variances are shares of the data's variance; below 1e-8 rounding would determine K.
+# Log bounds. Variances are shares of the data's variance; below 1e-8, rounding errors would determine K.
 _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Covariance of one feature at the points of an embedding.
+    """Parameters of the covariance K of one feature at the points of an embedding.
 
     Attributes
     ----------
     variance : float
-        a, in squared units of the data, as `bias` and `white`.
+        a, in squared units of the data, like `bias` and `white`.
     inverse_width : float
-        g, one over the squared length scale, the embedding's columns having unit variance.
+        g, one over the squared length scale, where the columns of the embedding have unit variance.
     bias : float
         b.
     white : float
@@ -72,12 +72,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """End of an ascent.
+    """Result of maximising the likelihood.
 
     Attributes
     ----------
     log_likelihood : float
-        Natural logarithm, of a density over the n d entries of the data.
+        Natural logarithm of a density over the n d entries of the data.
     kernel : Kernel
     converged : bool
         Whether the ascent ended at a maximum.
@@ -111,7 +111,7 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p and its gradient in the logarithms of the fields of the kernel, in their order.
+    r"""Return log p and its gradient with respect to the logarithms of the kernel's fields, in their order.
 
     :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
     distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.
@@ -149,9 +149,9 @@ def log_likelihood(
 def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> Likelihood:
     """Return the log likelihood of the data given the embedding, at the kernel that maximises it.
 
-    Eight starts ascend by L-BFGS in the logarithms of the hyperparameters. Of more than 300 points a fixed sample
-    does, and all points continue from the best of them. The features enter through the Gram matrix of the data only:
-    an evaluation takes n^3 for any d.
+    L-BFGS ascends from eight starts, in the logarithms of the hyperparameters. If there are more than 300 points, the
+    eight ascents use a fixed sample of them, and the best is continued with all points. The features enter only through
+    the Gram matrix of the data, so that the time of an evaluation grows as n^3 for any d.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
             "No hyperparameters give the GP-LVM a finite likelihood.",
             remedy="Look for duplicates in the embedding, or for features of very different units in the data.",
         )
-    # From data of unit variance to a density in the units of the data.
+    # The ascent was for data of unit variance; the result is a density in the units of the data.
     a, b, s = (scale * variance for variance in (best.kernel.variance, best.kernel.bias, best.kernel.white))
     value = best.log_likelihood - 0.5 * n * d * float(np.log(scale))
     return Likelihood(value, Kernel(a, best.kernel.inverse_width, b, s), best.converged)
@@ -225,7 +225,7 @@ class _Ascent:
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:
-        """Ascend from a start."""
+        """Maximise the likelihood from a start."""
         result = minimize(
             self._falling,
             start,

@@ -1,8 +1,9 @@
 """Faithfulness of an embedding to the data: trustworthiness, continuity, affine fit, residual variance.
 
 The residual variance is the share of the variance of distances that an embedding leaves unexplained, :math:`1 -
-R^2(D_G, D_Y)`, R the correlation, over pairs of points, between lengths of shortest paths along the neighbor graph of
-the data and Euclidean distances in the embedding (Tenenbaum, de Silva, Langford 2000, Science 290, figure 2).
+R^2(D_G, D_Y)`. R is the correlation, over pairs of points, between the lengths of the shortest paths along the neighbor
+graph of the data and the Euclidean distances in the embedding (Tenenbaum, de Silva, Langford 2000, Science 290, figure
+2).
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"
 _BLOCK = 4096
 _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
-_FEW_POINTS = 4_000  # below it, all distances are faster than a tree (1,000 points: 2.6 against 9.5 ms)
-EXACT_POINTS = 2000  # all pairs up to this n: some three seconds
-LANDMARKS = 400  # for larger n: pairs of one of these with any point
+_FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
+EXACT_POINTS = 2000  # up to this n, the residual variance is over all pairs, which takes about three seconds
+LANDMARKS = 400  # for larger n, it is over the pairs of one of these points with any other
 _SEED = 0
 _BLOCK_ENTRIES = 1 << 21
 
@@ -48,7 +49,8 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
 
     .. math:: R^2 = 1 - \min_{A, b} \|T - Y A - 1 b^T\|^2 / \|T - 1 \bar t^T\|^2
 
-    An invertible affine map of Y changes nothing, so that embeddings of unit covariance are not judged by their scale.
+    The result does not change with an invertible affine map of Y, so that the scale of an embedding, which many methods
+    fix, does not matter.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
     """
     a, b = Y - Y.mean(axis=0), truth - truth.mean(axis=0)
     size = np.linalg.norm(a, axis=0)
-    a = a / np.where(size > 0, size, 1.0)  # lstsq judges rank by the largest singular value
+    a = a / np.where(size > 0, size, 1.0)  # lstsq decides about the rank relative to the largest singular value
     rest = b - a @ np.linalg.lstsq(a, b, rcond=None)[0]
     return max(0.0, 1 - float(np.linalg.norm(rest) / np.linalg.norm(b)) ** 2)
 
@@ -75,11 +77,11 @@ def trustworthiness(
     .. math:: T = 1 - \frac{2}{m k (2n - 3k - 1)} \sum_i \sum_{j \in U_k(i)} \max(0, r(i, j) - k)
 
     with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the neighbors of i in X (Venna and
-    Kaski 2001). Equal distances in X have the smallest of their ranks, so that the order of the rows decides about
-    none; scikit-learn ranks them in the order of the rows, and its value may be lower.
+    Kaski 2001). Points at equal distances in X all get the smallest of their ranks, so that the order of the rows does
+    not matter. scikit-learn ranks such points in the order of the rows, so that its value may be lower.
 
-    Ranks are counted on demand, by range counting in a KD-tree (few features, many points) or by blocks of distances,
-    so that n^2 numbers are never in memory.
+    Only the ranks that are needed are counted, in a KD-tree (for few features and many points) or in blocks of
+    distances, so that n^2 numbers are never in memory.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def trustworthiness(
     n_neighbors : int
         k < n / 2.
     points : (m,) int, optional
-        Average over these points only, their neighbors and ranks still among all n.
+        Average over these points only; their neighbors and ranks are still among all n points.
 
     Raises
     ------
@@ -106,7 +108,7 @@ def local_trustworthiness(
 ) -> NDArray[np.float64]:
     """Return each point's trustworthiness (m,), whose mean is `trustworthiness`; 1 is best.
 
-    Parameters and errors as for `trustworthiness`; a single point may be below 0, the mean is not.
+    Parameters and errors as for `trustworthiness`. The value of a single point may be below 0; the mean never is.
     """
     n = len(X)
     require_same_length(X, Y)
@@ -126,7 +128,7 @@ def continuity(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
-    """Return the continuity (Venna and Kaski 2001): the trustworthiness with data and embedding exchanged.
+    """Return the continuity (Venna and Kaski 2001), which is the trustworthiness with data and embedding exchanged.
 
     Parameters and errors as for `trustworthiness`.
     """
@@ -140,9 +142,9 @@ def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
 
 
 def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Sum max(0, r(i, j) - k) over j, r one more than the number of other points nearer to i than j.
+    """Sum max(0, r(i, j) - k) over j, where r is one more than the number of other points nearer to i than j.
 
-    Distances that differ by less than 1e-12 of themselves are equal, so that rounding decides about no rank.
+    Distances with a relative difference below 1e-12 count as equal, so that rounding does not decide about ranks.
     """
     if isinstance(X, Distances):
         return X.ranks_beyond(rows, neighbors, k, _EQUAL)
@@ -162,7 +164,7 @@ def _counted_by_tree(
     for part in blocks(len(rows), _BLOCK, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
         closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
-        # Those within the distance of the k-th neighbor cannot exceed rank k.
+        # Neighbors no farther than the k-th nearest point cannot exceed rank k, and need not be counted.
         kth = tree.query(centre, k + 1)[0][:, -1]
         far = closer > kth[:, None]
         item = np.nonzero(far)[0]
@@ -188,7 +190,8 @@ def residual_variance(
 ) -> float:
     """Return the residual variance, in [0, 1]; 0 is best.
 
-    Over all pairs up to 2,000 points; for more, over the pairs with one of 400 landmarks, a fixed sample.
+    For up to 2,000 points, it is computed over all pairs; for more points, over the pairs that include one of 400
+    landmarks, which are a fixed sample.
 
     Parameters
     ----------
@@ -197,7 +200,7 @@ def residual_variance(
     Y : (n, p) float64
         The embedding.
     n_neighbors : int
-        k < n of the graph, whose edges are undirected.
+        k < n of the neighbor graph. Its edges are undirected.
     on_progress
         Called with (landmarks done, all, "geodesics").
 
@@ -231,15 +234,16 @@ def unexplained_variance(
     Y: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> float:
-    """Return :math:`1 - r^2`, r the correlation of distances in the data with those in an embedding, in [0, 1].
+    """Return :math:`1 - r^2`, where r is the correlation between distances in the data and in an embedding, in [0, 1].
 
-    Over the pairs of one of some points with any other point. The only definition of residual variance: of the score
-    (with lengths of shortest paths) and of Isomap (with its own). No unit changes it.
+    The correlation is over the pairs of one of `points` with any other point. This is the only definition of residual
+    variance: both the score, with the lengths of shortest paths, and Isomap, with the distances that it scales, call
+    it. Units do not change the result.
 
     Parameters
     ----------
     distances : callable
-        A slice of the points to their distances (b, n), in the data, to all points.
+        Takes a slice of `points`, and returns their distances in the data to all points, (b, n).
     points : (m,) int
     Y : (n, p) float64
         The embedding.

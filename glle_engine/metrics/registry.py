@@ -83,9 +83,9 @@ class Score:
 
 
 def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
-    """Return the mean share of a point's k nearest in the embedding (n, p) that have its label, in [0, 1]; 1 is best.
+    """Return the mean share of a point's k nearest neighbors in the embedding (n, p) with the same label, in [0, 1].
 
-    Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14.
+    1 is best (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
     """
     nearest, _ = kneighbors(Y, n_neighbors)
     return float((labels[nearest] == labels[:, None]).mean())
@@ -110,9 +110,9 @@ def score(
     Y : (n, p) array-like
         The embedding, one row for each point, in the order of the data.
     names : sequence of str
-        Of `SCORES`; none twice.
+        Distinct names of `SCORES`.
     n_neighbors : int
-        k of the scores on neighborhoods; below n / 2 for trustworthiness and continuity, below n for the others.
+        k for the scores on neighborhoods; below n / 2 for trustworthiness and continuity, below n for the others.
     labels : (n,) array-like of integers or strings, optional
         The class of each point, for the scores that need labels.
     truth : (n, q) array-like, optional
@@ -205,14 +205,14 @@ def _possible(name: str, n: int, given: Given) -> Score:
 
 
 def _largest_k(name: str, n: int) -> int | None:
-    """Return the largest k of a score, None for those without neighborhoods."""
+    """Return the largest k that a score allows, or None if it has no neighborhoods."""
     if name in {"trustworthiness", "continuity"}:
         return (n - 1) // 2
     return n - 1 if name in {"neighborhood_hit", "residual_variance"} else None
 
 
 def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Return the disparity; the narrower array is padded with zeros, which changes no distance."""
+    """Return the disparity of embedding and truth; the narrower one is padded with zeros, which changes no distance."""
     width = max(Y.shape[1], truth.shape[1])
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 

@@ -1,36 +1,36 @@
-r"""Constrained posteriors: with reconstruction noise and the constraint of GLLE Eq. 7.
+r"""Constrained posteriors: weights that sum to one (GLLE Eq. 7), with reconstruction noise.
 
 The model of one neighborhood is
 
 .. math:: D_i w_i + e = 0,\quad e \sim N(0, s_i^2 I_d),\quad
           w_i \sim N(1/k,\ (s_i^2 / \lambda_i) I)\ \text{on}\ 1^T w = 1,
 
-:math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`: `reg` is the ratio of noise to prior variance. The
-posterior on the plane is Gaussian; its mean is LLE's regularised solution and its covariance
+with :math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`, so that `reg` is the ratio of noise to prior variance. The
+posterior on the plane :math:`1^T w = 1` is Gaussian. Its mean is LLE's regularised solution, and its covariance is
 
 .. math:: s_i^2 \left(A_i^{-1} - A_i^{-1} 1 1^T A_i^{-1} / (1^T A_i^{-1} 1)\right),
 
-of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the differences of the embedding to the precision:
-:math:`A_i + c\,D_{y,i}^T D_{y,i}`, with c = mean tr G / mean tr D_y^T D_y, so that the embedding counts in the
-data's units.
+of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the differences of the embedding to the precision, which
+becomes :math:`A_i + c\,D_{y,i}^T D_{y,i}`. The factor c = mean tr G / mean tr D_y^T D_y converts the embedding to the
+units of the data.
 
-With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i (v - g_i 1^T v)`,
-:math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, has exactly that covariance: the factor is
-:math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
+Let :math:`A_i = L L^T`, :math:`v = L^{-T} z` with z standard normal, and
+:math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`. Then :math:`s_i (v - g_i 1^T v)` has exactly this covariance, so that its
+factor is :math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
 
-If only k_i of the k candidates are neighbors (`glle_engine.graph.adaptive`), the vector 1 is 0 for the others, and
-their weights are 0 in the mean and in every draw.
+If only k_i of the k candidates are neighbors (`glle_engine.graph.adaptive`), the entries of the vector 1 are 0 for the
+other candidates, whose weights are then 0 in the mean and in every draw.
 
-The noise has as many directions as LLE's residuals. With :math:`r_i = \sum_j w_{ij} (x_j - x_i)` the residuals at the
-mean weights and C their second moments over all points, the participation ratio
+The noise has as many directions as LLE's residuals. With the residuals :math:`r_i = \sum_j w_{ij} (x_j - x_i)` at the
+mean weights, and their second moments C over all points, the participation ratio
 
 .. math:: \nu = (\mathrm{tr}\, C)^2 / \mathrm{tr}\, C^2 = \Big(\sum \lambda\Big)^2 \Big/ \sum \lambda^2
 
-of the eigenvalues :math:`\lambda` of C is the number of directions that share the residuals: d if all features have
-the same, independent noise; 1 if all lie in one line. For Gaussian noise of covariance C the squared length has the
-mean and the variance of :math:`\mathrm{tr}\, C / \nu` times a chi-square of :math:`\nu` degrees of freedom
-(Satterthwaite 1946). Rotations, units, an isometric embedding into more features, constant features and repeated ones
-do not change it.
+of the eigenvalues :math:`\lambda` of C is the effective number of directions of the residuals: d if all features have
+independent noise of the same variance, 1 if all residuals lie on one line. For Gaussian noise of covariance C, the
+squared length of the noise has the mean and the variance of :math:`\mathrm{tr}\, C / \nu` times a chi-square of
+:math:`\nu` degrees of freedom (Satterthwaite 1946). The ratio does not change with rotations, with the unit, with an
+isometric embedding into more features, or if features are constant or all are repeated.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
     """Resolve ``variance="auto"`` by the number of directions of the residuals.
 
-    k - 1 free weights reconstruct k - 1 directions exactly. The choice is dirichlet if the residuals lie in fewer
-    (`residual_dimension`), because they come from the ridge and identify no noise. It is dirichlet with tangent
-    noise, which separates the directions off the sheet by other means, and ml otherwise.
+    The k - 1 free weights can reconstruct k - 1 directions exactly. If the residuals lie in fewer directions
+    (`residual_dimension`), they come from the ridge and say nothing about the noise, so that the choice is dirichlet.
+    It is also dirichlet with tangent noise, which tells directions off the sheet apart by other means. Otherwise it is
+    ml.
     """
     if spec.variance != "auto":
         return spec.variance
@@ -75,15 +76,15 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Choice and figures of the noise, of all points together.
+    """The noise that all points have in common: how its variance is chosen, and its numbers.
 
     Attributes
     ----------
     variance : {"dirichlet", "ml"}
     dimension : float
-        Directions of the residuals that ml divides by.
+        Number of directions of the residuals, by which ml divides.
     unit_ratio : float
-        c of direct; 0 for em.
+        The factor c of direct; 0 for em.
 
     """
 
@@ -103,7 +104,7 @@ class NoiseModel:
     ) -> Self:
         """Return the noise model of a fit.
 
-        `directions` is `residual_dimension`; the others are as for `constrained_distribution`.
+        `directions` is the result of `residual_dimension`; the other arguments are as for `constrained_distribution`.
         """
         direct = spec.method == "direct"
         unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
@@ -120,8 +121,8 @@ def constrained_distribution(
 
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
-    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
-      participation ratio of the residuals (`residual_dimension`); nu + p for direct.
+    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, where nu is the
+      participation ratio of the residuals (`residual_dimension`), plus p for direct.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def constrained_distribution(
     -------
     distribution : WeightDistribution
     facts : dict
-        JSON-able figures for the diagnostics.
+        JSON-able numbers for the diagnostics.
 
     """
     directions = residual_dimension(X, mean.neighbors, mean.weights)
@@ -164,10 +165,10 @@ def distribution_at(
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, NDArray[np.float64]]:
-    """Return the distribution of each point's weights under a common noise, and s_i^2 / tr(G_i) (n,).
+    """Return the distribution of each point's weights, given the noise model of the fit, and s_i^2 / tr(G_i) (n,).
 
-    New points (m, d) with places (m, p) in the embedding replace the rows of X and of `embedding`; `known` are then
-    their mean weights. Others as for `constrained_distribution`.
+    New points (m, d) and their positions `places` (m, p) in the embedding replace the rows of X and of `embedding`;
+    `known` are then the mean weights of the new points. Other arguments as for `constrained_distribution`.
     """
     neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape
@@ -198,7 +199,7 @@ def distribution_at(
 
 
 def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:
-    """Return mean tr(G) / mean tr(D_y^T D_y): the square of the data's unit in units of the embedding."""
+    """Return c = mean tr(G) / mean tr(D_y^T D_y), by which squares in the embedding get the unit of the data."""
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn
@@ -207,16 +208,16 @@ def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], k
 def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
     """Return the participation ratio of the residuals of weights (n, k), whose rows sum to 1.
 
-    It is in [1, min(n, d)], to rounding, or 0 if the residuals are no larger than the rounding of the data.
+    It is in [1, min(n, d)], up to rounding, or 0 if the residuals are no larger than the rounding errors of the data.
     """
     if isinstance(X, Distances | SparsePoints):
         return X.residual_dimension(neighbors, weights)
     rest = residuals(X, neighbors, weights)
     if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):
         return 0.0
-    np.ldexp(rest, -int(np.frexp(np.abs(rest).max())[1]), out=rest)  # exact; fourth powers stay in the range
+    np.ldexp(rest, -int(np.frexp(np.abs(rest).max())[1]), out=rest)  # exact, and fourth powers stay in range
     if rest.shape[0] < rest.shape[1]:
-        rest = np.ascontiguousarray(rest.T)  # R R^T and R^T R have the same eigenvalues but for zeros
+        rest = np.ascontiguousarray(rest.T)  # R R^T and R^T R have the same eigenvalues except for zeros
     total, squares = 0.0, 0.0
     tiles = [rest[:, start : start + _TILE] for start in range(0, rest.shape[1], _TILE)]
     for i, left in enumerate(tiles):
@@ -230,7 +231,7 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
 def residuals(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return X_i w_i - x_i of every point (n, d), summed over the differences, which no translation changes."""
+    """Return X_i w_i - x_i of every point (n, d), as a sum over the differences, so that translations do not matter."""
     n, k = neighbors.shape
     rest = np.zeros((n, X.shape[1]))
     rows = max(1, _BLOCK_ENTRIES // X.shape[1])

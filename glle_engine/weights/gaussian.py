@@ -1,13 +1,15 @@
 r"""Gaussian distribution of the reconstruction weights, fitted once and sampled by draws.
 
-The weights of the draws of all lanes are :math:`w_i = m_i + \sqrt{a} F_i z_i`. The streams of standard normals are
-counter-based and without state. Word q of the stream of (seed, index) is word q of Philox 4x64-10 (Salmon, Moraes,
-Dror, Shaw 2011) with the key (seed, index), in numpy's numbering. Its upper 53 bits are a uniform :math:`u_q \in [0,
-1)`; each pair becomes two normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
+A draw has the weights :math:`w_i = m_i + \sqrt{a} F_i z_i`, with z_i standard normal. The random streams are
+counter-based and have no state. Word q of the stream of (seed, index) is word q of Philox 4x64-10 (Salmon, Moraes,
+Dror, Shaw 2011) with the key (seed, index), in numpy's numbering. The upper 53 bits of a word are a uniform
+:math:`u_q \in [0, 1)`. Each pair of uniforms becomes two normals (Box and Muller 1958), with
+:math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-Every lane has a stream, with the same bits on every processor and for any number of lanes.
+Several draws are sampled together, one in each lane. Every lane has its own stream, which has the same bits on every
+processor and for any number of lanes.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ _W0, _W1 = _WEYL
 _ROUNDS = 10
 _SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
-LOG_2 = 0.6931471805599453  # a literal, because libraries may round it otherwise
-GROUP = 4  # points: their 4 k normals are k counters of the stream
+LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
+GROUP = 4  # points that are sampled together, because their 4 k normals are k counters of the stream
 
 
 @instruction
@@ -70,11 +72,11 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write uniforms 4 first, ... of each of an even number of lanes, four a counter, as (4 count, lanes)."""
+    """Write each lane's uniforms from number 4 first on, four per counter, as (4 count, lanes); lanes must be even."""
     lanes = len(tag)
     for block in range(count):
-        counter = np.uint64(first + block + 1)  # numpy's begin at 1
-        for lane in range(0, lanes, 2):  # two at once, since each round waits for the one before
+        counter = np.uint64(first + block + 1)  # numpy's counters begin at 1
+        for lane in range(0, lanes, 2):  # two at once, because each round must wait for the one before
             a0, a1, a2, a3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             b0, b1, b2, b3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             key_a, key_b = seeds[lane], seeds[lane + 1]
@@ -110,7 +112,7 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
 
 
 def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
-    r"""Return log x of normal numbers: x = m 2^e, log m = 2 artanh s, s = (m - 1) / (m + 1), by its series."""
+    r"""Return log x of normal numbers, with x = m 2^e and log m = 2 artanh((m - 1) / (m + 1)) by its series."""
     integers = ir.VectorType(ir.IntType(64), lanes)
     bits = builder.bitcast(x, integers)
 
@@ -132,7 +134,7 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 
 
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
-    """Return cos and sin of 2 pi `turn`, turn in [0, 1): the nearest quarter turn, and Taylor's series for the rest."""
+    """Return cos and sin of 2 pi `turn`, in [0, 1): rounded to a quarter turn, with Taylor's series for the rest."""
     vector = ir.VectorType(ir.DoubleType(), lanes)
     integers = ir.VectorType(ir.IntType(64), lanes)
 
@@ -150,7 +152,7 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
     )
     odd = builder.icmp_signed("!=", builder.and_(quarter, number(1)), number(0))
     first, second = builder.select(odd, sine, cosine), builder.select(odd, cosine, sine)
-    # Quarters 1 and 2 turn the cosine's sign, 2 and 3 the sine's.
+    # The cosine changes its sign in quarters 1 and 2, the sine in quarters 2 and 3.
     turned = builder.icmp_signed("!=", builder.and_(builder.add(quarter, number(1)), number(2)), number(0))
     below = builder.icmp_signed("!=", builder.and_(quarter, number(2)), number(0))
     return (
@@ -179,7 +181,7 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write normals 4 first, ... of every lane's stream, four for each of `count` counters, as (4 count, lanes)."""
+    """Write each lane's normals from number 4 first on, four for each of `count` counters, as (4 count, lanes)."""
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
         _box_muller(tag, target, 2 * pair)
@@ -203,7 +205,7 @@ def sample(
     Parameters
     ----------
     tag
-        As many numbers as there are lanes.
+        A tuple with one number per lane; only its length counts.
     position : (n,) int32
         Row of the result for each point, such as its position in the order of elimination.
     counter : int
@@ -231,7 +233,7 @@ def sample(
             at, own = position[point] * k, advance(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
-            for a in range(0, fours, 4):  # four sums at once, since one waits for itself
+            for a in range(0, fours, 4):  # four sums at once, because each addition to a sum waits for the last one
                 v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
                 v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
                 for b in range(k):
@@ -278,7 +280,7 @@ def place(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Copy vectors (p, n, lanes), flat in the last two, to the order of the points: (lanes, n, p)."""
+    """Copy vectors (p, n, lanes), flat in the last two axes, to an array (lanes, n, p) in the order of the points."""
     lanes, n, wanted = result.shape
     for point in range(n):
         at = position[point] * lanes
@@ -291,15 +293,15 @@ def unpack(
 class WeightDistribution:
     r"""Independent Gaussians over the weights of each point.
 
-    Posterior: :math:`w_i \sim N(m_i, a F_i F_i^T)`; prior: :math:`w_i \sim N(m_0, a R_i R_i^T)`, a the scale.
+    Posterior: :math:`w_i \sim N(m_i, a F_i F_i^T)`; prior: :math:`w_i \sim N(m_0, a R_i R_i^T)`; a is the scale.
 
     Attributes
     ----------
     mean : (n, k) float64
         m_i.
     factor : (n, k, k) float64
-        F_i; the covariance is F F^T. It depends continuously on the data (no eigenvectors), so
-        that rounding cannot change a draw.
+        F_i; the covariance is F F^T. F_i depends continuously on the data, unlike a factor from eigenvectors, so that
+        rounding errors cannot change a draw by much.
     prior_mean : float
         Every entry of m_0: 1/k (constrained) or 0 (published); 1/k_i for k_i neighbors among the candidates.
     prior_factor : (n,) or (n, k, k) float64, or None
@@ -334,12 +336,15 @@ class WeightDistribution:
         )
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
-        """Return the weights (n, k) of a key (seed, index), from `counter` of its stream on, with the bits of lanes."""
+        """Return the weights (n, k) of a draw by its key (seed, index), with the same bits as if drawn in a lane.
+
+        The normals begin at `counter` of the key's stream.
+        """
         streams = [(*key, math.sqrt(scale))] * LANES
         return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean (n, k) and factor (n, k, k), so that weights are mean + sqrt(scale) factor z."""
+        """Return mean (n, k) and factor (n, k, k) of posterior or prior: weights are mean + sqrt(scale) factor z."""
         if source == "posterior":
             return self.mean, self.factor
         if self.prior_factor is None:
@@ -359,7 +364,10 @@ class WeightDistribution:
 def sample_lanes(
     streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
 ) -> NDArray[np.float64]:
-    """Return weights (n, k, lanes), from `counter` of each stream on: keys (seed, index) and roots of the scale."""
+    """Return the weights (n, k, lanes) of several draws; a stream is (seed, index, square root of the scale).
+
+    The normals begin at `counter` of each stream.
+    """
     n, k = mean.shape
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))
     spread = np.array([stream[2] for stream in streams])

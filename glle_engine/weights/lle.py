@@ -1,20 +1,20 @@
 r"""LLE's reconstruction weights of each point from its neighbors, also with tangent noise.
 
-With :math:`D_i = X_i - x_i 1^T` the differences to the k neighbors, :math:`G_i = D_i^T D_i` and
-:math:`A_i = G_i + \lambda_i I`, :math:`\lambda_i = \mathrm{reg} \cdot \mathrm{tr}(G_i)`, the weights are
+Let :math:`D_i = X_i - x_i 1^T` be the differences to the k neighbors, :math:`G_i = D_i^T D_i`, and
+:math:`A_i = G_i + \lambda_i I` with :math:`\lambda_i = \mathrm{reg} \cdot \mathrm{tr}(G_i)`. The weights are
 :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9; Roweis and Saul 2000).
 
 Reconstruction noise may differ along and off the sheet. With ``noise="tangent"`` the noise of a neighborhood is
-:math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`: U (d x p) spans the tangent space, the top p principal directions of
-the 3k nearest neighbors, and r = 10 is the ratio of the variances in normal and tangent directions. Curvature and
-measurement noise off the sheet are no fault of the weights, and pooling 3k points makes the frame robust to them. In
-units of s_i the differences have the Gram matrix
+:math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`. U (d x p) spans the tangent space: it has the top p principal
+directions of the 3k nearest neighbors. r = 10 is the ratio of the variances in normal and tangent directions. The
+weights are not to blame for curvature and for measurement noise off the sheet, and pooling 3k points makes the frame
+robust to both. In units of s_i the differences have the Gram matrix
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
 
-which replaces G_i in the precision. The mean is the limit without tangential noise: weights that rebuild
-the tangent coordinates exactly. The ridge of LLE instead draws every point towards its neighbors' center and bends
-the embedding. The covariance keeps the tangential noise, whose scale is `reg`.
+which replaces G_i in the precision. The mean is the limit without tangential noise: weights that reconstruct the
+tangent coordinates exactly. The ridge of LLE, in contrast, pulls every point towards the center of its neighbors, which
+bends the embedding. The covariance keeps the tangential noise, whose scale is `reg`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _BLOCK_ENTRIES = 1 << 20
-POOLED = 3  # times k neighbors a frame
-NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it
-VANISHING = 1e-6  # variance along the sheet in the limit that gives the mean
-SQUARED_TO_ROUNDING = 1e-8  # directions with a smaller share of the variance have half the digits in a Gram matrix
+POOLED = 3  # a frame is fitted to this multiple of k neighbors
+NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along the sheet
+VANISHING = 1e-6  # the variance along the sheet that stands for 0 in the limit that gives the mean
+SQUARED_TO_ROUNDING = 1e-8  # a Gram matrix keeps at most half the digits of directions with a smaller variance share
 
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """Block of neighborhoods.
+    """A block of neighborhoods.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Neighborhoods:
     trace : (m,) float64
         tr(G_i); 0 if all neighbors are duplicates of the point.
     kept : (m, k) bool
-        The neighbors among the candidates; rows of `differences` and of `gram` are 0 for the others.
+        The neighbors among the candidates; rows of `differences` and of `gram` are 0 for the other candidates.
 
     """
 
@@ -85,8 +85,9 @@ def neighborhoods(
     Parameters
     ----------
     X : (n, d) float64, Distances or SparsePoints
-        Distances have no differences, and the Gram matrices of `glle_engine.graph.relations`. The differences of sparse
-        points are dense in the columns of their neighborhood (`SparsePoints.differences`).
+        For distances there are no differences, and the Gram matrices are computed by `glle_engine.graph.relations`. The
+        differences of sparse points have the columns in which their neighborhood has entries
+        (`SparsePoints.differences`).
     neighbors : (n, k) int32
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
@@ -122,7 +123,7 @@ def neighborhoods(
 
 @dataclass(frozen=True, eq=False)
 class MeanWeights:
-    """Mean weights of points on their neighbors, LLE's weights or the weights of tangent noise.
+    """Mean weights of points on their neighbors: LLE's weights, or the weights for tangent noise.
 
     Attributes
     ----------
@@ -151,7 +152,7 @@ def lle_weights(
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 
-    If all neighbors are duplicates of the point, every weight reconstructs it and the ridge chooses 1/k.
+    If all neighbors are duplicates of the point, any weights reconstruct the point, and the ridge makes them all 1/k.
 
     Parameters
     ----------
@@ -177,12 +178,12 @@ def lle_weights(
 
 
 def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return `dense.inverse_factor` of precisions (m, k, k) with their ridge.
+    """Return `dense.inverse_factor` of precisions (m, k, k) that include their ridge.
 
     Raises
     ------
     InvalidParameterError
-        If rounding loses the ridge of a singular Gram matrix.
+        If a Gram matrix is singular and its ridge is lost in rounding.
 
     """
     try:
@@ -197,10 +198,10 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
 def normalised_precision(
     gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A_i / u_i (m, k, k) and the unit u_i = tr(G_i) (m,), or 1 if that is 0; free of the data's units.
+    """Return A_i / u_i (m, k, k), which does not depend on the unit of the data, and u_i (m,).
 
-    `gram` is (m, k, k), `trace` is tr(G_i) (m,), and `reg` is a number or (m, 1). The first result is
-    gram / tr(G_i) + reg I, or reg I where G_i = 0.
+    u_i is tr(G_i), or 1 if the trace is 0. `gram` is (m, k, k), `trace` is tr(G_i) (m,), and `reg` is a number or
+    (m, 1). The first result is gram / tr(G_i) + reg I, or reg I where G_i = 0.
     """
     unit = np.where(trace > 0, trace, 1.0)
     precision = gram / unit[:, None, None]
@@ -218,8 +219,9 @@ def tangent_frames(
 ) -> NDArray[np.float64]:
     """Return orthonormal bases (n, min(p, d), d) of the points' tangent spaces; only their spans are determined.
 
-    A frame is fitted to 3 k neighbors and the point, or to all points of X (n, d) if there are fewer. `on_progress` is
-    called with (points done, n, "frames"). Raises `InvalidParameterError` for more directions than neighbors.
+    Each frame is fitted to the point and its 3 k nearest neighbors, or to all points of X (n, d) if there are fewer.
+    `on_progress` is called with (points done, n, "frames"). Raises `InvalidParameterError` if there are more directions
+    than neighbors.
     """
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
@@ -233,7 +235,7 @@ def tangent_frames(
 
 
 def pooled_neighbors(n: int, n_neighbors: int) -> int:
-    """Return the number of neighbors, of n points, that a frame is fitted to."""
+    """Return the number of neighbors to which a frame is fitted, if there are n points."""
     return min(POOLED * n_neighbors, n - 1)
 
 
@@ -273,9 +275,9 @@ def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.floa
 
 
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
-    """Return the Gram matrices (m, k, k) of the differences in units of the noise; G itself without frames.
+    """Return the Gram matrices (m, k, k) of the differences in units of the noise; without frames, this is G itself.
 
-    `frames` is (n, p, d), and `tangent_noise` the variance along the sheet.
+    `frames` is (n, p, d), and `tangent_noise` is the variance along the sheet.
     """
     if frames is None:
         return block.gram
@@ -291,10 +293,11 @@ def frame_weights(
     on_progress: OnProgress = silent,
     points: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the mean weights (n, k) of tangent noise: tangent coordinates rebuilt exactly, the rest by ridge.
+    """Return the mean weights (n, k) for tangent noise, which reconstruct the tangent coordinates exactly.
 
-    X is (n, d), `neighbors` (n, k) and `frames` (n, p, d). New points (m, d), with neighbors in X and frames of their
-    own number m, replace the rows of X. `on_progress` is called with (points done, n, "weights").
+    The ridge determines what the tangent coordinates leave open. X is (n, d), `neighbors` (n, k) and `frames`
+    (n, p, d). New points (m, d) replace the rows of X; `neighbors` and `frames` then have m rows, with neighbors in X.
+    `on_progress` is called with (points done, n, "weights").
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):

@@ -1,23 +1,23 @@
 r"""Published posteriors: the equations of GLLE as published, with diagnostics of their effects.
 
-*em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, X_i the raw neighbors (d x k), mu the
-data mean. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
+*em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, with the raw neighbors X_i (d x k) and
+the mean mu of the data. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
 :math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
 :math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 has the conditional
-covariance in place of E[w w^T]; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
-negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones.
+covariance in place of E[w w^T]: the outer product of the mean is missing. S1 is therefore no scatter, and sigma_i can
+become negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative sigma_i.
 
-With a full covariance the M-step maximises, for each point, Eq. 23 over :math:`\Omega_i`. Up to constants and a factor
-n / 2 it is
+With a full covariance the M-step maximises Eq. 23 over :math:`\Omega_i` for each point. Up to constants and a factor
+n / 2, Eq. 23 is
 
 .. math:: -\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega X^T)^{-1} S_1).
 
 *full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`published_m_step`). *full-corrected* takes the
-maximiser (`corrected_m_step`). The maximum exists only if S1 is positive semidefinite, so that S1 and S2 use the second
-moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
+maximiser of Eq. 23 (`corrected_m_step`). This maximum exists only if S1 is positive semidefinite. *full-corrected*
+therefore computes S1 and S2 from the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
 
-*direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35). It is singular if d + p < k; the
-pseudo-inverse replaces the inverse then, and the diagnostics report it.
+*direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35). If d + p < k, the precision is singular. The
+pseudo-inverse then replaces the inverse, and the diagnostics report it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def published_distribution(
     spec: FitSpec,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the published posterior, em with a spherical (Eq. 29) or full covariance or direct, and its figures.
+    """Return the published posterior and numbers for the diagnostics.
 
-    X (n, d) is in the unit of the data, because the posterior changes with shifts and scales. `embedding` (n, p), the
-    LLE embedding with (1/n) Y^T Y = I, is for direct. `on_progress` is called with (points or iterations done, all,
-    "posterior").
+    It is the posterior of em, with a spherical (Eq. 29) or a full covariance, or of direct. X (n, d) is in the unit of
+    the data, because shifts and scales change the posterior. `embedding` (n, p), the LLE embedding with
+    (1/n) Y^T Y = I, is used by direct only. `on_progress` is called with (points or iterations done, all, "posterior").
     """
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
@@ -63,7 +63,7 @@ def published_distribution(
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Compute Eq. 21-29 with Omega_i = sigma_i I, for which the mean is X_i^+ (x_i - mu) for any sigma_i."""
+    """Compute Eq. 21-29 with Omega_i = sigma_i I; the mean is then X_i^+ (x_i - mu), whatever sigma_i is."""
     n, k = neighbors.shape
     d = X.shape[1]
     centred = X - X.mean(axis=0)
@@ -76,10 +76,10 @@ def _em_spherical(
         mean[rows] = dense.matmul(inverse, centred[rows, :, None])[:, :, 0]
         null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
-        # X E[w w^T] X^T as published is sigma X (I - X^+ X) X^T = 0; the rest of Eq. 24:
+        # In Eq. 24 as published, X E[w w^T] X^T is sigma X (I - X^+ X) X^T = 0. These are its other terms.
         scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centred[rows])
         on_progress(rows.stop, n, "posterior")
-    null[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
+    null[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
     scatter /= n
     explained = np.empty(n)
     for rows in rows_of:
@@ -108,10 +108,10 @@ def _em_spherical(
 def direct_covariance(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], embedding: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root and the precision's rank.
+    """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root, and the rank of the precision.
 
     X is (n, d), `neighbors` (n, k) and `embedding` (n, p), in the scale in which it counts. The first two results are
-    (n, k, k). The rank (n,) is less than k if the precision is singular and the pseudo-inverse replaces the inverse.
+    (n, k, k). A rank (n,) below k means that the precision is singular, and that this is its pseudo-inverse.
     """
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
@@ -151,7 +151,7 @@ def _direct(
 def full_distribution(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and figures for the diagnostics.
+    """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and numbers for the diagnostics.
 
     `spec.covariance` is "full" or "full-corrected". `on_progress` is called with (iterations done, max_iter,
     "posterior").
@@ -185,12 +185,12 @@ def full_distribution(
     facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
     if corrected:
         rank = np.concatenate([_row_space(X[neighbors[rows]].transpose(0, 2, 1))[2].sum(axis=1) for rows in rows_of])
-        covariance[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
+        covariance[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
         facts["full_rank_neighborhoods"] = int((rank == k).sum())
         facts["exact_reconstructions"] = int((rank == d).sum()) if d < k else 0
     factor, negative = _absolute_root(covariance)
     prior, negative_prior = _absolute_root(omega)
-    if not corrected:  # the corrected ones are positive semidefinite, up to rounding
+    if not corrected:  # corrected covariances are positive semidefinite, up to rounding
         facts["negative_variances"] = int(np.maximum(negative, negative_prior).astype(bool).sum())
     return WeightDistribution(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
 
@@ -200,8 +200,8 @@ def e_step(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (n, k) and covariance (n, k, k) of the weights (Eq. 21-22), S1 (d, d; Eq. 24) and S2 (k, k; Eq. 25).
 
-    X is (n, d), `neighbors` (n, k), and `omega` (n, k, k) the covariances of the prior. With `corrected` the scatters
-    have the second moment E[w w^T] = C + m m^T in place of the covariance C that Eq. 22 prints.
+    X is (n, d), `neighbors` (n, k), and `omega` (n, k, k) are the covariances of the prior. With `corrected`, the
+    scatters use the second moment E[w w^T] = C + m m^T in place of the covariance C, which Eq. 22 uses.
     """
     (n, k), d = neighbors.shape, X.shape[1]
     condition, scatters = (_condition, _scatters) if corrected else (_published_condition, _published_scatters)
@@ -220,7 +220,7 @@ def e_step(
 def m_step_objective(
     raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the value (m,) of Eq. 23 of each point, without constants and the factor n / 2.
+    r"""Return the value (m,) of Eq. 23 for each point, without constants and without the factor n / 2.
 
     It is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
     X^T)^{-1} S_1)`, for d <= k. The arguments are as for `corrected_m_step`, with positive definite `omega` (m, k, k).
@@ -235,7 +235,7 @@ def m_step_objective(
 def m_step_gradient(
     raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the gradient (m, k, k) of `m_step_objective` over the covariance of each point, for comparison with 26.
+    r"""Return the gradient (m, k, k) of `m_step_objective` by the covariance of each point, to compare with Eq. 26.
 
     It is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
     :math:`P = (X \Omega X^T)^{-1}`.
@@ -250,9 +250,8 @@ def published_gradient(
 ) -> NDArray[np.float64]:
     r"""Return Eq. 26 (m, k, k) without the factor n / 2: :math:`X^T (X \Omega X^T - S_1) X + \Omega - S_2`.
 
-    It is the gradient of minus Eq. 23 over :math:`\Omega^{-1}` where X is orthogonal, so that
-    :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`; for other X it is not (`m_step_gradient`). The arguments are those
-    of `m_step_objective`.
+    If X is orthogonal, so that :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`, it is the gradient of minus Eq. 23 by
+    :math:`\Omega^{-1}`. For other X it is not (see `m_step_gradient`). The arguments are as for `m_step_objective`.
     """
     inner = _congruence(raw, omega) - scatter
     return np.asarray(_congruence(raw.transpose(0, 2, 1), inner) + omega - second)
@@ -265,11 +264,12 @@ def descend(
     max_iter: int,
     tol: float = 1e-10,
 ) -> tuple[NDArray[np.float64], int]:
-    r"""Return the covariances (m, k, k) of the paper's gradient descent along Eq. 26 from I, and its steps.
+    r"""Run the paper's gradient descent along Eq. 26 from I; return the covariances (m, k, k) and the number of steps.
 
-    The step is :math:`1 / (1 + l^2)`, l the greatest eigenvalue of :math:`X^T X`, so that the distance from the zero of
-    Eq. 26 (`published_m_step`) never grows; where the eigenvalues differ much, it shrinks slowly. The descent stops
-    where the gradient is below `tol` of the start's. The other arguments are as for `corrected_m_step`.
+    The step size is :math:`1 / (1 + l^2)`, where l is the greatest eigenvalue of :math:`X^T X`. The distance from the
+    zero of Eq. 26 (`published_m_step`) therefore never grows, but it shrinks slowly if the eigenvalues differ much. The
+    descent stops when the gradient is below `tol` times the gradient at the start. The other arguments are as for
+    `corrected_m_step`.
     """
     values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
     omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
@@ -288,7 +288,7 @@ def descend(
 def published_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the zero (m, k, k) of Eq. 26 in closed form, in place of the paper's gradient descent.
+    r"""Return the zero (m, k, k) of Eq. 26 in closed form, to which the paper's gradient descent converges.
 
     Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where :math:`\Omega + A \Omega A = B`,
     with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this is :math:`\Omega_{ab} = B_{ab}
@@ -314,10 +314,10 @@ def corrected_m_step(
     - block 2 given block 1 has the regression :math:`B = S_{21} S_{11}^{-1}` and the covariance
       :math:`S_{22.1} = S_{22} - B S_{12}` of S2.
 
-    If X has less than full row rank, as for d > k, :math:`X \Omega X^T` is singular. Its inverse and determinant are
-    then those on the column space of X, and the same formula holds. Block 2 is empty if X has full column rank. A
-    singular S2 leaves Eq. 23 unbounded; the pseudo-inverse of S_11 then gives the limit of the maximisers of S2 + e I
-    for e -> 0.
+    If X has less than full row rank, as for d > k, :math:`X \Omega X^T` is singular. Its inverse and its determinant
+    are then taken on the column space of X, and the same formula holds. If X has full column rank, block 2 is empty. If
+    S2 is singular, Eq. 23 is unbounded. The pseudo-inverse of S_11 then gives the limit of the maximisers for S2 + e I
+    as e -> 0.
 
     Parameters
     ----------
@@ -344,12 +344,12 @@ def corrected_m_step(
 
 
 def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A B A^T for each A; B is one matrix, or one for each."""
+    """Return A B A^T for each A; B is one matrix for all of them, or one for each."""
     return dense.matmul(dense.matmul(left, middle), left.transpose(0, 2, 1))
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return U S^+ (m, d, k), V^T (m, k, k) and 1 for each row of V^T in the row space, 0 elsewhere (m, k)."""
+    """Return U S^+ (m, d, k), V^T (m, k, k), and (m, k) with 1 for rows of V^T in the row space of X, 0 for others."""
     m, d, k = raw.shape
     if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
@@ -362,7 +362,7 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 def _regress(
     rotated: NDArray[np.float64], row_space: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each (m, k, k) and zero outside its block."""
+    """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each as (m, k, k) with zeros outside its block."""
     null_space = 1 - row_space
     first = rotated * (row_space[:, :, None] * row_space[:, None, :])
     regression = dense.matmul(rotated * null_space[:, :, None], dense.pinv(first))
@@ -390,7 +390,7 @@ def _published_scatters(
     covariance: NDArray[np.float64],
     centred: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return n S1 less its first term, and n S2, of some points, with C of Eq. 22 in place of E[w w^T]."""
+    """Return n S1 without its first term, and n S2, of some points, with C of Eq. 22 in place of E[w w^T]."""
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
     scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)
@@ -403,8 +403,8 @@ def _condition(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 for covariances that are positive semidefinite.
 
-    In the blocks of `corrected_m_step` the covariance describes block 2 given block 1, which annihilates X
-    exactly.
+    In the blocks of `corrected_m_step`, it is the covariance of block 2 given block 1. X times this covariance is
+    therefore exactly 0.
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)
@@ -417,7 +417,7 @@ def _condition(
 def _published_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute Eq. 21-22 with the pseudo-inverse in the column space of X_i, min(d, k) wide, instead of in d."""
+    """Compute Eq. 21-22 with the pseudo-inverse in the column space of X_i, of min(d, k) dimensions, instead of d."""
     basis, singular, right = dense.svd(raw)
     reduced = singular[:, :, None] * right  # X_i = U (S V^T)
     cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
@@ -428,7 +428,7 @@ def _published_condition(
 
 
 def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    r"""Return the symmetric root of \|M\| and the number of eigenvalues that are negative beyond rounding."""
+    r"""Return the symmetric root of \|M\| and the number of eigenvalues of M that are negative beyond rounding."""
     values, vectors = dense.eigh(matrix)
     floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
     kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)

@@ -1,19 +1,19 @@
 r"""Acyclic locally linear embedding: LLE with an exact likelihood, because no point helps to reconstruct itself.
 
-In an ordering of the points, each is reconstructed from the k nearest after it:
+The points are put in an order, and each point is reconstructed from the k nearest of the points after it:
 :math:`y_i \sim N(\sum_j w_{ij} y_j, s_i^2 I)`, with weights of sum one. The product of these densities is a Gaussian
-field of precision :math:`P = M M^T`, column i of M being :math:`(e_i - w_i) / s_i`. M is triangular, so that P is
-positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters fit point by point (Lawrence 2012, on
-acyclic LLE).
+field of precision :math:`P = M M^T`, where column i of M is :math:`(e_i - w_i) / s_i`. Because M is triangular, P is
+positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters can be fitted point by point (Lawrence 2012,
+on acyclic LLE).
 
 The weights are LLE's, ridge included: :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + \lambda_i I`,
 :math:`\lambda_i = reg\,tr(G_i)`. The variance maximizes the marginal likelihood under the prior of the ridge,
 :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`: the mean square of the residual at reg = 0.
 
-The last points have fewer than k candidates and take them all. The last one has none: it lies at the mean with the mean
-variance of the data, which translates all points and does not change the centered K. The embedding is the principal
-coordinates of K, by products with :math:`M^{-T} M^{-1}`. With all neighbors, reg = 0 and d >= n - 1 they are PCA's,
-divided by :math:`\sqrt d`.
+The last points have fewer than k points after them, and take them all. The very last point has none. It gets the mean
+and the mean variance of the data, which only translates all points and does not change the centered K. The embedding is
+the principal coordinates of K, computed by products with :math:`M^{-T} M^{-1}`. With all neighbors, reg = 0 and
+d >= n - 1, they are the coordinates of PCA divided by :math:`\sqrt d`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_DENSE_BELOW = 80  # points, for which Lanczos is no faster
+_DENSE_BELOW = 80  # for fewer points Lanczos is no faster
 _BLOCK_ENTRIES = 1 << 22
-_CLOSE = 1e-14  # variance relative to the data's at which a point is a copy of its neighbors
+_CLOSE = 1e-14  # a point with a smaller variance, relative to the variance of the data, is a copy of its neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
 
 
 def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> list[NDArray[np.intp]]:
-    """Return the k nearest of the points after each point of X, ascending; fewer for the last k."""
+    """Return, for each point of X, the k nearest of the points after it, ascending; the last k points have fewer."""
     n = len(X)
     centered = X - X.mean(axis=0)
     squares = (centered**2).sum(axis=1)
@@ -102,7 +102,7 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
 def conditional(
     X: NDArray[np.float64], i: int, neighbors: NDArray[np.intp], reg: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the weights (k,) of a point on its neighbors, and the variance of a feature given them."""
+    """Return the weights (k,) of a point on its neighbors, and the variance of a feature given the neighbors."""
     k = len(neighbors)
     differences = X[neighbors] - X[i]
     gram = differences @ differences.T
@@ -119,12 +119,12 @@ def conditional(
 def acyclic(
     X: NDArray[np.float64], spec: AlleSpec, order: NDArray[np.intp], on_progress: OnProgress
 ) -> tuple[csc_array, NDArray[np.float64]]:
-    """Return M (n, n), lower triangular in the order, and the variances (n,), in the order.
+    """Return M (n, n), lower triangular, and the variances (n,), both in the given order of the points.
 
     Raises
     ------
     DegenerateDataError
-        For a point without variance given its neighbors.
+        If a point has no variance given its neighbors.
 
     """
     Z = X[order]

@@ -4,15 +4,15 @@ The Gaussian field over the points whose precision P maximizes
 
 .. math:: \log|P| - tr(S P) - l_1 \sum_{ij} |p_{ij}|, \qquad S = Y Y^T / d,
 
-with :math:`p_{ij} = 0` if neither point is a neighbor of the other; the graph is learned if all points are candidates
-(Lawrence 2012, section 3). Unlike in maximum entropy unfolding, P is no Laplacian: its rows need not sum to
-:math:`\gamma`, nor its entries have a sign. The embedding is the principal coordinates of :math:`K = P^{-1}`. Every
-entry is penalized, including the diagonal, so that a maximum exists for any :math:`l_1 > 0`. As :math:`l_1` vanishes it
-approaches the maximum of the plain likelihood, if that exists.
+with :math:`p_{ij} = 0` if neither point is a neighbor of the other. If all points are candidates, the penalty learns
+the graph (Lawrence 2012, section 3). Unlike in maximum entropy unfolding, P is no Laplacian: its rows need not sum to
+:math:`\gamma`, and its entries may have any sign. The embedding is the principal coordinates of :math:`K = P^{-1}`.
+Every entry is penalized, including the diagonal, so that a maximum exists for any :math:`l_1 > 0`. As :math:`l_1`
+vanishes, it approaches the maximum of the plain likelihood, if there is one.
 
-The graphical lasso on a given sparsity pattern is solved by columns, with its duality gap. With :math:`\rho = l_1` its
-dual is :math:`\max \log|W| + n` over W with :math:`w_{ii} = s_{ii} + \rho`,
-:math:`|w_{ij} - s_{ij}| \le \rho` in the pattern and any entries outside it; :math:`W = P^{-1}` at the optimum. The
+This is a graphical lasso on a given sparsity pattern. It is solved column by column, and the duality gap is reported.
+With :math:`\rho = l_1` the dual is :math:`\max \log|W| + n` over W with :math:`w_{ii} = s_{ii} + \rho`,
+:math:`|w_{ij} - s_{ij}| \le \rho` in the pattern, and any entries outside it. At the optimum :math:`W = P^{-1}`. The
 columns of W are updated one at a time: with the others fixed, :math:`w_{12} = W_{11} \beta`, where :math:`\beta`
 minimizes :math:`\beta^T W_{11} \beta / 2 - s_{12}^T \beta + \rho |\beta|_1` over the column's pattern (Friedman,
 Hastie and Tibshirani 2008; the pattern as in Hastie, Tibshirani and Friedman 2009, algorithm 17.1). The small lassos
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_EXACT = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in it
-_GAP_EVERY = 5  # rounds
+_EXACT = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
+_GAP_EVERY = 5  # rounds between computations of the duality gap
 MAX_POINTS = 1000
-RELATIVE_L1 = 0.1  # the paper's best with 20 neighbors is 0.01 at a mean variance of 0.1
+RELATIVE_L1 = 0.1  # relative to the mean variance; the paper's best, with 20 neighbors, is 0.01 at a variance of 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Regularized:
     P : (n, n) float64
         Zero outside the pattern, and at the entries that the penalty removes.
     K : (n, n) float64
-        W, dual feasible: the inverse of P up to the gap.
+        W, which is dual feasible: the inverse of P, except for the gap.
     log_det : float
         log |K|.
     gap : float
@@ -97,7 +97,7 @@ def regularize(
     rho : float
         Above 0, in the units of S.
     tol : float
-        Of the gap, for each point.
+        Largest accepted gap per point.
     max_iter : int
         Rounds.
     on_progress
@@ -129,11 +129,11 @@ def regularize(
 def lasso(
     A: NDArray[np.float64], s: NDArray[np.float64], rho: float, start: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the minimum of b^T A b / 2 - s^T b + rho |b|_1 for a positive definite A (k, k).
+    """Return the b that minimizes b^T A b / 2 - s^T b + rho |b|_1, for a positive definite A (k, k).
 
-    The minimum on the active set with its signs is a linear solve. The first entry to change its sign on the way there
-    becomes zero. If none does, the zero that violates its condition the most becomes active. The objective decreases in
-    each step, so no set of signs repeats.
+    For a given active set of entries and their signs, the minimum is the solution of a linear system. If entries change
+    their sign on the way to it, the first one to do so becomes zero. If none does, the zero entry that violates its
+    optimality condition most becomes active. The objective decreases in each step, so that no set of signs repeats.
     """
     beta = start.copy()
     enough = rho + _EXACT * (rho + float(np.abs(s).max(initial=0.0)))
@@ -169,14 +169,14 @@ def _precision(
     for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
         P[i, i] = 1 / (W[i, i] - W[i, pattern] @ beta)
         P[pattern, i] = -P[i, i] * beta
-    # A zero on either side stays zero.
+    # If an entry is zero on one side of the diagonal, it is zero on both.
     return np.asarray(np.where((P != 0) & (P.T != 0), (P + P.T) / 2, 0.0))
 
 
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
     """Return log |W| and the duality gap."""
     upper, failed = dpotrf(W)
-    if failed:  # the matrix lost definiteness by rounding
+    if failed:  # rounding errors made the matrix indefinite
         return np.nan, np.inf
     log_det = float(2 * np.log(np.diagonal(upper)).sum())
     factor, failed = dpotrf(P)

@@ -21,7 +21,7 @@ from glle_engine.eigen.leading import eigenpairs_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CLOSE = 1e-10  # squared distance relative to the mean one, below which a precision overflows
+_CLOSE = 1e-10  # squared distance, relative to the mean, below which a precision would overflow
 
 
 def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,9 +38,9 @@ def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
 def undirected_edges(
     nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the edges i < j of a neighbor graph (n, k), each once: j is a neighbor of i, or i of j.
+    """Return the edges i < j of a neighbor graph (n, k), each once, where j is a neighbor of i or i is one of j.
 
-    `kept` (n, k) is True for the neighbors among `nearest`; None: all are.
+    `kept` (n, k) is True for the neighbors among `nearest`, or None if all are neighbors.
     """
     n, k = nearest.shape
     rows = np.repeat(np.arange(n), k)
@@ -61,13 +61,13 @@ def edge_distances(K: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.in
 
 
 def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the inverse of the matrix with this upper Cholesky factor, symmetric to the bit."""
+    """Return the inverse of the matrix with this upper Cholesky factor, exactly symmetric."""
     inverse, _ = dpotri(factor)
     return np.asarray(np.triu(inverse) + np.triu(inverse, 1).T)
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` for neighbors that are almost equal, whose likelihood is almost unbounded."""
+    """Raise `DegenerateDataError` if neighbors are almost equal, which makes the likelihood almost unbounded."""
     closest = int(squared.argmin())
     if squared[closest] <= _CLOSE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
@@ -81,7 +81,7 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
 
 
 def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p leading eigenvectors of the centered K times the roots of their eigenvalues, and the eigenvalues.
+    """Return the p leading eigenvectors of the centered K, times the square roots of their eigenvalues, and these.
 
     Parameters
     ----------

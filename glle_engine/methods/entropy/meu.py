@@ -1,12 +1,13 @@
 r"""Maximum entropy unfolding: the density of greatest entropy with the observed squared distances of neighbors.
 
-It is a Gaussian field over the points, :math:`P = K^{-1} = L + \gamma I`, L the Laplacian of the kNN graph with a
-Lagrange multiplier for each edge, fitted by maximum likelihood: the expected squared distances of neighbors become the
-observed ones (Lawrence 2012, sections 2 and 2.5.1). The embedding is the principal coordinates of K.
+This density is a Gaussian field over the points, :math:`P = K^{-1} = L + \gamma I`, where L is the Laplacian of the kNN
+graph with a Lagrange multiplier for each edge. It is fitted by maximum likelihood, which makes the expected squared
+distances of neighbors equal to the observed ones (Lawrence 2012, sections 2 and 2.5.1). The embedding is the principal
+coordinates of K.
 
-With multipliers of any sign, all pairs as neighbors and d >= n - 1, L is any matrix with :math:`L 1 = 0`, the centered
-K becomes :math:`Y Y^T / d`, and the embedding is PCA's, divided by :math:`\sqrt d`. With fewer features that
-likelihood is unbounded; positive multipliers bound it, and the embedding differs from PCA.
+With multipliers of any sign, all pairs as neighbors and d >= n - 1, L can be any symmetric matrix with :math:`L 1 = 0`.
+The centered K then becomes :math:`Y Y^T / d`, and the embedding is that of PCA, divided by :math:`\sqrt d`. With fewer
+features this likelihood is unbounded. Positive multipliers bound it, and the embedding then differs from PCA.
 
 The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`,
 :math:`b_e = e_i - e_j` and :math:`P = \gamma I + \sum_e \lambda_e b_e b_e^T`, the objective is the convex
@@ -14,11 +15,12 @@ The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for
 .. math:: F(\lambda) = -\log|P| + tr(S P), \qquad
           \partial F / \partial \lambda_e = s_e - r_e,
 
-:math:`s_e = b_e^T S b_e` the observed squared distance per feature, :math:`r_e = b_e^T K b_e` the expected one,
-:math:`K = P^{-1}` (Lawrence 2012, section 2.5.1, -2/d times this). The Hessian is :math:`(b_e^T K b_f)^2`. With
-:math:`\lambda \ge 0` the steps are the projected Newton steps of Bertsekas (1982), by preconditioned conjugate
-gradients, without the multipliers at 0 and those that the diagonal step takes to 0. At the optimum the expected squared
-distance equals the observed one, or is smaller if the multiplier is 0.
+with the observed squared distance per feature :math:`s_e = b_e^T S b_e`, and the expected squared distance
+:math:`r_e = b_e^T K b_e`, :math:`K = P^{-1}`. Up to a constant, the log likelihood (Lawrence 2012, section 2.5.1) is
+-d/2 times F. The Hessian is :math:`(b_e^T K b_f)^2`. For :math:`\lambda \ge 0`, the steps are the projected Newton
+steps of Bertsekas (1982): preconditioned conjugate gradients, without the multipliers that are 0 and those that the
+diagonal step would take to 0. At the optimum the expected squared distance of an edge equals the observed one; if the
+multiplier is 0, it may be smaller.
 """
 
 from __future__ import annotations
@@ -52,10 +54,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-13  # a step that raises F by a smaller share has reached rounding
+_ROUNDING = 1e-13  # relative; a step that raises F by less does so only by rounding errors
 _HALVINGS = 40
 _CG_STEPS = 200
-_SMALL = 1e-3  # share of the largest multiplier below which one may vanish in a step
+_SMALL = 1e-3  # share of the largest multiplier; smaller multipliers may become 0 in one step
 _SHRINK = 0.1
 _DENSE = 0.1  # share of nonzero entries above which a dense product is faster
 MAX_POINTS = 2000
@@ -63,7 +65,7 @@ MAX_POINTS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Unfolding:
-    """Likelihood as a function of the multipliers.
+    """The likelihood as a function of the multipliers.
 
     Attributes
     ----------
@@ -122,8 +124,8 @@ class Unfolded:
     trace : float
         tr(S P).
     violation : float
-        Largest |observed - expected| squared distance that violates the optimality conditions, over the mean observed
-        one.
+        Largest difference between observed and expected squared distances that violates the optimality conditions,
+        relative to the mean observed squared distance.
     iterations : int
     converged : bool
 
@@ -141,13 +143,13 @@ class Unfolded:
 def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgress) -> Unfolded:
     """Return the multipliers of greatest likelihood.
 
-    The start is the optimum of a tree, whose expected distances are the observed ones.
+    The start is the optimum for a spanning tree, where the expected distances equal the observed ones.
 
     Parameters
     ----------
     problem : Unfolding
     tol : float
-        Of `Unfolded.violation`.
+        Largest accepted `Unfolded.violation`.
     max_iter : int
         Newton steps.
     on_progress
@@ -183,7 +185,7 @@ def _newton(
     slope: NDArray[np.float64],
     tol: float,
 ) -> NDArray[np.float64]:
-    """Return Newton's step of the free multipliers; those about to vanish go to 0."""
+    """Return Newton's step for the free multipliers; multipliers that are about to vanish go to 0."""
     curvature = problem.squared_distances(K) ** 2
     free = (multipliers != 0) | (slope != 0)
     step = np.zeros_like(slope)
@@ -200,7 +202,7 @@ def _newton(
         L = problem.laplacian(search)
         image = problem.squared_distances(K @ ((L.toarray() if dense else L) @ K)) * free
         along = float(search @ image)
-        if along <= 0:  # rounding, or no free multiplier
+        if along <= 0:  # rounding errors, or there is no free multiplier
             break
         step += weight / along * search
         residual -= weight / along * image
@@ -220,7 +222,7 @@ def _descend(
     step: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], tuple[float, float, NDArray[np.float64]]] | None:
     """Return the multipliers after the longest halved step that lowers F, and F there; None if no step does."""
-    # Large ones shrink by at most a factor, because many at 0 at once would nearly cut the graph.
+    # Large multipliers shrink by at most a factor: if many became 0 at once, the graph would nearly fall apart.
     floor = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
     length = 1.0
     for _ in range(_HALVINGS):
@@ -288,7 +290,7 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)
-    unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
+    unit = power_of_two(float(np.ptp(X, axis=0).max()))  # so that the results below do not depend on the unit
     S = second_moment(X / unit)
     gamma = spec.mean_precision * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")

@@ -1,24 +1,25 @@
-r"""Maximum variance unfolding: neighbors keep their distances, and all other points move as far apart as possible.
+r"""Maximum variance unfolding: neighbors keep their distances, and all other pairs move as far apart as possible.
 
 Maximize tr(K) over positive semidefinite, centered K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
-edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, solved by the
-barrier method on its dual. The embedding is the principal coordinates of K.
+edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006). This is a semidefinite program, whose
+dual is solved by the barrier method. The embedding is the principal coordinates of K.
 
 Primal: maximise tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
-:math:`b_e = e_i - e_j`. Its dual has a multiplier for each edge, m numbers in place of the n^2 / 2 of K:
+:math:`b_e = e_i - e_j`. The dual has one multiplier for each edge, that is, m numbers in place of the n^2 / 2 of K:
 
 .. math:: \min_w \; \sum_e d_e^2 w_e \quad \text{subject to} \quad
           P(w) = \sum_e w_e b_e b_e^T - (I - 2 \cdot 1 1^T / n) \succeq 0
 
 (Sun, Boyd, Xiao and Diaconis 2006). Newton's method minimizes :math:`\sum_e d_e^2 w_e / \mu - \log|P(w)|` for
-decreasing :math:`\mu`: the likelihood of maximum entropy unfolding with :math:`-1` in the place of :math:`\gamma`. At a
-zero of the gradient :math:`K = \mu P^{-1}` has the required distances, and dual minus primal bounds the error of its
-trace.
+decreasing :math:`\mu`. This is the likelihood of maximum entropy unfolding with :math:`-1` in place of :math:`\gamma`.
+Where the gradient is zero, :math:`K = \mu P^{-1}` has the required distances, and the difference of dual and primal
+bounds the error of its trace.
 
-The feasible K may have no interior, for example if five points of three features are neighbors of each other, and the
-dual then has no minimum. So :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to it, and the trace loses
-:math:`\sum_e \delta_e^2 / (2 \varepsilon)`, :math:`\delta_e` the relative error of a squared distance. At the optimum
-:math:`\delta_e = \varepsilon d_e^2 w_e`, and its mean size is the slack of the caller.
+The set of feasible K may have no interior, for example if five points of three features are neighbors of each other.
+The dual then has no minimum. Therefore :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to the dual, which
+subtracts :math:`\sum_e \delta_e^2 / (2 \varepsilon)` from the trace, where :math:`\delta_e` is the relative error of a
+squared distance. At the optimum :math:`\delta_e = \varepsilon d_e^2 w_e`. The mean size of these errors is the slack
+that the caller chooses.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-12  # a step that raises the objective by a smaller share has reached rounding
+_ROUNDING = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 _HALVINGS = 40
-_CENTERED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
-_FALL = 0.2
+_CENTERED = 1e-9  # mu falls at this squared Newton decrement, whose root is the relative error of the distances
+_FALL = 0.2  # factor by which mu falls
 _JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
 MAX_POINTS = 400
-MAX_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
+MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Dual program.
+    """The dual program.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class Program:
     i, j : (m,) intp
         Edges of a connected graph.
     squared : (m,) float64
-        d_e^2, of mean 1.
+        d_e^2, with mean 1.
 
     """
 
@@ -127,7 +128,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """Unfolding of greatest variance.
+    """The K of greatest trace.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
     slack : float
         Mean relative error of a squared distance.
     tol : float
-        Of the gap.
+        Largest accepted gap.
     max_iter : int
     on_progress
         Called with (Newton steps, max_iter, "semidefinite program").
@@ -186,7 +187,7 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
         dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - errors @ errors / (2 * eps)
         gap = float(dual - primal) / trace
         converged = gap <= tol
-        # If no step descends although mu is far below tol, a smaller mu is lost in rounding.
+        # Stop if mu is far below tol: a smaller mu would be lost in rounding.
         if converged or steps >= max_iter or mu * program.n < tol * trace / 100:
             return Unrolled(K, gap, steps, converged)
         mu *= _FALL
@@ -201,7 +202,7 @@ def _descend(
     mu: float,
     eps: float,
 ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
-    """Return w, the objective and the factor after the longest halved step that descends; None if no step does."""
+    """Halve the step until the objective descends; return w, the objective and the factor, or None if it never does."""
     length = 1.0
     for _ in range(_HALVINGS):
         trial, factor = program.value(w + length * step, mu, eps)

@@ -1,10 +1,10 @@
 r"""Neighborhood preserving embedding: LLE whose coordinates are linear functions of the data.
 
-With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the bottom solutions of
-:math:`X^T M X a = \lambda X^T X a`, :math:`Y = X a` (He, Cai, Yan and Zhang 2005), X centered. In the whitened
-principal axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which
-squares no condition number; :math:`Y^T Y = n I` as in LLE. With n - 1 axes every embedding is linear and NPE is LLE.
-Data of many features therefore keep only the axes with most of the variance.
+With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the embedding is :math:`Y = X a` for the bottom solutions of
+:math:`X^T M X a = \lambda X^T X a`, with X centered (He, Cai, Yan and Zhang 2005). In the whitened principal axes
+:math:`X = Q S V^T`, these are the bottom singular vectors of :math:`(I - W) Q`, which does not square the condition
+number. As in LLE, :math:`Y^T Y = n I`. With n - 1 axes every embedding is linear, and NPE is LLE. For data with many
+features, only the axes with most of the variance are therefore kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MAX_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
-REPRODUCED = 1e-8  # a larger error of the map, relative to the largest coordinate, is told by a note
+MAX_VARIANCE = 0.99  # share of the variance kept if there are as many features as points; He et al. keep 0.98
+REPRODUCED = 1e-8  # a note reports larger errors of the map, relative to the largest coordinate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,8 @@ def whiten(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return orthonormal scores on the fewest principal axes, at least `least`, with this share of the variance.
 
-    The scores (n, r), the mean of the data (d,), and the whitening (d, r), which maps centered data to the scores.
+    Returns the scores (n, r), the mean of the data (d,), and the whitening (d, r), which maps centered data to the
+    scores.
 
     Raises
     ------
@@ -123,7 +124,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
 
 
 def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note on axes along which the data vary so little that the map magnifies rounding."""
+    """Yield a note if the data vary so little along some axes that the map magnifies rounding errors."""
     error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
     if error > REPRODUCED:
         yield Note(

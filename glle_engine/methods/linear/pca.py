@@ -1,12 +1,12 @@
 r"""Linear maps to the directions of greatest variance: PCA, probabilistic PCA and factor analysis.
 
-Principal component analysis: with centered data :math:`X = U S V^T`, :math:`Y = U_p S_p`; the eigenvalues are the
-eigenvalues of the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions it keeps the most variance (Pearson
+Principal component analysis: the centered data are :math:`X = U S V^T`, and :math:`Y = U_p S_p`. The eigenvalues are
+those of the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions, this one keeps the most variance (Pearson
 1901; Hotelling 1933).
 
-The eigenvectors of :math:`X^T X`, or of :math:`X X^T` if d > n, take a tenth of the time of the singular value
-decomposition. But their eigenvalues are accurate relative to the largest, so that :math:`s_p` loses
-:math:`(s_1 / s_p)^2`. If that costs too many digits, the decomposition is computed.
+To compute the eigenvectors of :math:`X^T X`, or of :math:`X X^T` if d > n, takes a tenth of the time of the singular
+value decomposition. But the eigenvalues are accurate only relative to the largest, so that :math:`s_p` loses a factor
+of :math:`(s_1 / s_p)^2` in accuracy. If this costs too many digits, the decomposition is computed.
 
 Probabilistic principal component analysis: a linear map of a Gaussian in p dimensions, with isotropic noise.
 
@@ -22,8 +22,8 @@ Factor analysis: a linear map of a Gaussian in p dimensions, with a noise varian
 maximisation (Rubin and Thayer 1982) on the covariance S: with :math:`M = I + W^T \Psi^{-1} W` and
 :math:`B = M^{-1} W^T \Psi^{-1}`, :math:`W \leftarrow S B^T (M^{-1} + B S B^T)^{-1}` and
 :math:`\Psi \leftarrow \mathrm{diag}(S - W B S)`. No step lowers the likelihood. With :math:`\Psi = \sigma^2 I` the
-limit is probabilistic PCA, which has a closed form (`ppca`). The embedding is :math:`E[z | x] = B (x - \mu)`, turned so
-that :math:`W^T \Psi^{-1} W` is diagonal.
+limit is probabilistic PCA, which has a closed form (`ppca`). The embedding is :math:`E[z | x] = B (x - \mu)`, rotated
+so that :math:`W^T \Psi^{-1} W` is diagonal.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs at most four digits of sixteen
-NO_NOISE = 1e-20  # smaller shares of the variance are rounding: the data lie in p dimensions
-EQUAL = 1e-9  # relative excess over the noise variance that is rounding
-EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: stop below this gain in nats per point; maximum of steps
-MIN_NOISE = 1e-6  # smallest noise as a share of a feature's variance, because the likelihood is unbounded
+ACCURATE = 1e-4  # for s_p^2 / s_1^2 from here on, squaring costs at most four of sixteen digits
+NO_NOISE = 1e-20  # if the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions
+EQUAL = 1e-9  # a smaller relative excess over the noise variance is rounding
+EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: stop at a smaller gain in nats per point, or after the steps
+MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +62,12 @@ class PcaFit:
     Attributes
     ----------
     scores : (n, p) float64
-        The centered data on the axes, signs by `sign_convention`.
+        The centered data projected on the axes, with signs by `sign_convention`.
     directions : (d, p) float64, orthonormal
     values : (p,) float64
         Eigenvalues of the covariance S^2 / n, descending.
     mean : (d,) float64
-        Of the data.
+        Mean of the data.
     total : float
         The trace of the covariance.
 
@@ -85,7 +85,7 @@ class PcaFit:
         return min(float(self.values.sum() / self.total), 1.0)
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on axes whose variance is rounding, if any."""
+        """Yield a note if the variance along some axes is only rounding errors."""
         rounding = (max(len(self.scores), len(self.directions)) * np.finfo(float).eps) ** 2
         span = int((self.values > rounding * self.values[0]).sum())
         if flat := len(self.values) - span:
@@ -138,7 +138,7 @@ class FactorMap(AffineMap):
     loadings : (d, p) float64
         W, in the units of the data.
     noise_variances : (d,) float64
-        The diagonal of Psi, in squared units of the data; 0 of a constant feature.
+        The diagonal of Psi, in squared units of the data; 0 for a constant feature.
 
     """
 
@@ -152,11 +152,11 @@ class FactorMap(AffineMap):
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """The covariance of x by the model, W W^T + Psi (d, d)."""
+        """The covariance of x in the model, W W^T + Psi (d, d)."""
         return self.loadings @ self.loadings.T + np.diag(self.noise_variances)
 
     def log_likelihoods(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return the log density (m,) of points (m, d) by the model, in nats; constant features have no part in it."""
+        """Return the log density (m,) of points (m, d) in the model, in nats; constant features are ignored."""
         centered = self._check(points) - self.mean
         varying = self.noise_variances > 0
         W, noise, centered = self.loadings[varying], self.noise_variances[varying], centered[:, varying]
@@ -190,7 +190,7 @@ class PpcaSpec(MethodSpec):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Maximum of the likelihood.
+    """Parameters of greatest likelihood.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class Fit:
     noise_variance : float
         sigma^2, in the square of that unit.
     log_likelihood : float
-        Of all n points, in nats.
+        Log likelihood of all n points, in nats.
 
     """
 
@@ -211,9 +211,9 @@ class Fit:
 def fit_ppca_by_em(
     X: NDArray[np.float64], p: int, on_progress: OnProgress, max_iter: int = EM_STEPS
 ) -> tuple[Fit, int]:
-    """Return the maximum of the likelihood by expectation maximisation, and the steps.
+    """Return the maximum of the likelihood by expectation maximisation, and the number of steps.
 
-    The start is random, and does not use the eigenvectors; the loadings at the end are turned so that W^T W is diagonal
+    The start is random and does not use the eigenvectors. The final loadings are rotated so that W^T W is diagonal
     (Tipping and Bishop 1999, Eq. 27-28).
     """
     n, d = X.shape
@@ -234,12 +234,12 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     Raises
     ------
     DegenerateDataError
-        If the data lie in p dimensions: the noise is 0 and the likelihood unbounded.
+        If the data lie in p dimensions, so that the noise is 0 and the likelihood is unbounded.
 
     """
     n, d = X.shape
     p = len(axes.values)
-    # From the residual of each point, because a difference of variances loses small ones.
+    # The noise is computed from the residual of each point, because a difference of variances would lose it if small.
     residuals = X - X.mean(axis=0) - axes.scores @ axes.directions.T
     total = float(np.einsum("ij,ij->", residuals, residuals)) / n
     if total <= NO_NOISE * axes.total:
@@ -249,7 +249,7 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
             details={"n_components": p},
         )
     noise = total / (d - p)
-    spread = np.sqrt(np.maximum(axes.values - noise, 0.0))  # rounding may take a difference below 0
+    spread = np.sqrt(np.maximum(axes.values - noise, 0.0))  # rounding errors may make a difference negative
     log_det = float(np.log(axes.values).sum()) + (d - p) * float(np.log(noise))
     return Fit(axes.directions * spread, noise, -0.5 * n * (d * float(np.log(2 * np.pi)) + log_det + d))
 
@@ -307,7 +307,7 @@ class FactorAnalysisSpec(MethodSpec):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """State of the iteration, in the unit in which the variance of the data is 1.
+    """Parameters during the iteration, in the unit in which the variance of the data is 1.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ def maximise(
 def posterior_means(
     centered: NDArray[np.float64], model: Model
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return E[z | x] (n, p), C (p, d) of E[z | x] = C x, and W (d, p), turned so that W^T Psi^-1 W is diagonal."""
+    """Return E[z | x] = C x (n, p), C (p, d), and W (d, p), rotated so that W^T Psi^-1 W is diagonal."""
     weighted = model.loadings / model.noise[:, None]
     signal, rotation = np.linalg.eigh(model.loadings.T @ weighted)
     components, loadings = (weighted @ rotation / (1 + signal))[:, ::-1], (model.loadings @ rotation)[:, ::-1]
@@ -409,8 +409,8 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     used = X[:, varying]
     centered = used - used.mean(axis=0)
     exponents = np.frexp(np.abs(centered).max(axis=0))[1]
-    centered = np.ldexp(centered, -exponents)  # exact, and no square underflows
-    unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors are the same in any unit of a feature
+    centered = np.ldexp(centered, -exponents)  # exact, so that no square underflows
+    unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors do not depend on the units of the features
     centered /= unit
     unit = np.ldexp(unit, exponents)
     spec.require_noise_dimension(n, used.shape[1], "Factor analysis of the features that vary")
@@ -439,7 +439,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
 
 
 def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:
-    """Yield notes on convergence, and on features and factors that the likelihood does not determine."""
+    """Yield notes if the iteration did not converge, or if the likelihood does not determine features or factors."""
     p = spec.n_components
     if not figures["converged"]:
         message = f"After {spec.max_iter} steps the likelihood still grows. Raise max_iter or tol."

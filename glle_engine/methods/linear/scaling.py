@@ -1,16 +1,17 @@
-r"""Classical multidimensional scaling and kernel PCA: points by their inner products.
+r"""Classical multidimensional scaling and kernel PCA: points from their inner products.
 
-Classical scaling: points whose inner products follow from the dissimilarities. With :math:`J = I - 1 1^T / n` and the
-squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T` and :math:`Y = U_p \Lambda_p^{1/2}`
-(Torgerson 1952; Gower 1966), which minimizes the strain :math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X,
-:math:`B = X X^T` with X centered, and Y is PCA's, so that no distance is computed.
+Classical scaling finds points whose inner products follow from the dissimilarities. With :math:`J = I - 1 1^T / n` and
+the matrix :math:`D^{(2)}` of squared dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T` and
+:math:`Y = U_p \Lambda_p^{1/2}` (Torgerson 1952; Gower 1966), which minimizes the strain :math:`\|B - Y Y^T\|_F`. For
+Euclidean distances of points X, :math:`B = X X^T` with X centered. Y is then the same as by PCA, and no distance needs
+to be computed.
 
-Kernel PCA: principal components of the points' images under a kernel's feature map.
+Kernel PCA finds the principal components of the points' images under the feature map of a kernel.
 
 With :math:`K_{ij} = k(x_i, x_j)` and :math:`J = I - 1 1^T / n`, the eigenvectors of :math:`J K J = U \Lambda U^T` give
-:math:`Y = U_p \Lambda_p^{1/2}`; the eigenvalues belong to the images' covariance, :math:`\Lambda / n`
-(Schoelkopf, Smola and Mueller 1998). The linear kernel gives PCA. A new point x, with
-:math:`c_j = k(x, x_j)` centered by the means of K as its rows are, is at :math:`y = c^T U_p \Lambda_p^{-1/2}`.
+:math:`Y = U_p \Lambda_p^{1/2}`. The covariance of the images has the eigenvalues :math:`\Lambda / n` (Schoelkopf, Smola
+and Mueller 1998). The linear kernel gives PCA. For a new point x, let :math:`c_j = k(x, x_j)`, centered by the means of
+K like the rows of K. Its position is :math:`y = c^T U_p \Lambda_p^{-1/2}`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-NEGATIVE = 1e-6  # Euclidean distances have no negative eigenvalue beyond this share of the largest
+NEGATIVE = 1e-6  # distances are not Euclidean if a negative eigenvalue exceeds this share of the largest
 _BLOCK_ENTRIES = 1 << 20
 VANISHING = 1e-12  # smaller eigenvalues count as 0 (relative to the largest)
 
@@ -88,7 +89,7 @@ def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embed
 
 
 def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:
-    """Embed n points by their dissimilarities.
+    """Embed n points from their dissimilarities.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ class KernelPcaSpec(MethodSpec):
     offset: float = number(1.0, "Of polynomial, what is added to the product.", least=0)
 
     def check_together(self) -> None:
-        """Refuse an option of another kernel."""
+        """Refuse options that belong to another kernel."""
         unused = {"polynomial": (), "rbf": ("degree", "offset")}.get(self.kernel, ("gamma", "degree", "offset"))
         self.refuse_unused("kernel", *unused)
 
@@ -200,14 +201,14 @@ def kernel_matrix(
 
 
 def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return points relative to the mean of the data for the linear kernel, at length one for cosine.
+    """Return points as the kernel takes them: centered for the linear kernel, of length one for the cosine kernel.
 
-    The centered linear kernel is the same, without the rounding of a large mean.
+    The centered linear kernel is the same without this step, except for the rounding errors of a large mean.
 
     Raises
     ------
     DegenerateDataError
-        For a point at 0, which has no cosine.
+        If a point is 0, which has no cosine.
 
     """
     if spec.kernel == "linear":
@@ -218,7 +219,7 @@ def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float6
 def kernel_to(
     X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the function from prepared rows to their k(row, x_j), (rows, n); X is prepared, too."""
+    """Return the function that maps prepared rows to k(row, x_j), (rows, n); the rows x_j of X are prepared, too."""
     kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
@@ -231,18 +232,18 @@ def kernel_to(
 
 @dataclass(frozen=True, eq=False)
 class KernelMap(Map):
-    """Projection of the images of new points on the components.
+    """Projection of the images of new points onto the components.
 
     Attributes
     ----------
     X : (n, d) float64
         The training points, prepared.
     mean : (d,) float64
-        Of the training points.
+        Mean of the training points.
     spec
     gamma : float
     means : (n,) float64
-        Of the columns of K.
+        Means of the columns of K.
     coefficients : (n, p) float64
         U_p Lambda_p^(-1/2).
 
@@ -289,7 +290,7 @@ class KernelMap(Map):
         return np.asarray(images @ self.coefficients)
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return the ridge regression of the points, prepared, on the places, with the same kernel (Bakir et al. 2004).
+        """Return the ridge regression of the prepared points on the positions, by the same kernel (Bakir et al. 2004).
 
         `ridge` is relative to the mean of the kernel's diagonal.
         """

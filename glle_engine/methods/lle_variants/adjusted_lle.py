@@ -1,45 +1,50 @@
-r"""LLE with an automatic k, an automatic ridge, without outliers, and of some points first.
+r"""LLE with an automatic k, with an automatic ridge, without outliers, and of some points first.
 
-LLE with an automatic number of neighbors: the best embedding of a range of k.
+LLE with an automatic number of neighbors: the best embedding over a range of k.
 
-The best is the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.posterior.selection`). Only
-graphs of one component with one closed class are candidates. The smallest k that connects is a separate figure.
+The best embedding has the highest (trustworthiness + continuity) / 2 - instability / 10
+(`glle_engine.posterior.selection`). Only graphs of one component with one closed class are candidates. The smallest k
+that connects the graph is reported separately.
 
-The residual variance of Euclidean distances (Kouropteva, Okun and Pietikainen 2002), which prefers embeddings that do
-not unroll a sheet, and the Procrustes disparity of neighborhoods (Goldberg and Ritov 2009) chose worse: trust .80 and
-.83 on digits, and .77 on a roll, for .91 and .98.
+Two published criteria chose worse. They are the residual variance of Euclidean distances (Kouropteva, Okun and
+Pietikainen 2002), which prefers embeddings that do not unroll a sheet, and the Procrustes disparity of neighborhoods
+(Goldberg and Ritov 2009). They reached a trustworthiness of .80 and .83 on digits in place of .91, and of .77 on a roll
+in place of .98.
 
 LLE with an automatic ridge at each point.
 
-The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + r_i I`, with :math:`r_i` the mean of the
-k - p smallest eigenvalues of the local Gram matrix, :math:`r_i = \frac{1}{k - p} \sum_{j > p} \lambda_j(G_i)`: the
-variance off a plane of p dimensions, as in probabilistic PCA (de Ridder and Duin 2002, *Locally linear embedding for
-classification*; survey arXiv 2011.10925). Generalised cross-validation (Golub, Heath and Wahba 1979) takes larger
-ridges, and had less trust on five of seven data sets (.89 for .94 on digits, .85 for .98 on a roll).
+The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + r_i I`. The ridge :math:`r_i` is the
+mean of the k - p smallest eigenvalues of the local Gram matrix,
+:math:`r_i = \frac{1}{k - p} \sum_{j > p} \lambda_j(G_i)`. This is the variance off a plane of p dimensions, as in
+probabilistic PCA (de Ridder and Duin 2002, *Locally linear embedding for classification*; survey arXiv 2011.10925).
+Generalised cross-validation (Golub, Heath and Wahba 1979) takes larger ridges. Its trustworthiness was lower on five of
+seven data sets (.89 in place of .94 on digits, .85 in place of .98 on a roll).
 
-:math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds; with both equal the result is LLE's with that reg.
+:math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds. If both are equal, the result is LLE's with this value as
+reg.
 
 Robust LLE: an embedding of the inliers, with the outliers placed among them.
 
-Robust PCA of the k nearest of each point finds the plane of p dimensions that minimizes :math:`\sum_j a_j e_j^2`,
-:math:`e_j` the distance from it, with Huber's weights
+Robust PCA of the k nearest neighbors of each point finds the plane of p dimensions that minimizes
+:math:`\sum_j a_j e_j^2`, where :math:`e_j` is the distance from the plane, with Huber's weights
 
 .. math:: a_j = \min(1, c / e_j),\quad c = \tfrac{1}{2}\, \mathrm{mean}_j\, e_j,
 
 by iterative reweighting (Chang and Yeung 2006; survey arXiv 2011.10925, "robust LLE using least squares"). The
 reliability of a point is the sum of its normalized weights, :math:`s_j = \sum_i a_{ij} / \sum_l a_{il}`, over the
-neighborhoods that contain it: 1 on the average, 0 for a point in no neighborhood. Points below `min_reliability` are
-outliers, which may include the corners of a sheet.
+neighborhoods that contain it. It is 1 on average, and 0 for a point in no neighborhood. Points below `min_reliability`
+are outliers, which may include the corners of a sheet.
 
 The inliers are embedded by LLE with neighbors among themselves, and each outlier is placed by its LLE weights on its k
-nearest inliers. With 0 there are no outliers and the result is LLE.
+nearest inliers. If `min_reliability` is 0, there are no outliers, and the result is LLE.
 
-Incremental LLE: some points are embedded, and the others placed one by one.
+Incremental LLE: some points are embedded, and the others are placed one by one.
 
 An added point is placed by its weights on the initial points, :math:`y = \sum_j w_j y_j` (Saul and Roweis 2003). The
-coordinates of the others do not change, and each addition has the same cost. With all points initial the result is LLE.
-The placement that keeps the eigenvalues constant (Kouropteva, Okun and Pietikainen 2005) is not offered: on sheets with
-and without noise and on digits its trustworthiness is the same to .003, in time that grows as n^2 d.
+coordinates of the other points do not change, and each addition takes the same time. If all points are initial, the
+result is LLE. The placement that keeps the eigenvalues constant (Kouropteva, Okun and Pietikainen 2005) is not offered:
+on sheets with and without noise and on digits, its trustworthiness differs by at most .003, and its time grows as
+n^2 d.
 """
 
 from __future__ import annotations
@@ -93,7 +98,7 @@ class AutoKLleSpec(DistanceSpec):
             )
 
     def candidates(self) -> list[int]:
-        """Return the k to try, all of a short range and ten of a long one."""
+        """Return the values of k to try: all of a short range, or ten of a long one."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
@@ -120,7 +125,7 @@ class AutoKLleSpec(DistanceSpec):
     reproducible=True,
 )
 def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k of least cost."""
+    """Embed with the k that gives the best embedding."""
     nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
     connecting = first_connecting(nearest, 1)
     ks = [k for k in spec.candidates() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
@@ -152,7 +157,7 @@ class AutoRegLleSpec(NeighborSpec):
     reg_most: float = number(1.0, "The greatest ridge, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
-        """Refuse an empty range, and a plane of as many dimensions as neighbors."""
+        """Refuse an empty range, and planes that have as many dimensions as a point has neighbors."""
         if self.reg_least > self.reg_most:
             raise InvalidParameterError(
                 f"reg_least={self.reg_least:g} is above reg_most={self.reg_most:g}.",
@@ -203,7 +208,7 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
 
 
 def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
-    """Yield a note if the bounds, not the rule, determine most ridges."""
+    """Yield a note if the bounds determine most ridges, and not the rule."""
     if bounded > n // 2 and spec.reg_least < spec.reg_most:
         yield Note(
             "ridge-at-bound",
@@ -258,7 +263,7 @@ def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple
     for _ in range(max_iter):
         errors = _distances_from_plane(points[moving], weights[moving], p)
         limit = 0.5 * errors.mean(axis=1, keepdims=True)
-        # The errors of points on a plane are rounding, and all weights stay 1.
+        # The distances of points on a plane are rounding errors, and all weights stay 1.
         flat = limit <= 1e-7 * np.linalg.norm(np.ptp(points[moving], axis=1), axis=1)[:, None]
         update = np.where(flat | (errors <= limit), 1.0, limit / np.where(errors > 0, errors, 1.0))
         change = np.abs(update - weights[moving]).max(axis=1)
@@ -293,7 +298,7 @@ def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float
     growth="as LLE, and k min(d, k)^2 for each point and iteration",
 )
 def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed the inliers, and place the outliers by their weights on these."""
+    """Embed the inliers, and place the outliers by their weights on the inliers."""
     n, k, p = len(X), spec.n_neighbors, spec.n_components
     nearest, _ = kneighbors(X, k, on_progress)
     reliable, unsettled = reliability(X, nearest, p, spec.max_iter, on_progress)
@@ -328,7 +333,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
-    """Yield notes on outliers, and on planes that did not converge."""
+    """Yield notes on outliers, and on neighborhoods whose plane did not converge."""
     if outliers:
         yield Note(
             "outliers-placed",

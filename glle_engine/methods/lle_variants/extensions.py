@@ -1,16 +1,18 @@
-r"""Extensions of LLE from the surveys' tables that change its data before the search: functions beside the registry.
+r"""Extensions of LLE, listed in the surveys, that change the data before the search; they are not in the registry.
 
 Relative transformation: a point becomes the vector of its distances to all points,
-:math:`x_i \mapsto (d_{i1}, ..., d_{in})`; *kernel* relative transformation takes the distances of the feature space of
+:math:`x_i \mapsto (d_{i1}, ..., d_{in})`. *Kernel* relative transformation takes the distances in the feature space of
 a Gaussian kernel, :math:`d_{ij}^2 = 2 - 2 \exp(-\gamma |x_i - x_j|^2)` (Wen, Jiang and Wen 2008). A point off the data
 differs from all others in many coordinates, so that it moves away from them, in units of the usual distance of
-neighbors: by 2 to 8 % beside three uniform squares, and only as long as :math:`\gamma` times the squared extent of the
-data is small, because a kernel saturates. The transformed points choose the neighbors; weights and embedding are LLE's.
+neighbors. Beside three uniform squares it moved away by 2 to 8 %, and only if :math:`\gamma` times the squared extent
+of the data was small, because a kernel saturates. The transformed points choose the neighbors; weights and embedding
+are LLE's.
 
-Neighbor smoothing: each point moves to the plane of p dimensions through its k nearest, the local linear estimate of
-the surface, so that noise off the surface does not bend the weights (after Yin, Hu and Zhou 2008; Zhang and Zha 2003).
-LLE then embeds the smoothed points. Noise off a plane falls to less than half with 16 neighbors, but embeddings of
-twelve noisy S-curves kept neighbors better in seven cases only, because smoothing also flattens bends.
+Neighbor smoothing: each point moves to the plane of p dimensions through itself and its k nearest neighbors, which is a
+local linear estimate of the surface, so that noise off the surface does not bend the weights (after Yin, Hu and Zhou
+2008; Zhang and Zha 2003). LLE then embeds the smoothed points. With 16 neighbors, noise off a plane falls to less than
+half. But embeddings of twelve noisy S-curves kept neighbors better in only seven cases, because smoothing also flattens
+bends.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
-    """Return the distances (n, n) of the points of X (n, d), with `gamma` in the space of a Gaussian kernel.
+    """Return the distances (n, n) of the points of X (n, d), or, given `gamma`, in the space of a Gaussian kernel.
 
     `gamma` is in 1 / squared units of the data.
     """
@@ -41,7 +43,7 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
 
 
 def relative_lle(X: NDArray[np.float64], spec: LleSpec, gamma: float | None = None) -> Embedding:
-    """Embed X (n, d) by LLE, with neighbors chosen by relative distances; `gamma` makes these of a Gaussian kernel."""
+    """Embed X (n, d) by LLE, with neighbors chosen by `relative_points`."""
     nearest, _ = connected_neighbors(relative_points(X, gamma), spec.n_neighbors, silent)
     return lle_of(X, nearest, spec, silent)
 

@@ -5,25 +5,26 @@ followed by LLE. The curvature of an edge (Ollivier 2009) is
 
 .. math:: \kappa(i, j) = 1 - W_1(\mu_i, \mu_j)
 
-with unit edges, :math:`\mu_i` uniform on the neighbors of i other than j, and :math:`W_1` the least mean number of
-edges that moves one to the other. Inside a sheet neighbors are shared and :math:`\kappa` is near or above 0. Across a
-gap every neighbor moves back over the edge, three edges, and :math:`\kappa = -2`. Both measures take the k - 1
-nearest, so that :math:`W_1` is an assignment.
+with edges of length one. :math:`\mu_i` is uniform on the neighbors of i other than j, and :math:`W_1` is the least mean
+number of edges by which one measure can be moved to the other. Inside a sheet, i and j share neighbors, and
+:math:`\kappa` is near or above 0. Across a gap, every neighbor has to move back over the edge, that is, along three
+edges, and :math:`\kappa = -2`. Both measures take the k - 1 nearest neighbors, so that :math:`W_1` is an assignment
+problem.
 
 Edges with :math:`\kappa(i, j) \le -1 + 4 (1 - \delta)` are doubtful. A doubtful edge is cut if the detour by edges
 that are not doubtful is longer than
 
 .. math:: \frac{(1 - \lambda)\, \pi^2}{2 \sqrt{24 \lambda}}\, \epsilon_{ij},
 
-:math:`\epsilon_{ij}` the larger distance of either end to its k-th neighbor. Inside a sheet every edge has a short
-detour, and nothing is cut. An edge without any detour stays, so the graph stays connected. A saved edge serves as a
-detour for others, until no more are saved. Short circuits do not save each other as long as all are doubtful. LLE uses
-the remaining neighbors of each point; a point that would have none keeps the nearest. If nothing is cut the result is
-LLE.
+where :math:`\epsilon_{ij}` is the larger of the distances of i and j to their k-th neighbors. Inside a sheet every edge
+has a short detour, and nothing is cut. An edge without any detour is kept, so that the graph stays connected. An edge
+that is kept may then be part of a detour for other edges, until no more edges are kept. Short circuits do not keep each
+other as long as all of them are doubtful. LLE uses the remaining neighbors of each point; a point that would have none
+keeps the nearest one. If nothing is cut, the result is LLE.
 
-The paper's delta of .8 and lambda of .01 are for some 20 neighbors and thousands of points; .9 and .03 find more short
-circuits with 8 to 16 neighbors and hundreds of points. If two turns touch along many parallel edges, these edges share
-their neighbors, are not doubtful, and stay.
+The paper's delta of .8 and lambda of .01 suit about 20 neighbors and thousands of points; .9 and .03 find more short
+circuits with 8 to 16 neighbors and hundreds of points. If two turns touch along many parallel edges, the ends of these
+edges share neighbors. These edges are then not doubtful, and stay.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def short_circuits(
     spec: PrunedLleSpec,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.bool_], int]:
-    """Return the mask of short circuits (n, k), equal from either end, and the number of doubtful edges.
+    """Return the mask of short circuits (n, k), the same from both ends of an edge, and the number of doubtful edges.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def _contains(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np
 
 
 def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the k - 1 nearest (m, k - 1) of each point other than the excluded one."""
+    """Return the k - 1 nearest neighbors (m, k - 1) of each point, without the excluded point."""
     rows = nearest[points]
     dropped = rows == excluded[:, None]
     dropped[~dropped.any(axis=1), -1] = True
@@ -192,7 +193,7 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
     reproducible=True,
 )
 def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the edges that are no short circuits."""
+    """Embed by the edges that are not short circuits."""
     nearest, distances = connected_neighbors(X, spec.n_neighbors, on_progress)
     cut, doubtful = short_circuits(nearest, distances, spec, on_progress)
     kept = ~cut

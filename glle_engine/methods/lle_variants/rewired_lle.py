@@ -1,32 +1,33 @@
-r"""Variants of LLE whose neighbors are nearest by other distances than the Euclidean one.
+r"""Variants of LLE that choose the neighbors by other distances than the Euclidean one.
 
-Weighted LLE: neighbors by distances relative to the density about both ends.
+Weighted LLE: the neighbors are chosen by distances relative to the density around both points.
 
 .. math:: \delta_{ij} = \frac{|x_i - x_j|}{\left(M(i)\, M(j)\right)^{s / 2}}
 
-with M(i) the mean distance of :math:`x_i` to its k nearest. At s = 1 it is the length of an edge of conformal Isomap
-(de Silva and Tenenbaum 2003). This distance chooses the neighbors; the weights are LLE's. At s = 0 the result is LLE.
+where M(i) is the mean distance of :math:`x_i` to its k nearest neighbors. At s = 1 this is the length of an edge in
+conformal Isomap (de Silva and Tenenbaum 2003). The distance only chooses the neighbors; the weights are LLE's. At s = 0
+the result is LLE.
 
 The weighted LLE of Pan, Ge and Al Mamun 2009 (survey arXiv 2011.10925, "weighted LLE for deformed distributed data")
 has the same purpose but chooses neighbors by the cam weighted distance of Zhou and Chen 2006. That distance also
 depends on the direction of :math:`x_j - x_i`, and is not symmetric.
 
-Supervised LLE: distances to other classes are enlarged.
+Supervised LLE: distances between points of different classes are enlarged.
 
 .. math:: \Delta' = \Delta + \alpha \max(\Delta)\, \Lambda
 
-with :math:`\Delta` the Euclidean distances and :math:`\Lambda_{ij} = 1` if the classes of i and j differ, 0
-otherwise (de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003). :math:`\Delta'` chooses the neighbors; weights and
-embedding are LLE's. At :math:`\alpha = 0` the result is LLE's. At :math:`\alpha = 1` (1-SLLE) a point has neighbors of
-its own class only, and the graph falls into the c classes. The c - 1 bottom eigenvectors other than the constant are
-constant on each class, so that every class collapses to one point of c - 1 dimensions, as the paper states.
+with the Euclidean distances :math:`\Delta`, and :math:`\Lambda_{ij} = 1` if the classes of i and j differ, 0 otherwise
+(de Ridder, Kouropteva, Okun, Pietikainen and Duin 2003). :math:`\Delta'` chooses the neighbors; weights and embedding
+are LLE's. At :math:`\alpha = 0` the result is LLE. At :math:`\alpha = 1` (1-SLLE) all neighbors of a point are in its
+own class, and the graph falls into the c classes. The c - 1 bottom eigenvectors other than the constant are then
+constant on each class, so that every class collapses to one point in c - 1 dimensions, as the paper states.
 
-ISOLLE: locally linear embedding of the neighbors along the sheet.
+ISOLLE: LLE with the neighbors along the sheet.
 
-Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest. The neighbors of a point are
-the k nearest by them, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv 2011.10925, "fusion with
-Isomap"). A graph with g >= k contains the edge to each of the k nearest, and no path is shorter, so the result is LLE.
-With g < k paths follow the sheet where the straight line would leave it.
+Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest neighbors. The neighbors of a
+point are the k points with the shortest paths, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv
+2011.10925, "fusion with Isomap"). If g >= k, the graph contains the edges to the k nearest neighbors, and no path is
+shorter than these, so that the result is LLE. If g < k, paths follow the sheet where the straight line would leave it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def require_whole(graph: NDArray[np.int32], cause: str, remedy: str) -> None:
     ----------
     graph : (n, k) int32
     cause : str
-        The option that made the graph, as the start of the message: "With alpha=1".
+        The option that made the graph, as the message should begin: "With alpha=1".
     remedy : str
 
     """
@@ -93,7 +94,7 @@ def nearest_by(
     X : (n, d) float64
     k : int
     adjust : callable
-        (rows, distances): changes the Euclidean distances (len(rows), n) of some points to all in place.
+        Takes (rows, distances), and adjusts in place the Euclidean distances (len(rows), n) from some points to all.
     stage : str
     on_progress : callable
 
@@ -126,11 +127,11 @@ def relative_neighbors(
     """Return the k nearest by relative distance (n, k), nearest first, and the scale M(i) (n,) of each point."""
     scale = kneighbors(X, k, on_progress)[1].mean(axis=1)
     positive = scale[scale > 0]
-    # A point among k copies of itself takes the least scale of the others, so that its distances stay finite.
+    # A point with k copies gets the smallest scale of the other points, so that its distances stay finite.
     factor = np.maximum(scale, positive.min() if len(positive) else 1.0) ** (-strength / 2)
 
     def adjust(_: slice, distances: NDArray[np.float64]) -> None:
-        distances *= factor  # the factor of the row's own point changes no order
+        distances *= factor  # the factor of the row's own point would not change the order
 
     return nearest_by(X, k, adjust, "weighted neighbors", on_progress), scale
 
@@ -220,7 +221,7 @@ def supervised_lle(
 
 
 def _collapse_notes(count: int, p: int) -> Iterator[Note]:
-    """Yield a note on the collapse of several components."""
+    """Yield a note if the graph falls into several components, each of which collapses."""
     if count > 1:
         yield Note(
             "components-collapsed",
@@ -256,12 +257,12 @@ class IsolleSpec(LleSpec):
 def geodesic_neighbors(
     nearest: NDArray[np.int32], distances: NDArray[np.float64], k: int, on_progress: OnProgress
 ) -> NDArray[np.int32]:
-    """Return the k nearest of each point by shortest paths (n, k), nearest first.
+    """Return the k points with the shortest paths to each point (n, k), nearest first.
 
     Parameters
     ----------
     nearest : (n, g) int32
-        A graph of one component, whose edges lead both ways.
+        A graph of one component, whose edges can be walked in both directions.
     distances : (n, g) float64
         The lengths of its edges.
     k : int
@@ -270,7 +271,7 @@ def geodesic_neighbors(
     """
     n = len(nearest)
     graph = symmetric_graph(nearest, distances)
-    reach = 2.0 * distances[:, -1]  # limit of the paths, doubled until k points are within it
+    reach = 2.0 * distances[:, -1]  # largest length of a path, doubled until k points are reached
     reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
     along = np.empty((n, k), np.int32)
     pending = np.argsort(reach, kind="stable")
@@ -321,7 +322,7 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
 
 
 def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
-    """Return the share of the nearest by straight lines that are not among the nearest along the graph."""
+    """Return the share of the neighbors by straight lines that are not neighbors along the graph."""
     n = len(straight)
     rows = np.arange(n)[:, None]
     return float(1 - np.isin(straight + n * rows, along + n * rows).mean())

@@ -1,12 +1,12 @@
-r"""Gaussian affinities between points, of the width at which a point has a given number of neighbors.
+r"""Gaussian affinities between points, with widths that give each point the same effective number of neighbors.
 
 .. math:: p_{j|i} = \exp(-\beta_i |x_i - x_j|^2) / \sum_{l \ne i} \exp(-\beta_i |x_i - x_l|^2), \quad p_{i|i} = 0
 
-with :math:`\beta_i` such that the entropy :math:`H_i = -\sum_j p_{j|i} \log p_{j|i}` is the logarithm of the
-perplexity (Hinton and Roweis 2002, section 2), and the joint :math:`p_{ij} = (p_{j|i} + p_{i|j}) / 2n` (van der Maaten
-and Hinton 2008, section 3.1). Neither depends on the unit of the data.
+with :math:`\beta_i` such that the entropy :math:`H_i = -\sum_j p_{j|i} \log p_{j|i}` is the logarithm of the perplexity
+(Hinton and Roweis 2002, section 2). The joint affinities are :math:`p_{ij} = (p_{j|i} + p_{i|j}) / 2n` (van der Maaten
+and Hinton 2008, section 3.1). Neither the conditional nor the joint affinities depend on the unit of the data.
 
-Parameters, initial coordinates, refusals and results of the methods on affinities are here, too.
+This file also has the parameters, the initial coordinates, the checks and the results that methods on affinities share.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries fit in the cache
 _ENTROPY_TOLERANCE = 1e-10
-# Bounds of log beta, in units of the mean squared distance; beyond them no width separates the nearest points.
+# Bounds of log beta, in units of the mean squared distance. Beyond them, no width tells the nearest points apart.
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
-_START = 1e-2  # standard deviation, relative to the width of the Gaussians
-MAX_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
-NOISE = 1e-2  # relative to the start
+_START = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
+MAX_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
+NOISE = 1e-2  # standard deviation, relative to the start
 Start: TypeAlias = "NDArray[np.float64] | None"
-"""Given initial coordinates (n, p), centered, the widest column of standard deviation one."""
+"""Given initial coordinates (n, p), centered, and scaled so that the widest column has standard deviation one."""
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
@@ -88,7 +88,7 @@ def conditional_affinities(
     P : (n, n) float64
         Row i is :math:`p_{\cdot|i}`, of sum one and with zero on the diagonal.
     is_met : (n,) bool
-        False if so many points tie as the nearest that no width has the entropy; the row is then uniform over these.
+        False if so many points tie as the nearest that no width gives the entropy; the row is then uniform over them.
 
     """
     n = len(X)
@@ -114,7 +114,7 @@ def joint_affinities(P: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[Note]:
-    """Yield a note on the points without the perplexity, if any."""
+    """Yield a note if some points cannot have the perplexity."""
     if count := int(np.count_nonzero(~is_met)):
         yield Note(
             "perplexity-not-met",
@@ -126,10 +126,10 @@ def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[N
 def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the affinities (b, n - 1) of squared distances with the target entropy, and a mask of success (b,).
 
-    Bisection of log beta, replaced by a Newton step if that stays inside the bracket and the last step halved the
-    excess. Newton's method alone can oscillate.
+    log beta is found by Newton steps, as long as they stay inside the bracket and each step halves the excess, and else
+    by bisection. Newton's method alone can oscillate.
     """
-    distances = distances - distances.min(axis=1, keepdims=True)  # the affinities stay, and nothing underflows
+    distances = distances - distances.min(axis=1, keepdims=True)  # affinities do not change, and nothing underflows
     unit = distances.mean(axis=1, keepdims=True)
     distances /= np.where(unit > 0, unit, 1.0)
     low, high = np.full(len(distances), _MIN_LOG_PRECISION), np.full(len(distances), _MAX_LOG_PRECISION)
@@ -160,7 +160,7 @@ def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[n
 def _entropies(
     distances: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the affinities at each row's beta, their entropies, and the slopes of the entropies over log beta."""
+    """Return the affinities at each row's beta, their entropies, and the derivatives of the entropies by log beta."""
     scaled = beta[:, None] * distances
     shares = np.exp(-scaled)
     total = shares.sum(axis=1)
@@ -198,7 +198,7 @@ class PerplexitySpec(DistanceSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse a perplexity too large for n points, and more components than the start has."""
+        """Refuse a perplexity that is too large for n points, and more components than the start can have."""
         self.require_rank(n, d if self.init == "pca" else n - 1)
         require_perplexity(n, self.perplexity)
 
@@ -217,15 +217,15 @@ class DescentSpec(PerplexitySpec):
 
 
 def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:
-    """Return initial coordinates (n, p), the first column (pca) or all (random) of standard deviation one.
+    """Return initial coordinates (n, p), whose first column (pca) or all columns (random) have standard deviation one.
 
-    A little noise on the principal components separates equal points, and lets the descent leave the line on which
-    the components of data along a line lie.
+    A little noise is added to the principal components. It separates equal points, and if the data lie on a line, it
+    lets the descent leave this line.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if init == "random":
         return noise
-    if isinstance(X, Distances):  # classical scaling has the principal components of points with these distances
+    if isinstance(X, Distances):  # classical scaling gives the principal components of points with these distances
         Y = scaling_of(X.known, n_components, silent).Y
     elif isinstance(X, SparsePoints):
         Y = sign_convention(X.principal_scores(n_components))
@@ -235,14 +235,14 @@ def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.floa
 
 
 def older_seed(seed: int) -> int:
-    """Return a seed of 32 bits, for numpy's older generators in other libraries, from one of 64 bits."""
+    """Return a seed of 32 bits, as numpy's older generators in other libraries need, made from a seed of 64 bits."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
 def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
     r"""Return the smoothest functions (n, p) on affinities P (n, n): the bottom of :math:`L y = \lambda D y`.
 
-    D has the sums of P, and L = D - P (Belkin and Niyogi 2003); the constant is left out.
+    D is diagonal, with the row sums of P, and L = D - P (Belkin and Niyogi 2003). The constant is left out.
     """
     half = np.sqrt(joint.sum(axis=1))
     _, vectors = leading_eigenpairs(joint / (half[:, None] * half), n_components + 1, silent)
@@ -264,7 +264,7 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) 
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
-    """Return the embedding of a descent, with its iterations and notes unless it and the perplexities converged."""
+    """Return the embedding of a descent, with its iterations, and with notes if it or some perplexities failed."""
     notes = list(perplexity_notes(is_met, spec.perplexity))
     if not descent.converged:
         notes.append(

@@ -1,12 +1,12 @@
-r"""Descent along the spectral direction, for objectives that attract by a quadratic form and repel.
+r"""Descent along the spectral direction, for objectives with a quadratic attraction and a repulsion.
 
-The attractive term :math:`\sum_{nm} w_{nm} |y_n - y_m|^2` has the constant Hessian 4 L, L the graph Laplacian of w, in
-every dimension of the embedding. A Newton step with it alone is the spectral direction (Vladymyrov and
-Carreira-Perpinan 2012, "Partial-Hessian strategies for fast learning of nonlinear embeddings"). With one Cholesky
-factor :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, that step is the gradient step. L-BFGS in Z starts
-from it and learns the curvature of the repulsion.
+The attractive term :math:`\sum_{nm} w_{nm} |y_n - y_m|^2` has the constant Hessian 4 L in every dimension of the
+embedding, where L is the graph Laplacian of w. A Newton step that uses only this Hessian is the spectral direction
+(Vladymyrov and Carreira-Perpinan 2012, "Partial-Hessian strategies for fast learning of nonlinear embeddings"). With
+the Cholesky factor :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, this step is the gradient step. L-BFGS in
+Z starts from it and learns the curvature of the repulsion.
 
-Sums over all pairs of points are made in blocks that fit in the cache.
+Sums over all pairs of points are computed in blocks that fit in the cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """Value and gradient (n, p) at Y (n, p)."""
 
-_MU = 1e-8  # times the mean degree: keeps nearly separate parts from diverging in one step
+_MU = 1e-8  # relative to the mean degree; keeps parts that are nearly separate from diverging in one step
 _BLOCK_ENTRIES = 1 << 16
 
 
@@ -41,7 +41,7 @@ class Descent:
     ----------
     Y : (n, p) float64
     value : float
-        Of the objective.
+        Value of the objective.
     iterations, evaluations : int
     converged : bool
         Whether the decrease became small before the last iteration.
@@ -58,8 +58,8 @@ class Descent:
 def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return R (n, n), upper triangular, with :math:`R^T R = 4 L + \mu I + \nu 1 1^T / n`.
 
-    L = diag(W 1) - W is the Laplacian of the symmetric weights (n, n), nu the mean degree and mu a small share of it.
-    The term of nu only concerns translations, which do not change the objectives.
+    L = diag(W 1) - W is the Laplacian of the symmetric weights (n, n), nu is the mean degree, and mu is a small share
+    of nu. The term with nu only affects translations, which do not change the objectives.
     """
     n = len(weights)
     degrees = 4 * weights.sum(axis=1)
@@ -80,18 +80,19 @@ def descend(
     tol: float,
     on_progress: OnProgress,
 ) -> Descent:
-    """Minimize an objective that does not change with a translation.
+    """Minimize an objective that does not change with translations.
 
     Parameters
     ----------
     objective : callable
-        Y (n, p) to its value and its gradient (n, p).
+        Takes Y (n, p), and returns the value and the gradient (n, p).
     start : (n, p) float64
     factor : (n, n) float64
-        Of the attraction, by `attraction_factor`.
+        The `attraction_factor` of the attraction.
     max_iter : int
     tol : float
-        Converged if an iteration decreases the value by less, relative to the larger of 1 and the value.
+        The descent has converged if an iteration decreases the value by less, relative to the larger of 1 and the
+        value.
     on_progress
         Called after each iteration; its exceptions end the descent.
 
@@ -135,9 +136,9 @@ class GaussianSums(NamedTuple):
     Attributes
     ----------
     total : float
-        Of all k.
+        Sum over all pairs.
     degrees : (n,) float64
-        Of each point.
+        Sum over the pairs of each point.
     products : (n, p) float64
         :math:`\sum_j k_{ij} y_j`.
     least : float
@@ -186,7 +187,7 @@ def row_blocks(n: int) -> Iterator[slice]:
 def gaussian_sums(
     Y: NDArray[np.float64], weights: NDArray[np.float64] | None = None, shift: float = 0.0
 ) -> GaussianSums:
-    """Sum Gaussians over all pairs, each visited once, with symmetric weights (n, n); default: one."""
+    """Sum Gaussians over all pairs, visiting each pair once; the symmetric weights (n, n) are one by default."""
     n, p = Y.shape
     squares = np.einsum("ij,ij->i", Y, Y)
     degrees, products = np.zeros(n), np.zeros((n, p))

@@ -6,9 +6,9 @@ With :math:`d_{ij} = |y_i - y_j|^2 + 1`,
     w_N \sum_{near} \frac{d_{ij}}{10 + d_{ij}} + w_M \sum_{mid} \frac{d_{ij}}{10^4 + d_{ij}}
     + w_F \sum_{far} \frac{1}{1 + d_{ij}}
 
-(Wang, Huang, Rudin and Shaposhnik 2021, section 4). The mid-near pairs, weighed in the first phases, arrange the large
-structure. By pacmap, in one thread. It finds neighbors approximately, in data of more than 100 features after a
-projection to 100.
+(Wang, Huang, Rudin and Shaposhnik 2021, section 4). The mid-near pairs, which have weight in the first phases, arrange
+the large structure. The embedding is computed by the library pacmap, in one thread. It finds neighbors approximately;
+data of more than 100 features are first projected to 100.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_PHASES = (100, 100)  # iterations before max_iter, of Wang et al.
-_MIN_NEAR_PAIRS = 2  # near pairs
-_CANDIDATES = 6  # for each mid-near pair, all different, and different from the mid-near points before
-_SEEDS = 2**30  # pacmap adds to a seed of 32 bits with a sign
+_PHASES = (100, 100)  # iterations of the two phases before the last one, as in Wang et al.
+_MIN_NEAR_PAIRS = 2
+_CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
+_SEEDS = 2**30  # pacmap adds to the seed, which is a signed integer of 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class PacmapSpec(DistanceSpec):
     seed: int = integer(0, "Of the sampled pairs and of a random start.", least=0, most=2**63 - 1)
 
     def check_together(self) -> None:
-        """Refuse a ratio that gives a point no further pair."""
+        """Refuse a ratio so small that a point has no further pair."""
         if round(self.n_neighbors * self.further_ratio) < 1:
             raise InvalidParameterError(
                 f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} is no pair.",
@@ -67,7 +67,7 @@ class PacmapSpec(DistanceSpec):
 
     @property
     def pairs(self) -> int:
-        """The number of pairs of a point."""
+        """The number of pairs of each point."""
         return self.n_neighbors + self._mid_near + round(self.n_neighbors * self.further_ratio)
 
     @property
@@ -76,7 +76,7 @@ class PacmapSpec(DistanceSpec):
 
     @property
     def least_points(self) -> int:
-        """The number of points from which pacmap can sample all pairs of a point without an endless search."""
+        """The smallest number of points with which pacmap can sample all pairs without searching forever."""
         return max(self.pairs + 1, self._mid_near + _CANDIDATES if self._mid_near else 0)
 
     def most_neighbors(self, n: int) -> int:
@@ -85,7 +85,7 @@ class PacmapSpec(DistanceSpec):
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse fewer points than a point has pairs, and more components than the start has."""
+        """Refuse too few points for the pairs of a point, and more components than the start can have."""
         if n < self.least_points:
             most = replace(self, n_neighbors=self.most_neighbors(n))
             fewer = f"n_neighbors of at most {most.n_neighbors}, or " if most.least_points <= n else ""
@@ -100,7 +100,7 @@ class PacmapSpec(DistanceSpec):
 
 @contextmanager
 def _one_quiet_thread() -> Iterator[None]:
-    """Let pacmap's loops run in one thread, in which sums have one order, and its log have errors only."""
+    """Run pacmap's loops in one thread, so that sums have one order, and let it log only errors."""
     import numba  # noqa: PLC0415 -- of pacmap
 
     threads, log = numba.get_num_threads(), logging.getLogger("pacmap")
@@ -126,7 +126,7 @@ def _one_quiet_thread() -> Iterator[None]:
     compiles=True,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by pacmap, which scales each column of a given start."""
+    """Embed by pacmap, which scales each column of a given start itself."""
     init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     centered = X - X.mean(axis=0)

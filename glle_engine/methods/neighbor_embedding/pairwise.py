@@ -1,4 +1,4 @@
-r"""Stochastic neighbor embedding, its symmetric variant, and elastic embedding: objectives of all pairs of points.
+r"""Stochastic neighbor embedding, its symmetric variant, and elastic embedding: objectives over all pairs of points.
 
 SNE compares the conditional affinities of each point,
 
@@ -16,14 +16,15 @@ Eq. 4 and 5, with the mean over the points in place of the sum). Symmetric SNE c
 with gradient :math:`4 \sum_j (p_{ij} - q_{ij}) (y_i - y_j)` (Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and
 Hinton 2008, section 3.1).
 
-Elastic embedding: springs between near points, and a repulsion between all.
+Elastic embedding: springs between near points, and a repulsion between all points.
 
 .. math:: E(Y; \lambda) = \sum_{i \ne j} w^+_{ij} |y_i - y_j|^2 + \lambda \sum_{i \ne j} w^-_{ij} \exp(-|y_i - y_j|^2)
 
 with gradient :math:`4 \sum_j (w^+_{ij} - \lambda w^-_{ij} e^{-|y_i - y_j|^2}) (y_i - y_j)` (Carreira-Perpinan 2010,
-Eq. 2 and 6). :math:`w^+` are the joint affinities of a perplexity, of sum one, and :math:`w^-` is divided by its sum
-over all pairs. So lambda depends neither on the unit of the data nor on the number of points. Small lambda is Laplacian
-eigenmaps. The homotopy raises lambda from there, and starts each descent at the end of the last.
+Eq. 2 and 6). :math:`w^+` are the joint affinities for a perplexity, whose sum is one, and :math:`w^-` is divided by its
+sum over all pairs. Therefore lambda depends neither on the unit of the data nor on the number of points. For small
+lambda the embedding is Laplacian eigenmaps. The homotopy raises lambda from there, and starts each descent where the
+last one ended.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
     entropy : float
         Mean entropy of the conditional affinities of the data.
     joint : (n, n) float64
-        Joint affinities of the data; the attraction is symmetric, so the objective needs no others.
+        Joint affinities of the data. They are enough, because the attraction is symmetric.
 
     """
     degrees = joint.sum(axis=1)
@@ -108,7 +109,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
         pulled, gradient = attraction(P, degrees, Y)
         shift = 0.0
         sums = gaussian_sums(Y)
-        if sums.total < _MIN_TOTAL:  # relative to the nearest pair nothing underflows
+        if sums.total < _MIN_TOTAL:  # relative to the nearest pair, the largest term is 1 and does not underflow
             shift = sums.least
             sums = gaussian_sums(Y, shift=shift)
         value = constant + pulled + math.log(sums.total) - shift
@@ -145,7 +146,7 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, s
     growth="n^2 an iteration, and n^3 once",
 )
 def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by conditional affinities."""
+    """Embed so that the conditional affinities of data and embedding agree."""
     return _run(X, spec, on_progress, start, symmetric=False)
 
 
@@ -159,7 +160,7 @@ def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = N
     growth="n^2 an iteration, and n^3 once",
 )
 def symmetric_sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by joint affinities."""
+    """Embed so that the joint affinities of data and embedding agree."""
     return _run(X, spec, on_progress, start, symmetric=True)
 
 
@@ -205,7 +206,7 @@ def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float6
 
 
 def strengths(last: float, count: int) -> NDArray[np.float64]:
-    """Return the values of lambda of a homotopy (count,), growing geometrically to the last."""
+    """Return the values of lambda of a homotopy (count,), which grow geometrically to `last`."""
     values = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
     values[-1] = last
     return values

@@ -4,8 +4,9 @@ r"""t-distributed stochastic neighbor embedding: Gaussian affinities in the data
     E(Y) = \sum_{i \ne j} p_{ij} \log(p_{ij} / q_{ij}), \quad
     q_{ij} = (1 + |y_i - y_j|^2)^{-1} / \sum_{k \ne l} (1 + |y_k - y_l|^2)^{-1}
 
-(van der Maaten and Hinton 2008, Eq. 4), with affinities of each point to its 3 * perplexity nearest only, and the
-repulsion by the tree of Barnes and Hut or by interpolation (van der Maaten 2014; Linderman et al. 2019). By openTSNE.
+(van der Maaten and Hinton 2008, Eq. 4). Each point has affinities only to its 3 * perplexity nearest neighbors, and the
+repulsion is approximated by the tree of Barnes and Hut or by interpolation (van der Maaten 2014; Linderman et al.
+2019). The embedding is computed by openTSNE.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_START = 1e-4  # standard deviation, of van der Maaten and Hinton
-_PERPLEXITY = 5.0  # perplexity of new points, as in openTSNE
-_EVERY = 25  # iterations between callbacks, each of which computes the divergence
+_START = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
+_PERPLEXITY = 5.0  # for new points, as in openTSNE
+_EVERY = 25  # iterations between callbacks; each callback costs a computation of the divergence
 _SETTLED = 0.01
-_INTERPOLATED_FROM = 10_000  # points, as in openTSNE
+_INTERPOLATED_FROM = 10_000  # from this many points on, the repulsion is interpolated, as in openTSNE
 _MAX_BY_TREE, _MAX_BY_INTERPOLATION = 3, 2
 
 
@@ -70,7 +71,7 @@ class TsneSpec(PerplexitySpec):
     theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", least=0, most=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too large a perplexity, and more components than the repulsion supports."""
+        """Refuse a perplexity that is too large, and more components than the repulsion supports."""
         super().require_possible(n, d)
         algorithm = repulsion_method(n, self)
         most = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
@@ -83,14 +84,14 @@ class TsneSpec(PerplexitySpec):
 
 
 def repulsion_method(n: int, spec: TsneSpec) -> str:
-    """Return the algorithm of the repulsion of n points, "bh" or "fft"."""
+    """Return the algorithm that computes the repulsion of n points, "bh" or "fft"."""
     if spec.negative_gradient_method != "auto":
         return spec.negative_gradient_method
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
 
 
 class PartialMap(NeighborMap):
-    """Placement by openTSNE, each point by its affinities to the data, which stay in place."""
+    """Places new points by openTSNE, each by its affinities to the points of the data, which do not move."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
@@ -102,7 +103,7 @@ class PartialMap(NeighborMap):
             return nearest, distances / unit
 
         affinities.knn_index.query = query
-        # openTSNE centers the embedding before it places points, and does not move them back.
+        # openTSNE centers the embedding before it places new points, and does not undo this for them.
         center = (self.embedding.Y.max(axis=0) + self.embedding.Y.min(axis=0)) / 2
         embedding = TSNEEmbedding(
             self.embedding.Y - center, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
@@ -171,13 +172,13 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
 
 
 def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, float, tuple[Note, ...]]:
-    """Return openTSNE's affinities to the nearest neighbors, their unit, and notes on points without the perplexity."""
+    """Return openTSNE's affinities, the unit of their distances, and notes on points without the perplexity."""
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
     nearest, distances = kneighbors(X, math.ceil(3 * spec.perplexity), on_progress)
     on_progress(0, 1, "affinities")
-    # The affinities do not depend on the unit, but the start of openTSNE's search of the widths does.
+    # The affinities do not depend on the unit, but the start of openTSNE's search for the widths does.
     unit = float(distances.mean()) or 1.0
     affinities = PerplexityBasedNN(
         knn_index=PrecomputedNeighbors(nearest.astype(np.int64), distances / unit),
@@ -188,14 +189,14 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
-    """Return the relative decrease of the divergence over the last iterations, or None if there were too few."""
+    """Return the relative decrease of the divergence over the last iterations, or None after too few iterations."""
     until = spec.early_iter + spec.max_iter - 2 * _EVERY
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
     return (divergences[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
 
 
 def _not_settled(decrease: float | None) -> Note:
-    """Return the note of a divergence that still changes."""
+    """Return the note for a divergence that still changes, or that had too few iterations to tell."""
     reason = (
         f"max_iter is below {3 * _EVERY}, too few to judge whether the divergence has settled"
         if decrease is None

@@ -4,9 +4,10 @@ r"""UMAP and densMAP: a fuzzy graph of nearest neighbors, laid out so that its c
     \sum_{ij} v_{ij} \log(v_{ij} / w_{ij}) + (1 - v_{ij}) \log((1 - v_{ij}) / (1 - w_{ij})), \quad
     w_{ij} = (1 + a |y_i - y_j|^{2b})^{-1}
 
-with :math:`v` the symmetrised memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy and
-Melville 2018, sections 3 and 4). densMAP adds the correlation of the logarithms of the local radii in the data and in
-the embedding (Narayan, Berger and Cho 2021). By umap-learn, in one thread, with the exact neighbors of this library.
+where :math:`v` are the symmetrised memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy
+and Melville 2018, sections 3 and 4). densMAP also maximises the correlation between the logarithms of the local radii
+in the data and in the embedding (Narayan, Berger and Cho 2021). The embedding is computed by umap-learn, in one thread,
+with the exact neighbors of this library.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_SMALL = 10_000  # points up to which umap-learn makes the larger number of epochs
+_SMALL = 10_000  # up to this many points, umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
 _BISECTIONS = 64  # steps to find the width of the memberships, as in umap-learn
-_MIN_SIGMA = 1e-3  # mean distances, as in umap-learn
-_EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # warnings about its own search of neighbors, which is not used
+_MIN_SIGMA = 1e-3  # relative to the mean distance, as in umap-learn
+_EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # in warnings about umap-learn's own neighbor search, not used here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class UmapSpec(DistanceSpec):
     seed: int = integer(0, "Of the start and of the sampled pairs.", least=0, most=2**63 - 1)
 
     def check_together(self) -> None:
-        """Refuse a least distance above the scale, for which no curve of the similarities is fitted."""
+        """Refuse a least distance above the scale, for which umap-learn cannot fit the curve of the similarities."""
         if self.min_dist > self.spread:
             raise InvalidParameterError(
                 f"min_dist={self.min_dist:g} is more than spread={self.spread:g}.",
@@ -117,7 +118,7 @@ def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, st
     n = len(X)
     nearest, distances = kneighbors(X, spec.n_neighbors - 1, on_progress)
     on_progress(0, 1, "descent")
-    # The embedding does not depend on the unit; single precision, in which umap-learn computes, does.
+    # The embedding does not depend on the unit, but umap-learn computes in single precision, whose range is limited.
     unit = float(distances.mean()) or 1.0
     itself = np.arange(n, dtype=np.int32)[:, None]
     neighbors = np.hstack([itself, nearest]), np.hstack([np.zeros((n, 1)), distances / unit]).astype(np.float32)
@@ -147,7 +148,7 @@ def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, st
 
 
 def _start(X: NDArray[np.float64], spec: UmapSpec) -> str | NDArray[np.float32]:
-    """Return the start of the descent, (n, p) or the name of umap-learn's."""
+    """Return the start of the descent, as coordinates (n, p) or as the name of one of umap-learn's starts."""
     if spec.init == "spectral":
         return "spectral"
     return initial(X, spec.n_components, spec.init, spec.seed).astype(np.float32)
@@ -162,9 +163,9 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
 
 
 class MembershipMap(NeighborMap):
-    """Placement at the mean of the nearest points, weighted by their memberships.
+    """Places a new point at the mean of its nearest points, weighted by their memberships.
 
-    Up to rounding it is the start of umap-learn's own transform, without the random descent that follows there.
+    Up to rounding, umap-learn's own transform starts at the same positions, but then continues with a random descent.
     """
 
     @numba_loops("UMAP")
@@ -177,9 +178,9 @@ class MembershipMap(NeighborMap):
 def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return the memberships (m, k) of new points by their distances to the k nearest, positive and ascending.
 
-    :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that all but the nearest sum to :math:`\log_2 k`, and
-    no less than a thousandth of the mean distance. umap-learn takes the mean over all points that are placed together
-    for this bound, so that its memberships depend on the other points.
+    They are :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that all but the nearest sum to :math:`\log_2 k`, and
+    at least a thousandth of the mean distance. For this bound, umap-learn takes the mean over all points that are
+    placed together, so that its memberships depend on the other points.
     """
     k = distances.shape[1]
     lengths = distances / distances.mean(axis=1, keepdims=True)

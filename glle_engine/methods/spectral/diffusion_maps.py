@@ -5,8 +5,9 @@ r"""Diffusion maps: distances between the random walks from two points after t s
 :math:`P = diag(d)^{-1} K^{(\alpha)}`. The eigenvectors :math:`P \psi_l = \lambda_l \psi_l`, with
 :math:`\sum_i \pi_i \psi_{l,i}^2 = 1` for the stationary :math:`\pi = d / \sum d`, give
 :math:`y_i = (\lambda_1^t \psi_{1,i}, ..., \lambda_p^t \psi_{p,i})` (Coifman and Lafon 2006, sections 2 and 3).
-alpha = 0 is the normalized graph Laplacian, which depends on the density; 1/2 the Fokker-Planck operator; 1 the
-Laplace-Beltrami operator of the manifold, independent of the density of the points.
+alpha = 0 gives the normalized graph Laplacian, which depends on the density of the points; alpha = 1/2 gives the
+Fokker-Planck operator; alpha = 1 gives the Laplace-Beltrami operator of the manifold, which does not depend on the
+density.
 """
 
 from __future__ import annotations
@@ -88,13 +89,13 @@ class DiffusionMapsSpec(RadiusSpec):
     )
 
     def check_together(self) -> None:
-        """Refuse two bandwidths."""
+        """Refuse more than one bandwidth."""
         super().check_together()
         if self.bandwidth is not None:
             self.refuse_unused("bandwidth", "epsilon")
 
     def neighbors_among(self, n: int) -> int | None:
-        """Return the number of neighbors to which the kernel of n points is cut, or None for the whole kernel."""
+        """Return the number of neighbors to which the kernel of n points is restricted, or None for all pairs."""
         if self.radius is None and (self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST)):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
@@ -114,7 +115,7 @@ class DiffusionMapsSpec(RadiusSpec):
 
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the symmetric conjugate diag(d)^1/2 P diag(d)^-1/2 (n, n) of the walk, and d (n,).
+    """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n), similar to P, and d (n,).
 
     Parameters
     ----------
@@ -190,20 +191,20 @@ def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int
 
 @dataclass(frozen=True, eq=False)
 class Lumping:
-    """A Markov chain with its states in groups.
+    """The Markov chain between groups of states.
 
     Attributes
     ----------
     chain : (g, g) float64
-        Probabilities between groups, means over the states of the first.
+        Transition probabilities between groups, averaged over the states of the group that is left.
     deviation : float
-        Largest difference of the probability of a state into a group from the mean of its own group: 0 if the chain is
-        lumpable, so that the sequence of groups is a Markov chain.
+        A state's probability of moving into a group may differ from the average over the state's own group. This is the
+        largest such difference. It is 0 if the chain is lumpable, that is, if the sequence of groups is a Markov chain.
     eigenvalues : (g,) float64
-        Of `chain`, descending.
+        Eigenvalues of `chain`, descending.
     vectors : (n, g) float64
-        The right eigenvectors of `chain` as functions of the states, constant in each group; they are eigenvectors of
-        the whole chain if it is lumpable.
+        The right eigenvectors of `chain` as functions of the states, constant in each group. If the chain is lumpable,
+        they are eigenvectors of the whole chain.
 
     """
 
@@ -248,7 +249,7 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
 def _leading(
     S: csr_array, null: NDArray[np.float64], count: int, *, dense: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the greatest eigenvalues below 1, descending, and their vectors; `null` is the vector of 1."""
+    """Return the greatest eigenvalues below 1, descending, and their vectors; `null` is the eigenvector of 1."""
     n = len(null)
     if not dense:
         values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, count)

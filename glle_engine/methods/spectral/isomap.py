@@ -1,10 +1,10 @@
 r"""Isomap: classical scaling of the lengths of shortest paths through neighbors.
 
-With :math:`D` the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J` and its leading eigenpairs,
-:math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks only their rows of D are
-computed. The landmarks are scaled, and each point gets
-:math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, :math:`\delta_i` its squared distances to them (de Silva
-and Tenenbaum 2004). With all points as landmarks it is Isomap.
+Let :math:`D` be the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J`, and V and :math:`\Lambda` its leading
+eigenpairs. Then :math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks, only the
+rows of D for the landmarks are computed. The landmarks are embedded by classical scaling, and each point is placed at
+:math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, where :math:`\delta_i` are its squared distances to the
+landmarks (de Silva and Tenenbaum 2004). With all points as landmarks, the result is Isomap.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return m points, each the farthest along the graph from those before, and their distances; point 0 is the first.
+    """Return m points, each one farthest along the graph from the points before it, and their distances to all points.
+
+    Point 0 is the first.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def _paths(
 
 
 class PathMap(NeighborMap):
-    """Placement by the shortest paths to the landmarks, or to all points (de Silva and Tenenbaum 2004)."""
+    """Places a new point by the shortest paths to the landmarks, or to all points (de Silva and Tenenbaum 2004)."""
 
     @cached_property
     def _lengths(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -136,7 +138,7 @@ class PathMap(NeighborMap):
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by shortest paths between all points, or from landmarks."""
+    """Embed by the shortest paths between all points, or from landmarks to all points."""
     p = spec.n_components
     graph, bridges = spec.graph(X, on_progress)
     points, distances = _paths(graph, spec.landmarks, on_progress)

@@ -5,9 +5,10 @@ r"""Laplacian eigenmaps: coordinates that vary least along the edges of the neig
 :math:`L y = \lambda D y` and :math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not
 normalized, :math:`L y = \lambda y` and :math:`Y^T Y = n I`. The constant is excluded.
 
-Other methods have the weighted graph and the bottom eigenpairs from here. The Laplacian is sparse, symmetric and
-positive semidefinite. A small one becomes dense, with the null vector u above the spectrum: :math:`A + c\,u u^T`. A
-larger one is shifted slightly and factored once, and Lanczos on its inverse starts orthogonal to u.
+Other methods use the weighted graph and the bottom eigenpairs of this file. The Laplacian is sparse, symmetric and
+positive semidefinite. A small Laplacian A is made dense, and its null vector u is lifted above the spectrum:
+:math:`A + c\,u u^T`. A larger one is shifted slightly and factored once, and Lanczos on its inverse starts orthogonal
+to u.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 DENSE_MOST = 300
-NEGLIGIBLE = 1e-10  # edge weight, relative to the largest, that is lost in rounding
-_SHIFT = 1e-9  # relative to the norm: factorable, and the bottom converges in some ten steps
+NEGLIGIBLE = 1e-10  # smaller edge weights, relative to the largest, are lost in rounding
+_SHIFT = 1e-9  # relative to the norm: the matrix can be factored, and the bottom converges in about ten steps
 _ACCEPTED_RESIDUAL = 1e-10
 _REMEDY = "Raise n_neighbors or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
 
@@ -47,8 +48,8 @@ _REMEDY = "Raise n_neighbors or the bandwidth: almost separate parts have eigenv
 def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
     r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n), and notes.
 
-    If the weights between parts of the data vanish by a bandwidth that the user has not given, no weight is less than
-    1e-10: a part that is far from the others stays connected, and need not set the bandwidth.
+    If the user has not given the bandwidth, and weights between parts of the data vanish, all weights are raised to at
+    least 1e-10. A part that is far from the others then stays connected, and does not force a larger bandwidth on all.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     Raises
     ------
     InvalidParameterError
-        If the weights by a given epsilon vanish between parts of the graph; with the smallest one that connects them.
+        If the weights between parts of the graph vanish with the given epsilon; with the smallest sufficient one.
 
     """
     weights = graph.copy()
@@ -111,7 +112,7 @@ def bottom_pairs(
     """
     u = null / np.linalg.norm(null)
     norm = float(abs(A).sum(axis=0).max())
-    if len(u) <= max(DENSE_MOST, 3 * count):  # Lanczos is no faster for a third of all pairs
+    if len(u) <= max(DENSE_MOST, 3 * count):  # for a third of all pairs, Lanczos is no faster
         values, vectors = eigenpairs_between(A.toarray() + norm * np.outer(u, u), 0, count - 1)
         return values, vectors, "dense"
     try:
@@ -136,7 +137,7 @@ def _shift_inverted(
     lu = splu(
         (A + shift * identity(n, format="csr")).tocsc(),
         permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,  # positive definite: no pivot is needed, and the order stays
+        diag_pivot_thresh=0.0,  # the matrix is positive definite: it needs no pivoting, which would change the order
         options={"SymmetricMode": True},
     )
 
@@ -176,7 +177,7 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
 
     def check_together(self) -> None:
-        """Refuse a bandwidth without a kernel, and a graph beside given weights."""
+        """Refuse a bandwidth without a kernel, and parameters of a graph if the weights are given."""
         super().check_together()
         unused = {"heat": (), "simple": ("epsilon",)}.get(self.weights, ("epsilon", *_GRAPH))
         self.refuse_unused("weights", *unused)
@@ -190,7 +191,7 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
 
 
 def given_weights(X: Data) -> csr_array:
-    """Return given weights (n, n) without their diagonal, which is in no difference.
+    """Return given weights (n, n) without their diagonal, which has no effect on differences between points.
 
     Raises
     ------

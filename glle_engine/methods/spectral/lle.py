@@ -1,8 +1,8 @@
 r"""LLE: each point keeps the weights by which its neighbors reconstruct it.
 
-Weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + reg\,tr(G_i) I`, then the p bottom
-eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, :math:`Y^T Y = n I` (Roweis and Saul 2000). That
-matrix is never formed (`glle_engine.eigen.eigenproblem`).
+The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + reg\,tr(G_i) I`. The embedding is
+the p bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, with :math:`Y^T Y = n I` (Roweis and
+Saul 2000). This matrix is never formed (`glle_engine.eigen.eigenproblem`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LleSpec(NeighborSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class LleGraphSpec(RadiusSpec, LleSpec):
-    """Parameters of LLE on nearest neighbors, or on those within a radius."""
+    """Parameters of LLE on nearest neighbors, or on neighbors within a radius."""
 
 
 def lle_of(
@@ -59,9 +59,9 @@ def lle_of(
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        In any order, of a connected graph.
+        In any order; the graph must be connected.
     kept : (n, k) bool, optional
-        Mask of the neighbors to use, at least one of each point. Default: all.
+        Mask of the neighbors to use, at least one for each point. Default: all.
 
     """
     ascending = np.argsort(nearest, axis=1)  # the result must not depend on distances that rounding may reorder
@@ -77,7 +77,7 @@ def embedding_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Embed by weights (n, k), rows of sum one, on neighbors (n, k), ascending in each row."""
+    """Embed by weights (n, k), whose rows sum to one, on neighbors (n, k), which ascend in each row."""
     on_progress(0, 1, "embedding")
     classes = closed_classes(edges(neighbors, kept))
     _, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1)
@@ -88,7 +88,7 @@ def embedding_of(
 
 
 class WeightMap(NeighborMap):
-    """Placement by the weights of the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
+    """Places a new point by its weights on the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.spec.radius is not None:
@@ -111,6 +111,6 @@ class WeightMap(NeighborMap):
     reproducible=True,
 )
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k nearest neighbors, or by those within the radius."""
+    """Embed by the k nearest neighbors, or by the neighbors within the radius."""
     graph, bridges = spec.graph(X, on_progress)
     return note_bridges(lle_of(X, graph.nearest, spec, on_progress, graph.kept), bridges)

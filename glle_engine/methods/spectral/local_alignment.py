@@ -1,18 +1,19 @@
 r"""Hessian LLE and local tangent space alignment: eigenvectors of a sum of penalties over patches.
 
 A patch is a point and its k neighbors, m = k + 1 points, with orthonormal tangent coordinates from the singular value
-decomposition of the centered points. Each method takes a projector :math:`P_i` (m, m) from the tangent coordinates,
-which annihilates the constant. The embedding is the p bottom eigenvectors of :math:`M = \sum_i S_i^T P_i S_i` other
-than the constant, :math:`Y^T Y = n I`, with :math:`S_i` the selection of the patch. The patch includes the point
-itself, so that a point in no other neighborhood has a place, too.
+decomposition of the centered points. Each method computes a projector :math:`P_i` (m, m), which annihilates the
+constant, from the tangent coordinates. The embedding is the p bottom eigenvectors of :math:`M = \sum_i S_i^T P_i S_i`
+other than the constant, with :math:`Y^T Y = n I`, where :math:`S_i` selects the points of the patch. The patch includes
+the point itself, so that a point in no other neighborhood gets a position, too.
 
 Hessian LLE: :math:`P_i` projects on the second derivatives, estimated by least squares. A quadratic has
 1 + p + p(p + 1)/2 coefficients, so k > p(p + 3)/2 (Donoho and Grimes 2003). On a sheet that is isometric to an open
 connected set, the null space is spanned by the constant and the coordinates. The estimate of scikit-learn also keeps
 the residuals of the quadratic fit, which makes it LTSA.
 
-LTSA: :math:`P_i = I - Q_i Q_i^T` with :math:`Q_i` (m, p + 1) an orthonormal basis of the constant and the tangent
-coordinates, so that :math:`\sum_i |P_i Y_i|^2` is the deviation from affine functions (Zhang and Zha 2004).
+LTSA: :math:`P_i = I - Q_i Q_i^T`, where :math:`Q_i` (m, p + 1) is an orthonormal basis of the constant and the tangent
+coordinates. :math:`\sum_i |P_i Y_i|^2` is then the deviation of the embedding from affine functions of the tangent
+coordinates (Zhang and Zha 2004).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, at once
+_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, in memory at a time
 _VANISHING = 1e-13  # smaller eigenvalues count as 0 (relative to the largest entry of M)
 _FLAT = 1e-10  # a patch with a smaller p-th singular value (relative to the first) is flat
 
@@ -59,7 +60,7 @@ class LtsaSpec(NeighborSpec):
     """Parameters of local tangent space alignment."""
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse neighborhoods that fit every tangent space."""
+        """Refuse neighborhoods so small that every function is affine on them."""
         super().require_possible(n, d)
         self.require_rank(n, d)
         least = self.n_components + 2
@@ -98,7 +99,8 @@ def align_patches(
     X : (n, d) float64
     spec
     penalty : callable
-        Orthonormal tangent coordinates (b, m, p) of b patches, with columns of sum zero, to projectors (b, m, m).
+        Takes orthonormal tangent coordinates (b, m, p) of b patches, whose columns sum to zero, and returns projectors
+        (b, m, m).
     on_progress : callable
 
     Raises
@@ -138,8 +140,8 @@ def embedding_of_patches(
         The neighbors of each point; the graph is connected.
     p : int
     penalties : callable
-        The members (b, m) of b patches, each a point and its k neighbors, to symmetric positive semidefinite matrices
-        (b, m, m) with rows of sum zero.
+        Takes the members (b, m) of b patches, each a point and its k neighbors, and returns symmetric positive
+        semidefinite matrices (b, m, m), whose rows sum to zero.
     on_progress : callable
 
     """
@@ -193,7 +195,7 @@ def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
     growth="n^1.3 for few features; up to n^3 for many",
 )
 def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the squared Hessians."""
+    """Embed by functions with small second derivatives on the patches."""
     return align_patches(X, spec, squared_hessian, on_progress)
 
 
@@ -206,5 +208,5 @@ def hessian_lle(X: NDArray[np.float64], spec: HessianLleSpec, on_progress: OnPro
     growth="n^1.3 for few features; up to n^3 for many",
 )
 def ltsa(X: NDArray[np.float64], spec: LtsaSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the tangent spaces."""
+    """Embed by functions that are nearly affine on the tangent spaces of the patches."""
     return align_patches(X, spec, misalignment, on_progress)

@@ -1,20 +1,20 @@
 r"""Modified LLE: several weight vectors for each point, so that noise and the ridge do not bend the embedding.
 
-With more neighbors than dimensions the reconstruction weights are not unique. With s_i nearly optimal, linearly
-independent vectors :math:`W_i = (w_i^{(1)}, ..., w_i^{(s_i)})` for each point, Y minimizes
+If a point has more neighbors than dimensions, its reconstruction weights are not unique. Each point therefore gets s_i
+nearly optimal, linearly independent weight vectors :math:`W_i = (w_i^{(1)}, ..., w_i^{(s_i)})`, and Y minimizes
 :math:`\sum_i \sum_l |y_i - \sum_j w_{ij}^{(l)} y_j|^2` under :math:`Y^T Y = n I` (Zhang and Wang 2006).
 
-With :math:`V_i` (k, s_i) the singular vectors of the neighbors around point i that have the least singular values,
+Let :math:`V_i` (k, s_i) be the singular vectors of the neighbors around point i that have the smallest singular values,
 :math:`w_i` the weights of LLE, :math:`\alpha_i = |V_i^T 1| / \sqrt{s_i}`, and :math:`H_i` the reflection of
-:math:`V_i^T 1` onto :math:`\alpha_i 1`, they are :math:`W_i = (1 - \alpha_i) w_i 1^T + V_i H_i`. The objective needs
-only :math:`W_i W_i^T` and :math:`W_i 1`. With :math:`P_i = V_i V_i^T` and
-:math:`V_i H_i 1 = P_i 1 / \alpha_i =: u_i` these are
+:math:`V_i^T 1` onto :math:`\alpha_i 1`. Then :math:`W_i = (1 - \alpha_i) w_i 1^T + V_i H_i`. The objective needs only
+:math:`W_i W_i^T` and :math:`W_i 1`. With :math:`P_i = V_i V_i^T` and :math:`V_i H_i 1 = P_i 1 / \alpha_i =: u_i` they
+are
 
 .. math::
     W_i W_i^T = P_i + (1 - \alpha_i) (u_i w_i^T + w_i u_i^T) + (1 - \alpha_i)^2 s_i w_i w_i^T, \quad
     W_i 1 = u_i + (1 - \alpha_i) s_i w_i.
 
-P_i is the identity without the k - s_i leading singular vectors, so that the others are never computed.
+P_i is the identity minus the projection on the k - s_i leading singular vectors, so that only these are computed.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ModifiedLleSpec(NeighborSpec):
 
 
 def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
-    """Return the number k - s_i (n,) of leading singular vectors that are no weights, from 1 to min(d, k).
+    """Return the number k - s_i (n,) of leading singular vectors that are not used as weights, from 1 to min(d, k).
 
-    It is the least number whose residual variance is at most eta of the leading variance; eta is the median over the
-    points of the ratio for p vectors (Zhang and Wang 2006, section 4).
+    It is the smallest number for which the residual variance is at most eta times the leading variance. eta is this
+    ratio for p vectors, as the median over the points (Zhang and Wang 2006, section 4).
     """
     spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
     for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
@@ -65,7 +65,7 @@ def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -
 
 
 def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weights of LLE (b, k) by the eigenvectors (b, k, r) and eigenvalues (b, r) of Gram matrices."""
+    """Return the weights of LLE (b, k) from the eigenvectors (b, k, r) and eigenvalues (b, r) of Gram matrices."""
     ridge = _RIDGE * variance.sum(axis=1, keepdims=True)
     sums = vectors.sum(axis=1)
     weights = (1 - np.einsum("bkr,br->bk", vectors, sums)) / ridge
@@ -83,7 +83,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
     joins_equal=True,
 )
 def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the weights of all points."""
+    """Embed by all weight vectors of all points."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     X = X / power_of_two(float(np.abs(X).max()))  # squares stay in range
     k, p = spec.n_neighbors, spec.n_components
