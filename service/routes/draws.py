@@ -296,7 +296,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
-    """Return the specification of draws; `grid` is False if there is one scale that is no axis of the result."""
+    """Return the specification of draws; `draws` has its other fields, such as `grid`."""
     return DrawsSpec(
         n=record.n,
         p=record.spec["n_components"],

@@ -158,7 +158,10 @@ def analysis_job(
 
 
 def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> PartsSharding | None:
-    """Return the shards of an analysis whose parts take so many seconds, if known; None if one task makes them all."""
+    """Return the shards of an analysis, or None if one task makes all parts.
+
+    `seconds` is the expected time of all parts together, if it is known.
+    """
     sizes = [part.size for part in spec.parts()]
     each = sharding.SHARD_SECONDS if seconds is None else seconds / max(1, len(sizes))
     return PartsSharding.from_sizes(stage, sizes, each, sharding.SHARD_SECONDS)
