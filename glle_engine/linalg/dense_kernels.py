@@ -59,7 +59,7 @@ def _accumulate(
 def products(
     tag: tuple[int, ...], left: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
-    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b), summed over l in order, by fused additions."""
+    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b), summed over l in order with `fma`."""
     lanes = len(tag)
     m, length, a = left.shape
     b = right.shape[2]
@@ -141,7 +141,7 @@ def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: N
 def affine_solutions(
     factor: NDArray[np.float64], kept: NDArray[np.float64], out: NDArray[np.float64], minimum: NDArray[np.float64]
 ) -> None:
-    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T and `kept` as vector 1."""
+    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T and `kept` as 1."""
     m, k, _ = factor.shape
     column = np.empty(k)
     for item in range(m):

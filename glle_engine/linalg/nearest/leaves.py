@@ -23,7 +23,7 @@ _ITERATIONS = 3
 _BLOCK_ENTRIES = 1 << 20
 _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
-# Rows per leaf, from measurements with 2 to 784 features. Larger leaves make a pair cheaper, smaller ones compare fewer.
+# Rows per leaf, from measurements with 2 to 784 features. In larger leaves a pair costs less; smaller ones have fewer.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
 _CHUNK = 1e10  # largest number of products between two progress reports: less than a second
 
