@@ -102,7 +102,7 @@ _MODULES |= dict.fromkeys(("frame", "to_xarray"), f"{_PICTURES}.points")
 _OPTIONAL = {"glle_engine.estimator": "sklearn", "glle.client": "httpx"}
 
 
-if not TYPE_CHECKING:  # for type checkers an unknown name is an error
+if not TYPE_CHECKING:  # type checkers should report unknown names
 
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""

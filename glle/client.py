@@ -118,11 +118,12 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: to fit, to name the
               rows, to leave out, and columns of categories, of which each category becomes a feature
             - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
-            - `obsm`: key of the points of an AnnData in place of `X`; `labels` and `colors` name columns of its `obs`
+            - `obsm`: key of the points of an AnnData, if they are not in `X`; `labels` and `colors` name columns of its
+              `obs`
             - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file; `sheet` of a workbook
 
-            Columns of texts and dates without a role are ids, the labels or the colors, if their values are distinct,
-            few words, or dates; `notices` of the data set say so. Others are refused.
+            A column of texts or dates that has no role becomes ids if its values are distinct, labels if it has few
+            words, and colors if it has dates; `notices` of the data set say so. Other columns of texts are refused.
 
         """
         dataset = await dataset_of(self._session, data, options)
@@ -130,7 +131,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
-        """Return what `dataset` would store, and store nothing: columns and roles, first rows, `problem` or None."""
+        """Return what `dataset` would store, without storing it: columns and roles, first rows, `problem` or None."""
         return (await upload(self._session, data, options, "/preview"))[0]
 
     @operation
@@ -156,28 +157,29 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         data
             A data set, its id, or any argument of `dataset`.
         neighbors
-            Neighbors in place of a search, `n_neighbors` of each point: indices (n, k), a file of them, or a data set
-            or its id. They are uploaded as a data set.
+            Neighbors that replace the search, `n_neighbors` for each point: indices (n, k), a file of indices, or a
+            data set or its id. Indices are uploaded as a data set.
         timeout
             Seconds; None for no limit.
         options
-            Options of `dataset` for data to upload, such as ``labels="species"`` and ``ignore=["note"]``: the fit does
-            not use labels and colors, but pictures, scores and the explorer do. Parameters of the posterior:
+            Options of `dataset` for data to upload, such as ``labels="species"`` and ``ignore=["note"]``. The fit does
+            not use labels and colors; plots, scores and the explorer do. Parameters of the posterior:
 
-            - `n_neighbors`: k, the number of neighbors of a point, by default some .35 times the root of their number
+            - `n_neighbors`: k, the number of neighbors of a point, by default some .35 times the root of the number of
+              points
             - `n_components`: p, the dimension of the embedding, by default 2
             - `method`: "em", the posterior given the data, or "direct", given the embedding as well
             - `variant`: "constrained" for weights that sum to one, or "published"
             - `reg`: ratio of noise to prior variance, the ridge of LLE
             - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic", "tangent", or
-              "auto" for that whose draws keep neighbors better
+              "auto" for the one whose draws keep neighbors better
             - `disconnected`: "bridge" a graph of several components, with a note, or "error"
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
             - `standardize`: "zscore" or "robust" for features in different units
             - `metric`: distance of the neighbors: "euclidean", "cosine", "correlation", "hamming", or
               "precomputed" for a matrix of distances as the data
-            - `landmarks`: number of points of the posterior, on which the others are placed; "all" points; or "auto",
-              all while a draw is expected to take less than a second, else 4,000 or 2,000, with a note
+            - `landmarks`: number of points that are fitted, on which the others are placed; "all" points; or "auto":
+              all points if a draw is expected to take less than a second, otherwise 4,000 or 2,000, with a note
             - `search`: "exact", or "approximate" for many points with many features
             - `mean`, `covariance`: of the direct posterior and of the published em; `max_iter`, `tol`: of the
               published em alone
@@ -217,8 +219,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     async def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceDataOptions]) -> Result:
         """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them.
 
-        Options: the options of `dataset` for data to upload; `n_neighbors`, `n_components`, `max_components` to
-        examine.
+        Options: the options of `dataset` for data to upload; and `n_neighbors`, `n_components` and `max_components`
+        that are examined.
         """
         of_data, spec = data_options(options, AdviceDataOptions)
         dataset = await dataset_of(self._session, data, of_data)
@@ -226,12 +228,12 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
-        """Return the posterior of an id; wait for a running fit."""
+        """Return the posterior with this id; wait if it is still being fitted."""
         return await self._get("posterior", id)
 
     @operation
     async def job(self, id: str) -> JobT:  # noqa: A002 # the name in the API
-        """Return the job of an id."""
+        """Return the job with this id."""
         return self._session.build("job", await self._session.get(path_of("jobs", id)))
 
     @listing
@@ -251,7 +253,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @listing
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
-        """Iterate over the jobs, newest first: all, or the jobs of a `status` or a `kind`."""
+        """Iterate over the jobs, newest first: all jobs, or those of a `status` or a `kind`."""
         return self._items("job", {**filters})
 
     @operation
@@ -261,7 +263,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def usage(self) -> UsageOut:
-        """Return what the key's tenant stores and does, beside its quotas."""
+        """Return what the tenant of the key stores and does, compared with its quotas."""
         return await self._session.get("/v1/usage")
 
     async def _get(self, kind: str, id_: str) -> Any:
@@ -284,15 +286,15 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     Parameters
     ----------
     url
-        Address; by default GLLE_URL, or http://127.0.0.1:8000.
+        Address of the service; by default GLLE_URL, or http://127.0.0.1:8000.
     key
         API key; by default GLLE_KEY, or none.
     progress
         Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
     retries
-        Retries of calls without an answer, or with 429, 502, 503 or 504.
+        When to repeat calls that got no answer, or 429, 502, 503 or 504.
     timeout
-        Seconds between two parts of one response.
+        Most seconds between two parts of one response.
     transport
         Transport of httpx that replaces the network.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from glle_engine.tables.columns import Column
 
 _PIECE_BYTES = 2**20
-_ALIKE = 0.72  # similarity of a misspelt name; no parameter of a method is as similar to an option of the data
+_ALIKE = 0.72  # similarity of a misspelled name; no parameter of a method is this similar to an option of the data
 _ARROW = "application/vnd.apache.arrow.stream"
 
 MEDIA_TYPES = {
@@ -45,7 +45,7 @@ MEDIA_TYPES = {
     ".parquet": "application/vnd.apache.parquet",
     ".tsv": "text/tab-separated-values",
     ".txt": "text/plain",
-    ".gz": "application/gzip",  # the service sees what is in it
+    ".gz": "application/gzip",  # the service finds out what is in it
     ".feather": "application/vnd.apache.arrow.file",
     ".arrow": _ARROW,
     ".arrows": _ARROW,
@@ -97,7 +97,8 @@ class TransformDataOptions(TransformOptions, DataOptions):
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
     """Return the options of the data, and the options of the method.
 
-    Raises ValueError for a misspelt name of the `known` options, before an upload. The service knows the others.
+    Raises ValueError if a name looks like one of the `known` options, but is misspelled, so that nothing is uploaded.
+    All other names are checked by the service.
     """
     for name in options.keys() - known.__annotations__.keys():
         if near := get_close_matches(name, known.__annotations__, 1, _ALIKE):
@@ -107,15 +108,15 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
 
 
 def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the blocks of an audit, and the options of its data, with which their column is no feature.
+    """Return the blocks of an audit, and the options of its data, by which a column with the blocks is not a feature.
 
-    A column of a table or a file is set apart as an id, unless it has a role; one of an AnnData is read. The block of
-    each point stays as it is.
+    If `blocks` names a column of a table or a file, the column becomes an id, unless it already has a role. A column of
+    an AnnData is read. Blocks that are given for each point are returned unchanged.
 
     Raises
     ------
     InvalidParameterError, TableError
-        For the name of a column of data that have no columns, or not this one.
+        If `blocks` names a column, and the data have no columns or lack this one.
 
     """
     found = dict(options)
@@ -137,7 +138,7 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 
 @contextmanager
 def in_keywords() -> Iterator[None]:
-    """Raise errors of tables with options as keyword arguments."""
+    """Rewrite the errors of tables, so that options appear as keyword arguments."""
     try:
         yield
     except GlleError as error:
@@ -148,7 +149,7 @@ def in_keywords() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class DatasetUpload:
-    """Data set to send; `index` is the index of its frame, for frames of its embeddings."""
+    """Data set to send; `index` is the index of its frame, which frames of its embeddings get, too."""
 
     body: Body
     query: dict[str, Any] = field(default_factory=dict)
@@ -163,9 +164,9 @@ def is_column(value: Any) -> bool:
 def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     """Return the upload of an array, a sparse matrix, a table, an AnnData, nested lists, or the path of a file.
 
-    `options` are the roles of columns; `labels` and `colors` may also have one value for each row of an array or a
+    `options` has the roles of columns. `labels` and `colors` may also have one value for each row of an array or a
     table, and `labels` may be the name of an index level of a pandas frame. The service guesses the roles of other
-    columns. Data that cannot be sent without a loss raise ValueError.
+    columns. Raises ValueError for data that cannot be sent without loss.
     """
     with in_keywords():
         given: Any = {**(options or {})}
@@ -199,7 +200,7 @@ def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm
 
 
 def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
-    """Return the columns of a frame, with the given labels and colors as further ones."""
+    """Return the upload of a frame, with given labels and colors as further columns."""
     table, index = frame_columns(frame, with_index=query.get("missing") == "drop"), getattr(frame, "index", None)
     table, roles = with_given(table, values, index)
     members: dict[str, Any] = pack(table)
@@ -217,7 +218,7 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
 
 
 def as_array(values: Any, name: str) -> Array:
-    """Return values as an array. Raise ValueError if numpy.ma masks some of them, because arrays have no mask."""
+    """Return values as an array; raise ValueError if numpy.ma masks some of them, because an upload has no mask."""
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked:
@@ -226,7 +227,7 @@ def as_array(values: Any, name: str) -> Array:
             "X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or X.filled(value); nothing is dropped silently."
         )
     if not (isinstance(values, Sequence) or hasattr(values, "__array__") or _is_buffer(values)):
-        # numpy would take any object with a length for a sequence, and read it item by item.
+        # numpy would take any object that has a length for a sequence, and read each item.
         raise ValueError(f"{name} are of type {type(values).__module__}.{type(values).__qualname__}: give an array.")
     return np.asarray(values)
 
@@ -240,7 +241,7 @@ def _is_buffer(values: Any) -> bool:
 
 
 def _given_column(name: str, values: Any, rows: int, index: Any = None) -> Column:
-    """Return given labels or colors, one for each row, as a column; values of pandas are in the order of the index."""
+    """Return labels or colors, one for each row, as a column; values of pandas are put in the order of the index."""
     vector = as_array(align_rows(values, index), name)
     if vector.shape != (rows,):
         raise ValueError(f"{name} has shape {vector.shape}; the data have {rows} rows: give one value a row.")
@@ -272,7 +273,7 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
 
 
 def _array_body(array: Any, vectors: dict[str, Array]) -> Body:
-    """Return an array as npy, with vectors beside it or if it is sparse as npz, in pieces of one megabyte."""
+    """Return an array as npy, or as npz if it is sparse or there are vectors, in pieces of one megabyte."""
     if hasattr(array, "tocsr"):
         rows = array.tocsr()
         parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}

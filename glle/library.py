@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_OF_TABLE = ("labels", "colors", "ids")  # arrays of a saved posterior
+_OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
 
 __all__ = ["advise", "audit", "compare", "datasets", "embed", "fit", "load"]
 
@@ -60,13 +60,13 @@ class TableResult:
     Attributes
     ----------
     labels, colors, ids : (n,) array, optional
-        Of the points.
+        Labels, colors and ids of the points.
     index : (n,) index of pandas or array, optional
-        Index of the frame without dropped rows, or the rows that were not dropped.
+        Index of the frame without dropped rows, or the numbers of the rows that were not dropped.
     names : list of str, optional
-        Of the features.
+        Names of the features.
     options : dict
-        Options that read such a table again, with the roles that were guessed.
+        Options with which such a table can be read again; they contain the roles that were guessed.
 
     """
 
@@ -99,7 +99,7 @@ class TableEmbedding(TableResult, Embedding):
     scores: dict[str, float] = field(default_factory=dict)
 
     def transform(self, points: Any, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the places (m, p) of new points (m, d): an array, or a table with the columns of the data."""
+        """Return the coordinates (m, p) of new points (m, d): an array, or a table with the columns of the data."""
         return super().transform(self._features(points, is_new=True), on_progress)
 
 
@@ -110,14 +110,14 @@ class TableAudit(TableResult, Audit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedPosterior(TableResult, engine_posterior.Posterior):
-    """Posterior of `glle.fit`, with the analyses that embed parts of its data again.
+    """Posterior of `glle.fit`, with analyses that embed parts of its data again.
 
     Data and new points may be tables with the columns of the fit, in any order.
 
     Attributes
     ----------
     data : (n, d) array, sparse matrix, or None
-        The features of the fit; None for a posterior of a file.
+        The features of the fit; None for a posterior that was read from a file.
 
     """
 
@@ -170,21 +170,21 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         Parameters
         ----------
         n_draws
-            Draws.
+            Number of draws.
         n_resamples
-            Embeddings of parts of the data, of each of three kinds; for the ensemble only.
+            Number of embeddings of parts of the data, for each of three kinds of parts; only for the ensemble.
         first, seed
-            Of the draws; `seed` also of the resamples.
+            First draw, and seed of the draws; `seed` also determines the resamples.
         scale
-            "auto" for the ensemble of calibrated draws and resamples (`glle_engine.reliability.ensemble`); it is the
-            default where resamples can measure the posterior. A number, else 1, for the spread of the draws alone at
-            this factor on the covariance (`glle_engine.posterior.summary`).
+            "auto" for the ensemble of calibrated draws and resamples (`glle_engine.reliability.ensemble`), which is the
+            default if the posterior can be resampled. A number, otherwise 1 by default, for the spread of the draws
+            alone, with this factor on the covariance (`glle_engine.posterior.summary`).
         source : {"posterior", "prior"}
 
         Raises
         ------
         InvalidParameterError
-            For "auto" and a posterior that resamples cannot measure, or without its data.
+            For "auto", if the posterior cannot be resampled, or does not have its data.
 
         """
         if scale is None:
@@ -197,11 +197,11 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @cached_property
     def calibration(self) -> Calibration:
-        """The calibration by the data of the fit, with the defaults of `calibrate`."""
+        """The calibration with the data of the fit, and with the defaults of `calibrate`."""
         return calibrate(self, self._data())
 
     def _scale_of(self, scale: float | Literal["auto"], source: Source) -> float:
-        """Return a scale as a number; the calibrated one for "auto"."""
+        """Return a scale as a number; for "auto", the calibrated scale."""
         if scale != "auto":
             return scale
         if obstacle := self._obstacle(source):
@@ -214,7 +214,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=given)
 
     def _data(self) -> Any:
-        """Return the features of the fit; a posterior of a file has none."""
+        """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
         if self.data is None:
             raise InvalidParameterError(
                 "A posterior of a file has no data, which scale='auto' needs.",
@@ -244,7 +244,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior of `head` and `arrays`; one of the engine has no table."""
+        """Return the posterior with this `head` and these `arrays`; a posterior of the engine has no table."""
         beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
@@ -252,7 +252,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return replace(super().from_parts(head, arrays), **beside, **table)
 
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
-        """Return the `scale` at which draws spread as half-samples of the data X (n, d) of the fit do.
+        """Return the `scale` at which draws spread as much as half-samples of the data X (n, d) of the fit.
 
         Options and errors as for `glle_engine.reliability.calibration.calibrate`.
         """
@@ -280,11 +280,11 @@ def fit(
 ) -> FittedPosterior:
     """Fit a posterior over LLE's reconstruction weights of data (n, d), in this process.
 
-    Parameters and errors as for `glle_engine.fit`: `n_neighbors`, `n_components`, `method` and others. The data may
-    also be a table of pandas or with an Arrow stream, or an AnnData. Then `id`, `features`, `ignore` and `one_hot` name
-    its columns, and `obsm` the points of an AnnData. `labels` and `colors` name a column, or have one value for each
-    row; the fit does not use them, but pictures and tables do. `missing` is "drop" or "median" for data with missing
-    values. Notes of the posterior have the roles of columns that were guessed.
+    Parameters and errors are the same as for `glle_engine.fit`: `n_neighbors`, `n_components`, `method` and others. The
+    data may also be a table (of pandas, or with an Arrow stream) or an AnnData. Then `id`, `features`, `ignore` and
+    `one_hot` name columns, and `obsm` names the points of an AnnData. `labels` and `colors` name a column, or have one
+    value for each row; the fit does not use them, but plots and tables do. For data with missing values, `missing` is
+    "drop" or "median". Notes of the posterior say which roles of columns were guessed.
 
     Examples
     --------
@@ -329,20 +329,20 @@ def audit(
         Coordinates (n, p) from anywhere, or a posterior of the data.
     method, parameters
         How the coordinates are made: a method by name with its parameters, or a function of points (m, d) to
-        coordinates (m, p). Coordinates alone show fidelity, tears and islands.
+        coordinates (m, p). Without a method, the audit can judge only fidelity, tears and islands.
     labels
-        Groups of the points (n,), or the name of their column; a missing one is the empty text.
+        Groups of the points (n,), or the name of a column; a missing label is the empty text.
     blocks
-        Subject, series or replicate of each point (n,), or the name of its column, which is no feature then. Halves are
-        halves of the blocks.
+        Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. Halves of
+        the data are halves of the blocks.
     options
-        Of a table, as for `fit` (`missing`, `ignore` and others), and `standardize`, `metric`, `n_neighbors`, `seed`,
-        `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
+        Options of a table, as for `fit` (`missing`, `ignore` and others), and `standardize`, `metric`, `n_neighbors`,
+        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
 
     Raises
     ------
     GlleError
-        With the remedy.
+        If something cannot be audited; the message has a remedy.
 
     """
     of_table, rest = table_options(options, _keywords(engine_audit))
@@ -382,16 +382,16 @@ def embed(
     method
         Name of the method, such as "isomap" or "t-sne".
     labels
-        Class of each point, integers or words, or the name of a column: for scores and for pictures, and for a
-        supervised method; other methods do not use them.
+        Class of each point, integers or words, or the name of a column. Scores, plots and supervised methods use the
+        classes; other methods do not.
     truth
         True coordinates (n, q) of the points, for scores.
     scores
-        Names of scores; None for the fast ones whose inputs are given, by default none.
+        Names of scores; None for all fast scores whose inputs are given. By default there are no scores.
     score_neighbors
-        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
+        Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     init
-        Name of a start, or initial coordinates (n, p), for the methods that have one.
+        Name of an initialization, or initial coordinates (n, p), for methods that have one.
     on_progress
         Called with (done, total, stage).
     parameters
@@ -400,7 +400,7 @@ def embed(
     Raises
     ------
     GlleError
-        With the remedy: an unknown method or parameter, or data that the method refuses.
+        For an unknown method or parameter, or for data that the method refuses; the message has a remedy.
 
     """
     chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
@@ -423,7 +423,7 @@ def embed(
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """What scores of embeddings of X (n, d) need."""
+    """Everything that scores of embeddings of X (n, d) need."""
 
     X: Any
     labels: Any
@@ -431,7 +431,7 @@ class _Scored:
     neighbors: int | Literal["auto"] | None
 
     def names(self, scores: Sequence[str] | None) -> list[str]:
-        """Return the names of scores; None stands for the fast ones whose inputs are given."""
+        """Return the names of scores; None stands for the fast scores whose inputs are given."""
         if isinstance(scores, str) or not isinstance(scores, Iterable | None):
             raise InvalidParameterError(
                 f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
@@ -451,7 +451,7 @@ class _Scored:
 def advise(X: Any, **options: Any) -> Advice:
     """Return suitable `n_neighbors` and `n_components` for data, with the curves behind them.
 
-    Data and options of a table as for `fit`; other options and errors as for
+    Data and options of a table are the same as for `fit`; other options and errors are the same as for
     `glle_engine.posterior.selection.advise`.
     """
     of_table, rest = table_options(options, _keywords(engine_advise))
@@ -471,7 +471,7 @@ class Comparison:
     scores : dict of str to dict of str to float
         Scores by label and name.
     problems : dict of str to list of GlleError
-        By label, why a method or one of its scores failed.
+        Why a method or one of its scores failed, by label.
     notes : tuple of Note
         How a table was read, and whether few features determine the distances.
 
@@ -497,29 +497,29 @@ def compare(
     n_neighbors: int | Literal["auto"] | None = "auto",
     **options: Unpack[ColumnOptions],
 ) -> Comparison:
-    """Return the scores of several methods on the same data (n, d). A method that fails does not end the others.
+    """Return the scores of several methods on the same data (n, d); if one method fails, the others continue.
 
     Parameters
     ----------
     X
         Finite numbers (n, d).
     methods
-        One or several names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary of these by
-        label, in which coordinates (n, p), a posterior, a draw and an embedding are values, too.
+        One or several names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary from labels to
+        these, whose values may also be coordinates (n, p), a posterior, a draw or an embedding.
     labels, truth
         Class (n,) of the points, or the name of a column, and true coordinates (n, q), for the scores and methods that
         use them.
     scores
-        Names of scores; None for the fast ones whose inputs are given.
+        Names of scores; None for the fast scores whose inputs are given.
     n_neighbors
-        Of the scores; "auto", which None means, too, takes 10, or fewer for less than 21 points.
+        Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     options
-        Of a table, as for `fit`; scores use its labels.
+        Options of a table, as for `fit`; scores use its labels.
 
     Raises
     ------
     ValueError
-        If two methods have one label, or one is neither a name nor a dictionary with it.
+        If two methods have the same label, or if one is neither a name nor a dictionary with a name.
 
     """
     found = read_points(X, {**table_options(options, _keywords(compare))[0], "labels": labels})
@@ -546,7 +546,7 @@ def compare(
 
 
 def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the methods by label; raise ValueError if two have the same one."""
+    """Return the methods by label; raise ValueError if two methods have the same label."""
     if isinstance(methods, Mapping):
         return dict(methods)
     several = [methods] if isinstance(methods, str) or not isinstance(methods, Iterable) else [*methods]
@@ -560,7 +560,7 @@ def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[st
 
 
 def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    """Return the coordinates (n, p) of a method's name, of its dictionary, or of an object that has some, and notes."""
+    """Return coordinates (n, p) and notes, given a method's name or dictionary, or an object with coordinates."""
     if not isinstance(item, (str, Mapping)):
         return checked_coordinates(item, np.shape(X)[0]), ()
     wanted: Any = {"method": item} if isinstance(item, str) else item
@@ -571,7 +571,7 @@ def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDA
 
 
 def _require_name(item: Any) -> None:
-    """Raise `InvalidParameterError` unless a method to compare is a dictionary with its name and named parameters."""
+    """Raise `InvalidParameterError` unless a method to compare is a dictionary with a name and named parameters."""
     if not (
         isinstance(item, Mapping)
         and isinstance(item.get("method"), str)

@@ -22,12 +22,12 @@ class Bars:
 
     @property
     def is_visible(self) -> bool:
-        """Whether bars are displayed, so that the session asks for progress more often."""
+        """Whether bars are displayed; the session then asks for progress more often."""
         return self.display is not None
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
-        """Yield the function that displays the progress of one job; its bar appears with the first unfinished one."""
+        """Yield a function that displays the progress of a job; the bar appears with the first unfinished progress."""
         task: Any = None
 
         def update(progress: ProgressOut) -> None:
@@ -49,7 +49,7 @@ class Bars:
 
 
 def _display(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
-    """Return the display, which is not started, or None."""
+    """Return the display, which has not been started yet, or None."""
     if switch is False:
         return None
     try:

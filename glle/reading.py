@@ -1,6 +1,6 @@
 """Data of any kind as points for the engine: arrays, sparse matrices, tables and AnnData.
 
-What a table means is decided as for an upload to a service (`glle_engine.tables`).
+Tables are interpreted in the same way as in an upload to a service (`glle_engine.tables`).
 """
 
 from __future__ import annotations
@@ -55,17 +55,18 @@ class DataPoints:
     Attributes
     ----------
     X
-        (n, d) numbers, dense or sparse; data that are no table and have no missing values as they are.
+        (n, d) numbers, dense or sparse; unchanged if the data are not a table and have no missing values.
     labels, colors, ids
-        (n,) texts or numbers, numbers, and texts or integers, or None; ids of several columns are (n, columns).
+        (n,) or None. Labels are texts or numbers, colors are numbers, ids are texts or integers, and (n, columns) if
+        they have several columns.
     notes
-        Guessed roles, and the remedy of missing values.
+        Notes on guessed roles, and on how missing values were handled.
     kept
         (rows,) mask of the rows of the data that are points, or None for all.
     names
         Names of the features of a table, or None.
     options
-        Those that read such data again: of a table with the roles that were guessed.
+        Options with which such data can be read again; for a table they contain the roles that were guessed.
     index
         Index of a frame, or None.
 
@@ -82,13 +83,13 @@ class DataPoints:
     index: Any = None
 
     def all_notes(self, notes: Iterable[Note]) -> tuple[Note, ...]:
-        """Return the notes on the data, and others, with the names of the features."""
+        """Return the notes on the data, followed by `notes` with the names of the features filled in."""
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any) -> Any:
-        """Return values for each row of the data without the values of dropped rows; others as they are.
+        """Return values that have one for each row of the data without the values of dropped rows.
 
-        Values of pandas are in the order of the frame's index then.
+        Other values are returned unchanged. Values of pandas are put in the order of the frame's index.
         """
         if values is None or not hasattr(values, "__len__"):
             return values
@@ -98,7 +99,7 @@ class DataPoints:
 
     @property
     def kept_index(self) -> Any:
-        """Index of the points: of the frame, or their rows if some were dropped, or None."""
+        """Index of the points: from the frame, or the numbers of the rows if some were dropped, or None."""
         if self.kept is None:
             return self.index
         return (np.arange(len(self.kept)) if self.index is None else self.index)[self.kept]
@@ -116,12 +117,12 @@ class DataPoints:
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the table, and the others, whose names must be among `others`.
+    """Return the options of the table, and the remaining options, whose names must be among `others`.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown name, with the closest one.
+        For an unknown name; the message has the most similar known name.
 
     """
     require_known_names(options, [*others, *TableOptions.__annotations__])
@@ -137,10 +138,10 @@ def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
     Raises
     ------
     GlleError
-        With all columns that need a role, all columns with missing values, unless `missing` resolves them, and labels
-        or colors of another length.
+        If columns need a role, if columns have missing values and `missing` is not given, or if labels or colors have
+        another length; the message names all such columns.
     ImportError
-        With the package that reads the data.
+        If the package that reads the data is not installed; the message names the package.
 
     """
     given = {name: value for name, value in options.items() if value is not None}
@@ -177,7 +178,7 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
         return _array_points(data, roles.missing)
     columns = frame_columns(data, with_index=roles.missing == "drop")
     index = data.index if hasattr(data, "iloc") else None
-    # Given labels only decide the roles here: they may be those of the rows that are kept.
+    # Given labels only decide the roles here, because they may be given for the kept rows only.
     given = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
     columns, names = with_given(columns, given, index)
     roles = replace(roles, labels=names.get("labels", roles.labels), colors=names.get("colors", roles.colors))
@@ -187,12 +188,13 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
     """Return the features of data in the order of a fit, found by the names of their columns.
 
-    `fitted` are `DataPoints.options` of the fit, and `names` the names of its features. An array is as it is.
+    `fitted` has the `DataPoints.options` of the fit, and `names` the names of its features. An array is returned
+    unchanged.
 
     Raises
     ------
     GlleError
-        As `read_points`, and for missing and unknown columns.
+        As for `read_points`, and for missing or unknown columns.
 
     """
     require_here(data)
@@ -265,7 +267,7 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoin
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles) -> DataPoints:
-    """Return the points of the columns of a table, with guessed roles for those without one."""
+    """Return the points in the columns of a table; roles are guessed for columns without one."""
     table = read_table(columns, roles)
     layout = table.layout
     assert layout is not None

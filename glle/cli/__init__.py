@@ -1,4 +1,4 @@
-"""The `glle` command, with the commands of the client: one file a group.
+"""The `glle` command, with the commands of the client: one file for each group of commands.
 
 May import the rest of `glle`. The server adds its commands through the entry point group `glle.commands`.
 Read `main` first, then `connection`.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from glle.cli.connection import Commands
 
-# Environment variables of the client; they are no settings of the server.
+# Environment variables of the client, which are not settings of the server.
 VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
 SERVER_COMMANDS = frozenset(("up", "serve", "api", "worker", "doctor", "keys", "settings", "scrub"))
 
@@ -28,7 +28,7 @@ SERVER_COMMANDS = frozenset(("up", "serve", "api", "worker", "doctor", "keys", "
 def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:
     """Run the `glle` command; return its exit code.
 
-    Extensions add more commands; None stands for the installed ones, the entry points `glle.commands`.
+    Extensions add further commands; None stands for the installed extensions, the entry points `glle.commands`.
     """
     parser, commands = command_parser(_installed_extensions() if extensions is None else extensions)
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -39,14 +39,14 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
     try:
         code = start(chosen)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has what it wants
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush succeeds
+    except BrokenPipeError:  # the reader, such as `head`, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the last flush of the interpreter must succeed
         return UNREAD
     return code
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser of the command, and of each subcommand, without abbreviations: `--label` is not `--labels`."""
+    """Parser of the command and of each subcommand; it accepts no abbreviations such as `--label` for `--labels`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "allow_abbrev": False})
@@ -68,7 +68,7 @@ def _installed_extensions() -> Iterator[Callable[[Commands], None]]:
     for point in entry_points(group="glle.commands"):
         try:
             yield point.load()
-        except ImportError as error:  # the commands of the client go on working
+        except ImportError as error:  # the commands of the client still work
             remedy = f"Install it again: pip install --force-reinstall glle-{point.name}."
             fail(f"The distribution glle-{point.name} does not load: {error}.", remedy, MISUSED)
 

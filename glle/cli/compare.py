@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from glle.client import Client
     from glle.types import MethodOut
 
-SPREAD = ("pairs_kept", "separated")  # figures of a spread in the table of a comparison
-_RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
+SPREAD = ("pairs_kept", "separated")  # numbers of a spread that the table of a comparison shows
+_RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed that are not parameters
 
 
 def add(commands: Commands) -> None:
@@ -62,7 +62,7 @@ def add(commands: Commands) -> None:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """Return name and value of a parameter; the value is JSON or a word."""
+    """Return name and value of a parameter; the value is JSON or plain text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -82,7 +82,7 @@ def _method(text: str) -> dict[str, Any]:
 
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]]:
-    """Return the data set, and the options that `embed` and `compare` of the client have in common."""
+    """Return the data set, and the options that the methods `embed` and `compare` of the client share."""
     labels = _labels(args, client)
     data = dataset_of(client, args.data, args)
     truth = args.truth and dataset_of(client, args.truth)
@@ -90,7 +90,7 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]
 
 
 def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
-    """Return the data set of labels in another file; a column of a file stays an option of the file's upload."""
+    """Return the data set with the labels of another file; the name of a column stays an option of the upload."""
     text = getattr(args, "labels", None)
     if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):
         return None

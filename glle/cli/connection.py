@@ -31,25 +31,25 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
-    """Add one option for each member of a `TypedDict`, with its description as help, but for those that are `taken`."""
+    """Add an option for each member of a `TypedDict`, except those that are `taken`; its description is the help."""
     group = parser.add_argument_group(*(_COLUMNS if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         if (long := "--" + name.replace("_", "-")) in taken:
             continue
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
-        (described,) = get_args(annotated[name])  # unwrap NotRequired
+        (described,) = get_args(annotated[name])  # the type within NotRequired
         text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
         group.add_argument(*flags, long, dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint))
 
 
 def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
-    """Return the options that the command line has."""
+    """Return those options of a `TypedDict` that the command line has."""
     return {name: getattr(args, name) for name in get_type_hints(options) if hasattr(args, name)}
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    """Return the arguments of `add_argument` for a type."""
+    """Return the arguments with which `add_argument` parses a type."""
     if get_origin(hint) in {Union, UnionType}:
         hints = [part for part in get_args(hint) if part is not type(None)]
         words = [word for part in hints if get_origin(part) is Literal for word in get_args(part)]
@@ -69,7 +69,7 @@ def _or_words(number: Any, words: list[str]) -> Any:
     def value(text: str) -> Any:
         return text if text in words else number(text)
 
-    value.__name__ = f"number or {' or '.join(words)}"  # the type in argparse's error messages
+    value.__name__ = f"number or {' or '.join(words)}"  # how argparse's error messages name the type
     return value
 
 
@@ -85,9 +85,9 @@ def add_command(
     options: Sequence[type] = (),
     timeout: bool = False,
 ) -> None:
-    """Add a command that connects a client: the function's name, with its docstring as help.
+    """Add a command that connects a client; the function gives its name, and the docstring of the function its help.
 
-    `options` are types of keyword arguments. With `timeout` the command waits for a job.
+    `options` are types of keyword arguments, which become options. With `timeout` the command waits for a job.
     """
     text = str(run.__doc__).partition("\n")[0]
     short = text[0].lower() + text[1:].rstrip(".")
@@ -123,7 +123,7 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
             return LATE
         return REFUSED if error.status else UNREACHABLE
     except BrokenPipeError:
-        raise  # `main` ends quietly
+        raise  # `main` handles it
     except (ValueError, OSError) as error:
         return fail(str(error), "", MISUSED)
     except KeyboardInterrupt:
@@ -131,14 +131,14 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
 
 
 def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
-    """Print a result, as JSON or as lines, with the messages of notes below."""
+    """Print a result, as JSON or as lines followed by the messages of the notes."""
     text = "\n  ".join([*lines, *(note["message"] for note in notes)])
     print(json.dumps(value) if args.json else text)  # noqa: T201 # the command's output
     return 0
 
 
 def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
-    """Print a resource that was made: as JSON, or its id alone, so that a shell can take it, and lines on stderr."""
+    """Print a new resource as JSON, or only its id on stdout, so that a shell can read the id, and lines on stderr."""
     if args.json:
         return report(args, value)
     print(id_)  # noqa: T201 # the command's output

@@ -20,7 +20,7 @@ ARCHIVE = (".npz",)
 
 
 def out_argument(*suffixes: str, required: bool = False) -> Argument:
-    """Return the option `--out`, the path of a file with one of the suffixes."""
+    """Return the option `--out`, which takes the path of a file with one of the suffixes."""
 
     def path(text: str) -> Path:
         return writable(Path(text), suffixes)
@@ -30,7 +30,7 @@ def out_argument(*suffixes: str, required: bool = False) -> Argument:
 
 
 def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
-    """Return the path if a file of this kind can be written there; the error of argparse names the remedy."""
+    """Return the path if such a file can be written there; otherwise argparse shows an error with the remedy."""
     from argparse import ArgumentTypeError  # noqa: PLC0415 # the parser has imported it
 
     if path.suffix.lower() not in suffixes:
@@ -49,18 +49,18 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
 def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
-    """Write columns with a row for each point of a data set, with its ids; `repeats` times the points, or the array."""
+    """Write columns with a row for each of the points, `repeats` times, and the ids of the points; or the array."""
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
 
 def embedding_columns(embedding: Array) -> dict[str, Array]:
-    """Return the columns y1, ..., yp of coordinates (..., p), flattened."""
+    """Return the columns y1, ..., yp of coordinates (..., p); all other axes are flattened."""
     return {f"y{i + 1}": embedding[..., i].reshape(-1) for i in range(embedding.shape[-1])}
 
 
 def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
-    """Return the ids of the rows as the column id, of several columns as id_1, id_2, ..., or none; repeated."""
+    """Return the ids of the rows, repeated, as the column id, or as id_1, id_2, ... if they have several columns."""
     if ids is None:
         return {}
     columns = {"id": ids} if ids.ndim == 1 else {f"id_{i + 1}": ids[:, i] for i in range(ids.shape[1])}
@@ -87,7 +87,7 @@ def weights_columns(weights: Array, neighbors: Array) -> dict[str, Array]:
 
 
 def point_columns(result: Result) -> dict[str, object]:
-    """Return the arrays of a summary or a spread, a row for each point; the covariance is covariance11 and so on."""
+    """Return the arrays of a summary or a spread as columns with a row for each point, such as covariance11."""
     vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
     p = result.covariance.shape[-1]
     covariance = {f"covariance{i + 1}{j + 1}": result.covariance[:, i, j] for i in range(p) for j in range(i, p)}
@@ -95,12 +95,12 @@ def point_columns(result: Result) -> dict[str, object]:
 
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
-    """Write columns of equal length as csv or parquet, or the array as npy; floats of csv are exact."""
+    """Write columns of equal length as csv or parquet, or the array as npy; csv has all digits of floats."""
     kind = path.suffix.lower()
     if kind == ".npy":
         import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
-        with path.open("wb") as file:  # numpy appends .npy to other paths, such as those in capitals
+        with path.open("wb") as file:  # given a path, numpy would append .npy to a suffix such as .NPY
             np.save(file, array)
     elif kind == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 # optional

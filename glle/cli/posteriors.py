@@ -94,7 +94,7 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     """Draw embeddings of a posterior into a file."""
     posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
     array = args.out if args.out.suffix.lower() in output.ARRAY else None
-    with warnings.catch_warnings():  # the notes of the scale are printed below
+    with warnings.catch_warnings():  # the notes about the scale are printed below
         warnings.simplefilter("ignore", UserWarning)
         draws = posterior.draws(args.n_draws, out=array, dtype=args.dtype, timeout=args.timeout, **options)
     if array is None:

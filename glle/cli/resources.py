@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
 
 
 def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
-    """Add a command with actions on resources of a kind, which a table shows by `row`."""
+    """Add a command with actions on one kind of resource; `row` returns the cells of a resource in a table."""
     group = commands.add_parser(name, help=text)
     group.set_defaults(resource=name, row=row)
     return group.add_subparsers(required=True, metavar="action")
@@ -67,7 +67,7 @@ def file_or_id(text: str) -> Path | str:
 
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> str:
-    """Return the id of the data set of a command-line argument; upload a file, and print its notices."""
+    """Return the id of the data set that an argument names; a file is uploaded, and the notices are printed."""
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:
         if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):

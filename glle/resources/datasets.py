@@ -47,7 +47,7 @@ class BaseDataset(Resource):
 
     @property
     def notices(self) -> list[str]:
-        """Decisions of the upload, such as a column that was set apart, and the argument that decides otherwise."""
+        """What the upload has decided, such as that a column is not a feature, and which argument changes that."""
         return [in_words(notice, keyword) for notice in self.metadata["notices"]]
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class BaseDataset(Resource):
 
     @operation
     async def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Array:
-        """Return the values (n, d); with `out`, written to that npy file and memory-mapped."""
+        """Return the values (n, d); with `out`, they are written to that npy file and memory-mapped."""
         call = Call.npy(path_of("datasets", self.id, "data"), {"dtype": dtype}, out)
         return (await self._session.send(call)).body
 
@@ -66,14 +66,14 @@ class BaseDataset(Resource):
 
     @operation
     async def ids(self) -> Array | None:
-        """Return the ids of the rows as in the file: (n,), of several columns (n, columns), or None without ids."""
+        """Return the ids of the rows as in the file: (n,), or (n, columns) for several columns, or None without ids."""
         if not self.metadata.get("has_ids"):
             return None
         return (await self._session.send(Call.npy(path_of("datasets", self.id, "ids")))).body
 
     @operation
     async def delete(self, *, force: bool = False) -> None:
-        """Delete the data set; with `force` also its posteriors, which otherwise prevent it."""
+        """Delete the data set. With `force` its posteriors are deleted, too; otherwise they prevent the deletion."""
         await self._session.send(Call("DELETE", path_of("datasets", self.id), {"force": force}))
 
 
@@ -86,7 +86,7 @@ class AsyncDataset(BaseDataset, Async):
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
-    """Return whether data are a data set or its id. Raise ValueError if it has options, which only an upload has."""
+    """Return whether data are a data set or its id; raise ValueError if there are options, which need an upload."""
     if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
         return False
     given = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
@@ -99,7 +99,7 @@ def is_stored(data: Any, options: DataOptions) -> bool:
 
 
 async def dataset_of(session: Session, data: Any, options: DataOptions | None = None) -> Any:
-    """Return a data set, or its id, as it is; upload other data."""
+    """Return a data set or its id unchanged; upload other data."""
     options = options or {}
     if is_stored(data, options):
         return data
@@ -107,15 +107,15 @@ async def dataset_of(session: Session, data: Any, options: DataOptions | None = 
 
 
 async def dataset_id(session: Session, data: Any, options: DataOptions | None = None) -> str:
-    """Return the id of a data set; upload data that have none."""
+    """Return the id of a data set; upload data that are not a data set."""
     dataset = await dataset_of(session, data, options)
     return dataset if isinstance(dataset, str) else dataset.id
 
 
 async def new_points(session: Session, data: Any, options: DataOptions, training: str) -> Any:
-    """Return new points as `dataset_of`, with the roles that their columns have in the data set of the fit.
+    """Return new points as `dataset_of` does, with the roles that their columns have in the data set of the fit.
 
-    Without them a few rows would not have the roles that were guessed for many.
+    Otherwise the service would guess the roles again, and a few rows may suggest other roles than many.
     """
     given_roles = {name for name, value in options.items() if name in COLUMN_LISTS or is_column(value)}
     if not is_stored(data, options) and not given_roles & ROLES:
@@ -132,7 +132,7 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 
 
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
-    """Upload data; return the metadata of the data set, and the index of its frame; or send it to a `path` below."""
+    """Upload data to the data sets, or to a `path` below; return the metadata and the index of the frame."""
     content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
@@ -143,20 +143,20 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
 
 
 async def optional_id(session: Session, data: Any) -> str | None:
-    """Return the id of a data set; upload data that have none, a vector as one column. None stays."""
+    """Return the id of a data set; upload other data, a vector as one column. None stays None."""
     if np.ndim(data) == 1:
         data = np.reshape(data, (-1, 1))
     return None if data is None else await dataset_id(session, data)
 
 
 def names_column(labels: Any) -> bool:
-    """Return whether labels are the name of a column, and not an array, a data set, its id or a file."""
+    """Return whether labels are the name of a column, and not an array, a data set, the id of one, or a file."""
     is_file = isinstance(labels, Path) or (isinstance(labels, str) and Path(labels).is_file())
     return is_column(labels) and not (is_file or is_stored(labels, {}))
 
 
 async def labels_id(session: Session, labels: Any) -> str | None:
-    """Return the id of a data set with the label of each point; upload a vector, also of words, or other data."""
+    """Return the id of a data set with the label of each point; upload a vector (of words, too) or other data."""
     if np.ndim(labels) == 1:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
     if names_column(labels):

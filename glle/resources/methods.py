@@ -1,4 +1,4 @@
-"""Embeddings of the service, and operations on methods: list them, embed by one, compare several."""
+"""Embeddings of the service, and operations on methods: list, embed, compare and audit."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class BaseEmbedding(Result):
 
     @property
     def id(self) -> str:
-        """Id; the same data, method, parameters and engine have the same id."""
+        """Id; an embedding of the same data by the same method, parameters and engine has the same id."""
         return str(self.metadata["id"])
 
     @operation
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
-        """Place new points: `embedding` (m, p). Training points get their coordinates. Options as for `dataset`.
+        """Place new points: `embedding` (m, p); training points get their own coordinates. Options as for `dataset`.
 
         PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map to new points; other methods raise
         `InvalidRequestError`.
@@ -67,15 +67,15 @@ class BaseEmbedding(Result):
             Seconds; None for no limit.
         options
             `n_resamples` (40), `n_refits` with other seeds (8), `seed` of the halves, `share` of the points in each
-            (0.5 or 0.632), and `n_neighbors` that may be kept (10).
+            sample (0.5 or 0.632), and `n_neighbors`, of which the share that stays is measured (10).
 
         Returns
         -------
         Result
-            `reliability` (`level` and `reason`), to be read before ranks; `figures`, such as `pairs_kept`,
-            `cluster_stability` and `separated`; `notes`; and a row for each point of `movement`, which is no interval,
-            its parts `sampling_movement` and `seed_movement`, `neighbor_stability`, `radius`, `margin`, `consensus`,
-            `covariance`, `baseline` and `classes`.
+            `reliability` (`level` and `reason`): read it before you rank points. `figures`, such as `pairs_kept`,
+            `cluster_stability` and `separated`; `notes`; and arrays with a row for each point: `movement`, which is not
+            an interval, its parts `sampling_movement` and `seed_movement`, `neighbor_stability`, `radius`, `margin`,
+            `consensus`, `covariance`, `baseline` and `classes`.
 
         """
         body = {"labels": await labels_id(self._session, labels), **options}
@@ -84,10 +84,10 @@ class BaseEmbedding(Result):
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
-        """Return the arrays of the map by name, none without a map.
+        """Return the arrays of the map to new points by name; a method without a map has none.
 
-        `mean` (d,) and `components` (p, d) of PCA, PPCA and NPE: a point x is at `components @ (x - mean)`. Kernel PCA
-        has the `kernel_means` (n,) of its columns.
+        PCA, PPCA and NPE have `mean` (d,) and `components` (p, d): they place a point x at `components @ (x - mean)`.
+        Kernel PCA has `kernel_means` (n,), the means of the columns of the kernel matrix.
         """
         reply = await self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
         return {name: array for name, array in reply.body.items() if name != "embedding"}
@@ -108,12 +108,12 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def methods(self, **options: Unpack[MethodsOptions]) -> list[MethodOut]:
-        """Return the methods with their parameters; `makes="embedding"` for the methods of `embed`."""
+        """Return the methods with their parameters; with `makes="embedding"`, only the methods of `embed`."""
         return (await self._session.get("/v1/methods", {**options}))["items"]
 
     @operation
     async def scores(self) -> list[ScoreOut]:
-        """Return the scores: the data that they need, and which direction is better."""
+        """Return the scores: which data each score needs, and which direction is better."""
         return (await self._session.get("/v1/scores"))["items"]
 
     @operation
@@ -140,14 +140,14 @@ class MethodOperations(Generic[EmbeddingT]):
             Name of the method; `methods` lists them.
         labels
             Class of each point: the name of a column of data to upload, an array of integers or words, or a data set of
-            one column. By default the labels of the data set, if it has some. They are for scores, and for a supervised
-            method; other methods do not use them.
+            one column. By default the labels of the data set, if it has some. Scores and supervised methods use them;
+            other methods do not.
         truth
             True coordinates: an array, a data set or its id; for a synthetic data set the data set itself.
         scores
-            Names of scores; None for all fast ones, () for none.
+            Names of scores; None for all fast scores, () for no scores.
         score_neighbors
-            Neighbors that the scores use; "auto", which None means, too, takes 10, or fewer for few points.
+            Number of neighbors for the scores; "auto" or None means 10, or fewer if there are few points.
         timeout
             Seconds; None for no limit.
         parameters
@@ -175,7 +175,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
-        """Return the embedding of an id, without scores."""
+        """Return the embedding with this id, without scores."""
         path = path_of("embeddings", id)
         metadata = (await self._session.fetch(Call("GET", path), timeout)).json()
         places = (await self._session.fetch(Call.npy(f"{path}/coordinates"), timeout)).body
@@ -183,7 +183,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # the name in the API
-        """Delete an embedding (`id` of the result of `embed`), and its scores; comparisons stay."""
+        """Delete an embedding and its scores, given the `id` of the result of `embed`; comparisons stay."""
         await self._session.send(Call("DELETE", path_of("embeddings", id)))
 
     @operation
@@ -205,9 +205,9 @@ class MethodOperations(Generic[EmbeddingT]):
         methods
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
-            Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `n_neighbors` of the
-            scores; `align`, with which the result has the embeddings, and `n_resamples`, half-samples with which each
-            row has the figures of its movement.
+            Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `n_neighbors` for the scores;
+            `align`, so that the result has the embeddings; and `n_resamples`, the number of half-samples by which the
+            movement of each embedding is measured.
 
         Returns
         -------
@@ -242,11 +242,11 @@ class MethodOperations(Generic[EmbeddingT]):
         Parameters
         ----------
         data
-            A posterior or an embedding of the service, or its id; else a data set, its id, or any argument of
-            `dataset`, with coordinates or a method.
+            A posterior or an embedding of the service, or its id. Or a data set, its id, or any argument of `dataset`,
+            together with coordinates or a method.
         coordinates
-            Coordinates (n, p) from anywhere: any argument of `dataset`. Alone they show fidelity, tears and islands;
-            beside a method they are compared with its maps.
+            Coordinates (n, p) from anywhere: any argument of `dataset`. Without a method, the audit can judge only
+            fidelity, tears and islands; with a method, the coordinates are compared with its maps.
         method, parameters
             Name of a method, and its parameters; with coordinates, the method that made them.
         timeout
@@ -289,7 +289,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return result_of(data, result)
 
     async def _labelled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
-        """Return the data set or its id, and the id of the data set of its labels: by default its own, if any."""
+        """Return the data set or its id, and the id of the data set that has the labels, by default the same one."""
         if not is_stored(data, options) and names_column(labels):
             options, labels = {**options, "labels": labels}, None
         dataset: Any = await dataset_of(self._session, data, options)

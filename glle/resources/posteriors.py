@@ -36,7 +36,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Resource, Generic[JobT]):
-    """Fitted posterior: `metadata`, the service's description, and `index`, of the uploaded frame, or None."""
+    """Fitted posterior: `metadata`, the service's description, and the `index` of the uploaded frame, or None."""
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
@@ -85,10 +85,10 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @operation
     async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
-        """Return one embedding (n, p), always the same for the same arguments.
+        """Return one embedding (n, p), which is always the same for the same arguments.
 
-        Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. A doubtful scale of "auto" is a
-        warning.
+        Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. Warns if the scale that "auto" finds
+        is doubtful.
         """
         call = Call.npy(self._path("draws", str(index)), {**options})
         reply = await self._session.fetch(call, timeout)
@@ -106,8 +106,8 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Array:
         """Return the reconstruction weights (n, k) of a draw, each row in the order of ``arrays()["neighbors"]``.
 
-        With `out`, written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or "auto"),
-        `source`, `dtype`. A doubtful scale of "auto" is a warning.
+        With `out`, they are written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or "auto"),
+        `source`, `dtype`. Warns if the scale that "auto" finds is doubtful.
         """
         call = Call.npy(self._path("draws", str(index), "weights"), {**options}, out)
         reply = await self._session.fetch(call, timeout)
@@ -126,8 +126,8 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Array:
         """Return embeddings first, ..., first + n_draws - 1: (n_draws, n, p), or (scales, n_draws, n, p).
 
-        With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
-        or "auto"), `source`, `align`. A doubtful scale of "auto" is a warning.
+        With `out`, they are written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales`
+        (numbers, or "auto"), `source`, `align`. Warns if the scale that "auto" finds is doubtful.
         """
         body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
@@ -144,9 +144,9 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
 
-        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default
-        the spread is measured over an ensemble: `n_draws` calibrated draws, and `n_resamples` embeddings of each of
-        three kinds of parts of the data. With a number as `scale` it is measured over the draws alone. Options:
+        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default the
+        spread is measured over an ensemble: `n_draws` calibrated draws, and `n_resamples` embeddings of each of three
+        kinds of parts of the data. With a number as `scale`, the spread is measured over the draws alone. Options:
         `n_resamples`, `scale`, `seed`, `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
@@ -179,7 +179,7 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @operation
     async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
-        """Return the `scale` at which draws spread as half-samples do, its evidence, and `notes` if it is doubtful."""
+        """Return the `scale` at which draws spread as much as half-samples, the evidence, and `notes` of doubts."""
         return await run_job(self._session, self._path("calibration"), {**options}, timeout)
 
     @operation

@@ -37,20 +37,20 @@ def warn_of_scale(reply: Reply) -> None:
 
 @dataclass(frozen=True, repr=False)
 class Resource:
-    """Resource of the service, by its description."""
+    """Resource of the service, given by its description."""
 
     metadata: Any
     _session: Session = field(compare=False)
 
     @property
     def id(self) -> str:
-        """Id; the same content, or the same data, parameters and engine, have the same id."""
+        """Id of the resource; equal content, or equal data, parameters and engine, have the same id."""
         return str(self.metadata["id"])
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of an analysis: `arrays` and `metadata`, all other values, by name; `index` of the uploaded frame.
+    """Result of an analysis: `arrays` by name, all other values in `metadata`, and the `index` of the uploaded frame.
 
     Arrays and values are also attributes: ``summary.spread``, ``advice.n_neighbors``.
     """
@@ -60,7 +60,7 @@ class Result:
     index: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle look up names before they fill the object
+        if name.startswith("_"):  # copy and pickle look up names before the object has its fields
             raise AttributeError(name)
         for values in (self.arrays, self.metadata):
             if name in values:
@@ -90,7 +90,7 @@ class Result:
 
 
 def result_of(data: Any, result: Result) -> Result:
-    """Return a result with the index of its data, and the notices of their upload before its notes."""
+    """Return a result with the index of its data; the notices of the upload come before the notes of the result."""
     notices = [Members(code="upload", message=notice) for notice in getattr(data, "notices", ())]
     notes = [*notices, *result.metadata.get("notes", ())]
     index = None if isinstance(data, str) else data.index
@@ -105,7 +105,7 @@ async def job_result(
     dtype: Dtype | None = None,
     out: str | Path | None = None,
 ) -> Any:
-    """Wait until a job has succeeded; return an array of draws or data, the posterior of a fit, else a `Result`."""
+    """Wait until a job has succeeded; return an array of draws or data, the posterior of a fit, or a `Result`."""
     job = await session.follow(job, timeout)
     path, query, kind = path_of("jobs", job["id"], "result"), {"dtype": dtype}, job["kind"]
     if kind in {"draws", "reconstructions", "weights"}:
@@ -116,7 +116,7 @@ async def job_result(
         raise ValueError(f"The result of a job {kind} is not one array: leave out `out`.")
     if kind in {"transform", "placement"}:
         return Result((await session.fetch(Call.npz(path, query), timeout)).body, {"dataset": job["dataset"]})
-    if kind == "audit":  # npz also has the neighbors, and no statements
+    if kind == "audit":  # npz also has the neighbors, but not the statements
         arrays = (await session.fetch(Call.npz(path, query), timeout)).body
         statements = (await session.fetch(Call("GET", path, {"points": "0"}), timeout)).json()
         return Result(with_neighbors(arrays), {**Result.of_json(statements).metadata, "job": job["id"]})
@@ -127,20 +127,20 @@ async def job_result(
 
 
 async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
-    """Submit a job, and return its result, with the options of `job_result`."""
+    """Submit a job and return its result; the options are those of `job_result`."""
     reply = await session.send(Call.post(path, body))
     return await job_result(session, reply.json(), timeout, **options)
 
 
 async def run_on(session: Session, path: str, data: Any, body: Any, timeout: float | None) -> Result:
-    """Submit a job on a data set or its id; return its result, with the index of the data and their notices."""
+    """Submit a job on a data set or its id; return its result, with the index and the notices of the data."""
     id_ = data if isinstance(data, str) else data.id
     result: Result = await run_job(session, path, {"dataset": id_, **body}, timeout)
     return result_of(data, result)
 
 
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of its parts."""
+    """Return the arrays of an audit, where the parts of the sparse matrix `neighbors` are put together."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
     if parts[0] is None:
         return arrays
@@ -156,7 +156,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BaseJob(Resource, Generic[JobT]):
-    """Job: `metadata` is the service's description as of the last request; `refresh` returns a new object."""
+    """Job: `metadata` is the service's description at the last request; `refresh` returns a newer object."""
 
     metadata: JobOut
 
@@ -167,7 +167,7 @@ class BaseJob(Resource, Generic[JobT]):
 
     @property
     def status(self) -> str:
-        """Status as of the last request."""
+        """Status at the last request."""
         return self.metadata["status"]
 
     def __repr__(self) -> str:
@@ -181,18 +181,18 @@ class BaseJob(Resource, Generic[JobT]):
 
     @operation
     async def refresh(self) -> JobT:
-        """Return the job in its present state."""
+        """Return the job in its current state."""
         return self._session.build("job", await self._session.get(path_of("jobs", self.id)))
 
     @operation
     async def statements(self) -> Result | None:
-        """Return what a running audit states so far, which is preliminary; None before the first statement."""
+        """Return the preliminary statements of a running audit; None before the first one."""
         reply = await self._session.send(Call("GET", path_of("jobs", self.id, "result"), {"partial": True}))
         return None if reply.status == HTTPStatus.ACCEPTED else Result.of_json(reply.json())
 
     @operation
     async def cancel(self) -> JobT:
-        """Cancel the job: at once if it is queued, soon if it runs; an ended job stays as it is."""
+        """Cancel the job: at once if it is queued, soon if it is running. A job that has ended does not change."""
         call = Call("DELETE", path_of("jobs", self.id))
         return self._session.build("job", (await self._session.send(call)).json())
 
@@ -202,9 +202,9 @@ class BaseJob(Resource, Generic[JobT]):
     ) -> Any:
         """Wait until the job has succeeded, and return its result.
 
-        Draws are an array (n_draws, n, p), or (scales, n_draws, n, p); reconstructions are (n_draws, n, d), weights
-        (n, k). With `out`, the
-        array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
+        Draws are an array (n_draws, n, p), or (scales, n_draws, n, p); reconstructions are (n_draws, n, d), weights are
+        (n, k). With `out`, the array is written to that npy file and memory-mapped. A fit returns its posterior, and
+        every other job returns a `Result`.
         """
         return await job_result(self._session, self.metadata, timeout, dtype=dtype, out=out)
 

@@ -1,4 +1,4 @@
-"""Requests, replies and the reading of bodies, without a network."""
+"""Requests, replies and how bodies are read; nothing here uses the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
-_IN_MEMORY_BYTES = 16 * 2**20  # a larger body is on disk until it is sent, or read
+_IN_MEMORY_BYTES = 16 * 2**20  # larger bodies are on disk until they are sent or read
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dtype = Literal["float64", "float32"]
@@ -49,13 +49,13 @@ class Body:
 
     @classmethod
     def of_json(cls, value: Any) -> Self:
-        """Return a value as JSON; numpy's scalars and arrays become numbers and lists."""
+        """Return a value as JSON; scalars and arrays of numpy become numbers and lists."""
         text = json.dumps(value, allow_nan=False, default=_plain).encode()
         return cls(JSON, lambda: iter([text]), len(text))
 
     @classmethod
     def of_file(cls, path: Path, media: str) -> Self:
-        """Return the bytes of a file, read while they are sent."""
+        """Return the body with the bytes of a file, which are read while they are sent."""
 
         def pieces() -> Iterator[bytes]:
             with path.open("rb") as file:
@@ -65,7 +65,7 @@ class Body:
 
     @classmethod
     def of_writer(cls, media: str, write: Callable[[IO[bytes]], object]) -> Self:
-        """Return what a function writes to a file, which is on disk if it is large, before it is sent."""
+        """Return the body that a function writes to a file before it is sent; large bodies are on disk."""
 
         def pieces() -> Iterator[bytes]:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
@@ -78,9 +78,10 @@ class Body:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, which is safe to repeat: a POST names what it creates by its content, so its repeat finds it.
+    """One request, which is safe to repeat: what a POST creates is named by its content, so a repeated POST finds it.
 
-    `read` makes a value of the body of a 200, received into a file, or into the file `out`; other bodies are small.
+    The body of a 200 is received into a temporary file, or into the file `out`, and `read` makes a value of it. Other
+    bodies are small.
     """
 
     method: str
@@ -93,12 +94,12 @@ class Call:
 
     @classmethod
     def post(cls, path: str, body: Any, query: Mapping[str, Any] | None = None) -> Self:
-        """Return a POST of a body, or of a value as JSON."""
+        """Return a POST of a body, or of a value that is sent as JSON."""
         return cls("POST", path, query or {}, body if isinstance(body, Body) else Body.of_json(body))
 
     @classmethod
     def npy(cls, path: str, query: Mapping[str, Any] | None = None, out: str | Path | None = None) -> Self:
-        """Return the GET of one array; with `out`, into that npy file, which is memory-mapped."""
+        """Return the GET of one array; with `out`, the array is written to that npy file and memory-mapped."""
         if out is None:
             return cls("GET", path, query or {}, accept=NPY, read=_read_npy)
         read = partial(np.load, mmap_mode="r", allow_pickle=False)
@@ -111,7 +112,7 @@ class Call:
 
     @contextmanager
     def destination(self) -> Iterator[IO[bytes]]:
-        """Yield the file of the body, so that memory never holds it twice; a complete one replaces `out`."""
+        """Yield a file for the body, so that it is never in memory twice; `out` is replaced only by a complete body."""
         if self.out is None:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
                 yield file

@@ -21,7 +21,7 @@ _OPTION = rf"(?:{_NAMES})=[^\s&,;()]*[^\s&,;().]"
 _OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)|POST /v1/(datasets|posteriors|embeddings)(?!/)")
 _CALLS = {"datasets": ("dataset", "datasets upload"), "posteriors": ("fit", "fit"), "embeddings": ("embed", "embed")}
 COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
-_EXCERPT = 200  # characters of a body that is no problem
+_EXCERPT = 200  # characters that are shown of an error body that is not a problem
 
 
 class GlleServiceError(Exception):
@@ -44,7 +44,7 @@ class GlleServiceError(Exception):
         self.request_id = request_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without a call of `__init__`, whose arguments are not the `args` of the exception."""
+        """Pickle without calling `__init__`, because its arguments are not the `args` of the exception."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @property
@@ -94,7 +94,7 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 
 
 def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
-    """Return a text of the service with its calls, and options such as ``?ignore=x``, as `write` writes them."""
+    """Return a text of the service, in which `write` has rewritten calls, and options such as ``?ignore=x``."""
 
     def write_options(match: re.Match[str]) -> str:
         if match[2]:
@@ -126,7 +126,7 @@ def flag(name: str, values: list[str]) -> str:
 
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
-    """Return the exception of a problem, of the class of its status."""
+    """Return the exception of a problem; its status determines the class."""
     classes = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
     return (classes[0] if classes else GlleServiceError)(problem, request_id)
 
@@ -153,7 +153,7 @@ def job_error(job: JobOut) -> GlleServiceError:
 
 
 def unreachable_error(url: str, reason: str, *, is_connected: bool) -> GlleServiceError:
-    """Return the exception of a service that accepts no connection, or does not answer over one."""
+    """Return the exception for a service that accepts no connection, or accepts one and does not answer."""
     detail = f"No answer from {url}: {reason}."
     remedy = "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL."
     if is_connected:
@@ -162,7 +162,7 @@ def unreachable_error(url: str, reason: str, *, is_connected: bool) -> GlleServi
 
 
 def timeout_error(job: JobOut, seconds: float) -> JobTimeoutError:
-    """Return the exception of a job that runs on beyond the caller's timeout."""
+    """Return the exception for a job that is still running after the caller's timeout."""
     detail = f"Job {job['id']} had not ended after {seconds:g} s; it is {job['status']}."
     remedy = "Increase the timeout, or wait later: client.job(id).wait()."
     details: dict[str, Any] = {"job": job["id"], "progress": job["progress"]}

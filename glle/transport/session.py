@@ -1,4 +1,4 @@
-"""Sessions on httpx, blocking and awaited: calls with retries, jobs followed to their end, results."""
+"""Sessions on httpx, blocking and asynchronous: they retry calls, follow jobs to their end, and return results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _RETRY_STATUSES = frozenset({429, 502, 503, 504})
 _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
-_IMMEDIATE_SECONDS = 0.05  # seconds; the service did not wait if it answered a poll sooner
+_IMMEDIATE_SECONDS = 0.05  # seconds; if a poll is answered sooner, the service did not wait
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -42,13 +42,15 @@ class Retries:
     Parameters
     ----------
     deadline
-        Seconds for one call with all its attempts; no pause ends later. 0: one attempt.
+        Seconds for one call with all its attempts: no pause ends later. 0 means one attempt.
     connect
-        The same limit while no connection is made to a service that has not answered this client before: it may be
-        absent. One that has answered is being restarted, and the client waits until the deadline.
+        Seconds for a call to a service that accepts no connection and has never answered this client, because there may
+        be no such service. A service that has answered before is probably restarting, so the client waits until the
+        deadline.
     first, longest
-        Seconds of the first pause, which doubles, and its limit. The client waits a random part, at least one half,
-        so that clients refused together do not return together.
+        Seconds of the first pause, and limit of the pauses, each of which is twice as long as the one before. The
+        client waits for a random part of the pause, at least half of it, so that clients that were refused together do
+        not return together.
 
     """
 
@@ -62,8 +64,8 @@ class Retries:
     ) -> float | None:
         """Return the seconds until the next attempt, or None if it would be after the deadline.
 
-        `attempt` counts from 0; `elapsed` are the seconds since the first one began; `is_known` says whether the
-        service has answered before. No pause is shorter than the Retry-After of the reply.
+        `attempt` counts from 0; `elapsed` is the number of seconds since the first attempt began; `is_known` says
+        whether the service has answered before. No pause is shorter than the Retry-After of the reply.
         """
         seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # no secret
         if isinstance(reply, Reply):
@@ -119,9 +121,9 @@ class Session:
         return self.classes[kind](metadata, self, *more)
 
     async def send(self, call: Call) -> Reply:
-        """Send a call until it succeeds, its failure is not temporary, or the deadline passes.
+        """Send a call until it succeeds, fails for good, or the deadline passes.
 
-        Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
+        Raises GlleServiceError for a status of 300 and above (the API has no redirects), and if there is no response.
         """
         started = time.monotonic()
         for attempt in count():
@@ -143,7 +145,7 @@ class Session:
         raise AssertionError("unreachable")
 
     async def _attempt(self, call: Call) -> Reply | httpx.RequestError:
-        """Send a call once; return its reply, or why there is none."""
+        """Send a call once; return the reply, or the error if there is none."""
         body = call.body
         length = None if body is None or body.length is None else str(body.length)
         media = None if body is None else body.media
@@ -169,7 +171,7 @@ class Session:
         return (await self.send(Call("GET", path, query or {}))).json()
 
     async def fetch(self, call: Call, timeout: float | None = None) -> Reply:
-        """Send a call, and again after the job of each 202, until the reply is the result."""
+        """Return the result of a call; after each 202, wait for the job and send the call again."""
         started = time.monotonic()
         while (reply := await self.send(call)).status == httpx.codes.ACCEPTED:
             remaining = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
@@ -196,7 +198,7 @@ class Session:
 
 
 class BlockingSession(Session):
-    """Session with blocking requests: its coroutines never suspend, so that one step runs them to their end."""
+    """Session with blocking requests: its coroutines never suspend, so that a single step runs them to the end."""
 
     http_class = httpx.Client
 
@@ -209,7 +211,7 @@ class BlockingSession(Session):
         self._close()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine to its result."""
+        """Run a coroutine to its end, and return its result."""
         try:
             coroutine.send(None)
         except StopIteration as end:
@@ -239,13 +241,13 @@ async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces from a thread, because they may come from a disk."""
+    """Yield pieces that a thread reads, because they may come from a disk."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece
 
 
 def _is_connected(reply: Reply | httpx.RequestError) -> bool:
-    """Return whether a service accepted the connection of a request."""
+    """Return whether a service has accepted the connection of a request."""
     return not isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
 
 
@@ -254,7 +256,7 @@ def _without_none(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """Return the arguments of httpx.Client and httpx.AsyncClient; raise ValueError for a URL without HTTP or host."""
+    """Return the arguments of the clients of httpx; raise ValueError for a URL that is not HTTP or has no host."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url!r} is no URL: give one such as http://127.0.0.1:8000.")
@@ -262,7 +264,7 @@ def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "timeout": httpx.Timeout(timeout, connect=5.0),
-        "mounts": dict.fromkeys(_LOOPBACK),  # without the proxy of the environment, which has another loopback
+        "mounts": dict.fromkeys(_LOOPBACK),  # a proxy has another loopback, so it is not used for these
     }
 
 
@@ -279,9 +281,9 @@ class Async:
 
 
 class operation(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that is written once, as a coroutine over `Session`: an ordinary method of a `Blocking` object.
+    """Method that is written once, as a coroutine over `Session`, and serves both clients.
 
-    Of an `Async` object it is a coroutine, also for type checkers.
+    On a `Blocking` object it is an ordinary method, and on an `Async` object a coroutine, for type checkers as well.
     """
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
@@ -299,7 +301,7 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that iterates over items, and makes one call for each page of them."""
+    """Method that iterates over items, and makes one call for each page of items."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self.method = method
@@ -316,7 +318,7 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 def _bind(method: Callable[..., Any], instance: Any, run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a method of an instance whose result is run by its session."""
+    """Return a method of an instance; the session of the instance runs what the method returns."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return run(method(instance, *args, **kwargs))

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 MAX_FEATURES = 10_000
-INFLATION = 2  # bytes of a body unpacked, times `max_body`
-BAD_ALLOC = "std::bad_alloc"  # message of a C++ library without memory
+INFLATION = 2  # an unpacked body may have this many times `max_body` bytes
+BAD_ALLOC = "std::bad_alloc"  # message of a C++ library that is out of memory
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Size of the largest data set, and bytes of the largest body: unpacked, and as it arrives."""
+    """Limits on the size of a data set, and on the bytes of a body, both unpacked and as it arrives."""
 
     points: int
     features: int
@@ -52,12 +52,12 @@ class Limits:
                 raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
 
     def check_bytes(self, nbytes: int) -> None:
-        """Raise a problem for a table of more bytes than are allowed."""
+        """Raise a problem for a table with more bytes than are allowed."""
         check_inflated("The table", nbytes, self.inflated)
 
 
 def check_inflated(noun: str, size: int, allowed: int) -> None:
-    """Raise a problem if content has more bytes unpacked than are allowed."""
+    """Raise a problem if unpacked content has more bytes than are allowed."""
     if size > allowed:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
         remedy = "Send fewer rows or columns, or raise GLLE_MAX_BODY."

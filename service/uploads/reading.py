@@ -1,7 +1,7 @@
-"""Reading of one upload: spool its body under a limit, unpack its layers, then read its table, in any process.
+"""Reading of one upload: write its body to disk under a limit, unpack its layers, then read its table.
 
-A layer is a Content-Encoding, a compressed file, or a form with one file. A reader process unpacks it, because a body
-may be a bomb.
+A layer is a Content-Encoding, a compressed file, or a form with one file. Layers are unpacked by a reader process,
+because a small body may unpack to far too many bytes.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ LIST_FIELDS = ("features", "id", "ignore", "one_hot")
 FIELDS = ("labels", "colors", *LIST_FIELDS, "missing", *DIALECT_FIELDS)
 _CODINGS = ("gzip", "x-gzip")
 _GZIP_TYPES = ("application/gzip", "application/x-gzip")
-# Types that browsers give to files they do not know, or to every table.
+# Types that browsers send for files that they do not know, or for every table.
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
 _PIECE = 2**20
 _LINE = b"\r\n"
-_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts, and bytes of a part's head and of a field
+_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # most parts, and most bytes of a part's head and of a field
 
 
 class IncomingBytes:
-    """The bytes of a body that arrives, which count against its tenant from the first one on.
+    """The bytes of an arriving body, which count against its tenant from the first byte until the body has been read.
 
-    They count until the body has been read. Of the free bytes of the disk each API process gives its part to the
-    tenants as shares. Beside its other bodies, the stored files of a tenant count against the same quota. A single body
-    may exceed that, because known data take no room.
+    Each API process divides its part of the free bytes of the disk among the tenants as shares. If a tenant has several
+    bodies at once, they also count against the quota of its stored files. A single body may exceed that quota, because
+    data that are already stored take no further room.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class IncomingBytes:
             self._datasets.require_room(held + more)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
-        """Write bytes to the file of the body; raises as `require`; called in a thread."""
+        """Write bytes to the file of the body; called in a thread, and raises as `require`."""
         self.require(len(data))
         file.write(data)
 
@@ -103,18 +103,18 @@ class IncomingBytes:
         self._share.add(self._tenant, nbytes)
 
     def release(self) -> None:
-        """Count the body no more."""
+        """Stop counting the body."""
         self.add(-self._count)
 
 
 @asynccontextmanager
 async def receive_body(request: Request, folder: Path, cap: int, incoming: IncomingBytes) -> AsyncIterator[IO[bytes]]:
-    """Yield the body as a temporary file in `folder`, rewound; keep the reserve of the disk free.
+    """Yield the body as a temporary file in `folder`, positioned at its start; keeps the reserve of the disk free.
 
     Raises
     ------
     ProblemError
-        ``body-too-large``, ``quota-exceeded`` and ``storage-full``, from the Content-Length or while reading;
+        ``body-too-large``, ``quota-exceeded`` and ``storage-full``, by the Content-Length or while the body arrives;
         ``empty-body``.
 
     """
@@ -157,14 +157,14 @@ def _too_large(detail: str, cap: int) -> ProblemError:
 
 @dataclass(frozen=True)
 class Upload:
-    """Request to read a table, JSON-able.
+    """Request to read a table; JSON-able.
 
     Parameters
     ----------
     content_type, encoding
         Headers of the request.
     options
-        Roles of the columns and dialect of a text, by the query and the fields of a form.
+        Roles of the columns and dialect of a text, from the query and from the fields of a form.
     limits
         Limits of the service.
     folder
@@ -180,7 +180,7 @@ class Upload:
 
     @classmethod
     def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
-        """Return the upload of a request's headers; raise ``unsupported-media-type`` before its body is read."""
+        """Return the upload that headers describe; raises ``unsupported-media-type`` before the body is read."""
         folder = str(Path(settings.data_dir) / "incoming")
         upload = cls(content_type, encoding, options, Limits.from_settings(settings), folder)
         upload._check()
@@ -188,27 +188,27 @@ class Upload:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the upload of JSON."""
+        """Return the upload that JSON describes."""
         return cls(**{**fields, "limits": Limits(**fields["limits"])})
 
     @property
     def cap(self) -> int:
-        """Most bytes of the body."""
+        """The most bytes that the body may have."""
         return self.limits.body if self._is_packed else format_of(self.content_type).max_bytes(self.limits.body)
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body, because it is small and simple."""
-        if self._is_packed or self.options.get("missing"):  # which may need memory
+        if self._is_packed or self.options.get("missing"):  # these may need much memory
             return False
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
     def read(self, file: IO[bytes], out: IO[bytes], layers: int = MAX_LAYERS) -> Table:
-        """Return the table of a body of at most so many layers, with its values in that or in the empty file `out`.
+        """Return the table of a body with at most `layers` layers; its values are in the body or in the empty `out`.
 
         Raises
         ------
         ProblemError
-            Those of the formats, ``unsupported-media-type``, ``body-too-large``.
+            The problems of the formats, ``unsupported-media-type``, ``body-too-large``.
 
         """
         if not self._is_packed:
@@ -235,7 +235,7 @@ class Upload:
             return upload.read(unpacked, out, layers - 1)
 
     def unpack(self, file: IO[bytes], out: IO[bytes]) -> Upload:
-        """Write the outermost layer's content to `out`; return the upload of the content.
+        """Write the content of the outermost layer to `out`; return the upload that describes the content.
 
         Raises
         ------
@@ -353,7 +353,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
 
 
 def _packing_of(head: Message) -> tuple[str, str]:
-    """Return Content-Type and Content-Encoding of a form's file; no type means to look at its bytes."""
+    """Return Content-Type and Content-Encoding of a form's file; without a type, its bytes decide."""
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
     kind = head.get_content_type() if head["content-type"] else ""
@@ -392,7 +392,7 @@ def _parameter(head: Message, name: str) -> str:
 
 
 def _media_of(head: bytes) -> str:
-    """Return the media type of a file by its first bytes; text that is no JSON is a table of text."""
+    """Return the media type of a file, judged by its first bytes; text that is not JSON is a table of text."""
     for magic, kind in MEDIA_OF_MAGIC.items():
         if head.startswith(magic):
             return kind

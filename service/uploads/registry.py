@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[..., Table]
 
-SAFE_TEXT = 2**16  # bytes that Python's and numpy's parsers read in some milliseconds, which is also the time of a fork
+SAFE_TEXT = 2**16  # bytes that Python and numpy parse in some milliseconds, the time that a fork takes, too
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Format:
     media
         Media types.
     suffixes, magic
-        Ends of file names, and first bytes, that have this format.
+        Ends of file names, and first bytes, by which the format is recognized.
     safe
-        Bytes up to which the API process reads a body; a process with limits reads a larger one.
+        A body of at most this many bytes is read by the API process; a larger one is read by a process with limits.
     share
-        A body may have this part of `max_body`, because it takes so many times its bytes in memory.
+        A body may have ``max_body / share`` bytes, because reading it takes `share` times its bytes in memory.
 
     """
 
@@ -59,12 +59,12 @@ class Format:
     needs_calamine: bool = False
 
     def max_bytes(self, max_body: int) -> int:
-        """Return the most bytes of a body; text that the API process may read is always allowed."""
+        """Return the most bytes that a body may have; text that the API process may read is always allowed."""
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
 def _lazy(module: str, name: str) -> Reader:
-    """Return a reader whose file is imported at its first body, because its library is an extra."""
+    """Return a reader whose module is imported when it reads its first body, because its library is an extra."""
 
     def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, **options: Any) -> Table:
         reader: Reader = getattr(import_module(f"service.uploads.formats.{module}"), name)
@@ -77,7 +77,7 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _read_arrow = _lazy("arrow_table", "read_arrow")
 _TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=SAFE_TEXT, is_text=True)
 FORMATS = (
-    # npy: numpy parses the header alone, and the rest is mapped.
+    # npy: numpy parses only the header, and the rest is mapped.
     Format(read_npy, ("application/x-npy", "application/vnd.numpy"), (".npy",), b"\x93NUMPY", safe=sys.maxsize),
     Format(read_npz, ("application/zip", "application/x-npz"), (".npz",), b"PK\3\4"),
     _TEXT,

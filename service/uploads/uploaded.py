@@ -1,4 +1,4 @@
-"""Record of what an upload was: its table with format, dialect, roles of the columns, and notices."""
+"""The table of an upload, with a record of its format, its dialect, the roles of its columns, and notices."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-BLOCK_VALUES = 2**20  # converted at a time: 8 MB
+BLOCK_VALUES = 2**20  # values converted at a time: 8 MB
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list
 _FILE_MARK = b"ARROW1"
 
@@ -70,13 +70,13 @@ def _read(columns: _ArrowColumns, format_: str, out: IO[bytes], limits: Limits, 
 
 @contextlib.contextmanager
 def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
-    """Raise the errors of pyarrow about an invalid body as a problem."""
+    """Turn the errors of pyarrow about an invalid body into a problem."""
     try:
         yield
-    except (GlleError, MemoryError):  # also a ValueError, and an ArrowException
+    except (GlleError, MemoryError):  # these are also a ValueError or an ArrowException
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
+        if isinstance(error, OSError) and error.errno is not None:  # the disk failed, and the body may be valid
             raise
         if BAD_ALLOC in str(error):
             raise MemoryError from None
@@ -89,7 +89,7 @@ class _ArrowColumns(Columns):
     Parameters
     ----------
     batches
-        Begins a pass over the batches; the argument is the number of rows to read at a time.
+        Returns an iterator over the batches; its argument is the number of rows to read at a time.
 
     """
 
@@ -113,7 +113,7 @@ class _ArrowColumns(Columns):
             yield batch
 
     def blocks(self) -> Iterator[Block]:
-        """Yield valid batches in slices of bounded size."""
+        """Yield slices of bounded size of valid batches."""
         rows = max(1, BLOCK_VALUES // max(1, len(self.names or ())))
         for batch in self._valid(rows):
             for start in range(0, batch.num_rows, rows):
@@ -135,7 +135,7 @@ class _ArrowBlock(Block):
 
 
 def _text_kind(column: Column) -> TextKind:
-    """Return the kind of the texts of which a column was read."""
+    """Return the kind of the texts from which a column was read."""
     if column.cells is None:
         return "text"
     return "date" if column.kind == "date" else "bool"

@@ -1,9 +1,10 @@
 """CSV bodies: one point in each row, an optional header, optional columns of labels, colors and ids.
 
-Parsed by Python's csv and float (3.3 s for 100,000 x 50), in blocks of bounded memory, in this process or in a reader.
-numpy.loadtxt refuses quotes. pyarrow (0.4 s) reads `"1"2` as 12 and the end of a file within quotes as the end of a
-cell. polars (0.2 s) holds all texts of a table, takes a short row for one with empty cells, aborts without memory, and
-starts threads at its import, behind which the forks of the readers hang.
+Bodies are parsed by Python's csv and float (3.3 s for 100,000 x 50), in blocks of bounded memory, in this process or in
+a reader. Faster parsers do not fit: numpy.loadtxt refuses quotes. pyarrow (0.4 s) reads `"1"2` as 12, and takes the end
+of a file within quotes for the end of a cell. polars (0.2 s) keeps all texts of a table in memory, fills short rows
+with empty cells, and aborts the process when memory runs out; it also starts threads when it is imported, so that the
+forks of the readers hang.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-BLOCK_CELLS = 2**15  # cells in memory as text; a cell takes some 60 bytes
+BLOCK_CELLS = 2**15  # cells that are in memory as text, some 60 bytes each
 _USUAL = Declared()
 
 
@@ -67,7 +68,7 @@ def read_csv(
 
 
 class CellColumns(Columns):
-    """Columns of cells of text; subclasses yield the rows."""
+    """Columns of cells that are text; subclasses provide the rows."""
 
     base = 1
 
@@ -84,7 +85,7 @@ class CellColumns(Columns):
         if self.names is not None and sample and all(len(row) == width + 1 for row in sample):
             self._has_end = all(not row[-1].strip() for row in sample)
             if not self._has_end:
-                self.names = ["", *self.names]  # R's write.table has no name for the rows
+                self.names = ["", *self.names]  # R's write.table writes no name for the column of row names
             width += 1
         self._width = width
         if self._has_end:
@@ -97,7 +98,7 @@ class CellColumns(Columns):
         self.head = [cell_column(column, kind, decimal) for column, kind in zip(cells, self._kinds, strict=True)]
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows after the header, which must have one width; a block of wider ones would not fit in memory."""
+        """Yield the rows after the header, which must all have the same width, so that a block fits into memory."""
         rows, size, count = self._rows(), max(1, BLOCK_CELLS // max(1, self._width)), 0
         if self.names is not None:
             self._take(rows, 1)
@@ -164,7 +165,7 @@ class _TextColumns(CellColumns):
         return filter(None, csv.reader(itertools.islice(text, dialect.skipped, None), **dialect.reading))
 
     def _take(self, rows: Iterator[list[str]], count: int) -> list[list[str]]:
-        """Return the next rows; raise ``malformed-csv`` for those that are none."""
+        """Return the next rows; raise ``malformed-csv`` if they cannot be parsed."""
         try:
             return super()._take(rows, count)
         except UnicodeError as error:

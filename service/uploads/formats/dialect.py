@@ -1,7 +1,7 @@
 """Dialect of a table of text: encoding, delimiter, decimal mark and header, declared or sniffed; quotes are double.
 
-A body that comma, double quotes and decimal points read without a fault is read so; other dialects only compete for
-bodies that would be refused.
+If a body can be read with commas, double quotes and decimal points, this dialect is used. Other dialects are tried only
+for bodies that would otherwise be refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Self
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
-HEAD = 2**16  # bytes that are sniffed
+HEAD = 2**16  # first bytes of a body, from which the dialect is sniffed
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 DECIMALS = {"point": ".", "comma": ","}
 CHARSETS = {
@@ -46,7 +46,7 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect of a Content-Type: the values of its parameters; None: sniffed."""
+    """Dialect that a Content-Type declares by its parameters; what is None is sniffed."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -55,7 +55,7 @@ class Declared:
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, str]) -> Self:
-        """Return the dialect of media type parameters.
+        """Return the dialect that the parameters of a media type declare.
 
         Raises
         ------
@@ -76,16 +76,17 @@ class Declared:
 
 @dataclass(frozen=True)
 class Header:
-    """Whether the first row has the names, and the notice if that is not plain."""
+    """Whether the first row has the names, and a notice if that is doubtful."""
 
     is_present: bool = False
     notice: str = ""
 
     @classmethod
     def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
-        """Return the header of the first rows: declared, or without a number, or with numbers of equal steps.
+        """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
 
-        A row of such numbers is one if the rows below have decimals: 0, 1, 2 of a frame without names, or years.
+        Numbers that count up are a header if the rows below have decimals; they may be years, or 0, 1, 2 of a frame
+        without names.
         """
         if declared is not None or not rows:
             return cls(bool(declared))
@@ -101,7 +102,7 @@ class Header:
 
 
 def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
-    """Return whether a first row has integers in steps of 1, but for a first cell unlike its column, over decimals."""
+    """Return whether a first row counts up in steps of 1, above decimals; its first cell may name the rows instead."""
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
     found = [number for number in counted if number is not None and number.is_integer()]
@@ -116,9 +117,10 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
 
 
 def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> str:
-    """Return the notice of a first row of data that may be a header, or an empty string.
+    """Return a notice if the first row was read as data but may be a header; otherwise an empty text.
 
-    It has a word that its column does not repeat, and the column repeats others; or numbers in equal steps.
+    It may be a header if it has numbers in equal steps, or a word that occurs nowhere else in a column whose other
+    values repeat.
     """
     steps = {round(later - earlier, 9) for earlier, later in itertools.pairwise(n for n in numbers if n is not None)}
     is_even = len(numbers) > 2 and None not in numbers and len(steps) == 1 and steps != {0.0}
@@ -139,9 +141,9 @@ class Dialect:
     Parameters
     ----------
     skipped
-        Lines before the first row: one with ``sep=``, or none.
+        Number of lines before the first row: 1 if there is a line ``sep=``, otherwise 0.
     rows
-        The first rows, without the one that the head may cut.
+        The first rows, without a last row that may be incomplete.
 
     """
 
@@ -154,11 +156,11 @@ class Dialect:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Options of `csv.reader`; several spaces are one."""
+        """Options of `csv.reader`; several spaces count as one delimiter."""
         return _reading(self.delimiter)
 
     def is_number(self, cell: str) -> bool:
-        """Return whether a cell is a number of this dialect, or NaN in words."""
+        """Return whether a cell is a number in this dialect, or a word for NaN."""
         plain = plain_number(cell, self.decimal)
         return number_of(plain) is not None or plain.strip().lower().lstrip("+-") in {"nan", "inf"}
 
@@ -173,12 +175,12 @@ class Dialect:
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
-    """Return the dialect of a body by its first bytes; `labels` of its columns may be text.
+    """Return the dialect of a body, judged by its first bytes; as many as `labels` columns may be text.
 
     Raises
     ------
     ProblemError
-        ``malformed-csv`` for a format that is no CSV.
+        ``malformed-csv`` for a format that is not CSV.
 
     """
     encoding = _encoding(head, declared)
@@ -201,19 +203,19 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
         for decimal in decimals:
             dialect = Dialect(encoding, sign, decimal, skipped, rows)
             score = (2.0, 0.0) if _is_read(dialect, labels) else _score(dialect)
-            if score > best_score:  # the first is the usual one
+            if score > best_score:  # a tie goes to the first, which is the usual one
                 best, best_score = dialect, score
     assert best is not None
     return replace(best, header=Header.from_rows(best.rows, best.decimal, declared.header))
 
 
 def _reading(delimiter: str) -> dict[str, Any]:
-    """Return the options of `csv.reader`; several spaces are one delimiter."""
+    """Return the options of `csv.reader`; several spaces count as one delimiter."""
     return {"delimiter": delimiter, "skipinitialspace": delimiter == " ", "strict": True}
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
-    """Return the codec: by a byte order mark, by the charset, or by the zeros of UTF-16."""
+    """Return the codec, judged by a byte order mark, the charset, or the zeros of UTF-16."""
     if head.startswith(b"\xef\xbb\xbf"):
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -228,7 +230,7 @@ def _encoding(head: bytes, declared: Declared) -> str:
 
 
 def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
-    """Return the first rows, without the last if the head may cut it."""
+    """Return the first rows, without the last row if that may be incomplete."""
     rows: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter)):
@@ -242,12 +244,12 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
 
 
 def _body(dialect: Dialect) -> list[list[str]]:
-    """Return the rows below a header; a single row is the body."""
+    """Return the rows below a header; if there is only one row, return that row."""
     return dialect.rows[1:] or dialect.rows
 
 
 def _is_even(dialect: Dialect) -> bool:
-    """Return whether all rows have one width above 1; the header of R's write.table has one cell less."""
+    """Return whether all rows have the same width above 1; the first may have one cell less, as in R's write.table."""
     body = _body(dialect)
     if not body or len(body[0]) < 2:
         return False
@@ -256,7 +258,7 @@ def _is_even(dialect: Dialect) -> bool:
 
 
 def _is_read(dialect: Dialect, labels: int) -> bool:
-    """Return whether every column is one of numbers, but for `labels` of them."""
+    """Return whether all columns are numbers, except for at most `labels` columns."""
     body = _body(dialect)
     if not _is_even(dialect) or len(dialect.rows[0]) != len(body[0]):
         return False
@@ -265,7 +267,7 @@ def _is_read(dialect: Dialect, labels: int) -> bool:
 
 
 def _score(dialect: Dialect) -> tuple[float, float]:
-    """Return the rank of a dialect: even rows first, then the share of cells that are numbers."""
+    """Return the rank of a dialect: by whether rows have equal width, then by the share of cells that are numbers."""
     body = _body(dialect)
     cells = [cell for row in body for cell in row]
     share = sum(dialect.is_number(cell) for cell in cells) / max(1, len(cells))

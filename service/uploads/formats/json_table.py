@@ -55,7 +55,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = None) -> Table:
-    """Return the table of parsed members ``{"data", "names", "labels", "colors", "ids"}``; problems as `read_json`."""
+    """Return the table in the members "data", "names", "labels", "colors" and "ids"; raises as `read_json`."""
     rows, names, labels, colors, ids = map(members.get, ("data", "names", "labels", "colors", "ids"))
     if not isinstance(rows, list):
         raise _malformed_json("The array of data is missing.")
@@ -77,7 +77,7 @@ def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = 
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Return the shape of nested lists, by the first element of each."""
+    """Return the shape of nested lists, judged by the first element of each list."""
     shape: tuple[int, ...] = ()
     while isinstance(value, list):
         shape += (len(value),)
@@ -106,7 +106,7 @@ def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Miss
 
 
 def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> ProblemError:
-    """Return the problem of a value that is no number, which neither true nor "1.5" is, not finite or not exact."""
+    """Return the problem of a value that is not a number (such as true or "1.5"), not finite, or not exact."""
     code = {int: "inexact-integer", float: "not-finite"}.get(type(value), "bad-cell")
     shown = json.dumps(value) if code == "bad-cell" else str(value)
     if isinstance(value, list | dict):
@@ -135,7 +135,7 @@ def _colors(colors: Any, points: int) -> np.ndarray[Any, Any]:
 
 
 def _id_columns(ids: Any, points: int) -> list[list[Any]]:
-    """Return the columns of ids, of a list of ids or of a list of rows of ids."""
+    """Return the columns of ids, given a list of ids or a list of rows of ids."""
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
     if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:

@@ -1,4 +1,4 @@
-"""Read npy and npz bodies: the sizes in their headers are checked before anything is allocated, and pickles refused."""
+"""Read npy and npz bodies; sizes in headers are checked before anything is allocated, and pickles are refused."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
-_MAX_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
+_MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
 
 
 def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the matrix of an npy file, mapped from it.
+    """Return the matrix in an npy file, mapped from the file.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -
 
 
 def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) -> None:
-    """Raise a problem unless the body has as many bytes as its header says."""
+    """Raise a problem unless the body has as many bytes as its header announces."""
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
@@ -91,7 +91,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
             shape, fortran, dtype = parse(header)
     except Exception as error:  # noqa: BLE001 # numpy evaluates the text: any exception may follow
         raise _malformed_array(str(error)) from None
-    # The parser accepts any int as a length, even True and -1.
+    # numpy's parser accepts any int as a length, even True and -1.
     if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
         raise _malformed_array(f"shape {shape}")
     return shape, fortran, dtype
@@ -103,10 +103,10 @@ def _malformed_array(reason: str) -> ProblemError:
 
 
 def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions, or a sparse one.
+    """Return the matrix in an npz file: its member `data` or `X`, its only matrix, or a sparse matrix.
 
-    It may also have `labels`, `colors`, `ids` and `coordinates`, one row for each point, and `names` of the features;
-    `roles` names other members for the first two.
+    The file may also have `labels`, `colors`, `ids` and `coordinates`, with one row for each point, and `names` of the
+    features. `roles` may name other members for labels and colors.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
 
 
 def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
-    """Return the members by name, after a check of their sizes."""
+    """Return the members by name, after checking their sizes."""
     members: Members = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -219,7 +219,7 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
 
 
 def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], limits: Limits) -> Array:
-    """Return the points, inflated to a file."""
+    """Return the points, which are unpacked to a file."""
     with archive.open(info) as stream:
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
@@ -241,7 +241,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
     file.seek(0)
     try:
         matrix = scipy.sparse.load_npz(file)
-    except (KeyError, AttributeError) as error:  # a format without these members, or that is no text
+    except (KeyError, AttributeError) as error:  # these members are missing, or the format is not text
         raise ValueError(f"its sparse matrix is inconsistent: {error}") from None
     if matrix.format not in {"csr", "csc"}:
         detail = f"The sparse matrix is in the format {matrix.format}."
@@ -256,7 +256,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
 def _array(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...], *, may_be_empty: bool = False
 ) -> Array:
-    """Return a small member, which must have this shape."""
+    """Return a small member, which must have the given shape."""
     with archive.open(info) as stream:
         actual, fortran, dtype = read_header(stream)
         is_empty = 0 in actual and not may_be_empty
@@ -273,7 +273,7 @@ def _array(
 
 
 def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
-    """Return a member of finite numbers, or with `text` also of labels."""
+    """Return a member with finite numbers; with `text` it may also have labels."""
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())

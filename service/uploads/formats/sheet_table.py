@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
-MAX_SHEETS = 20  # named in a notice
+MAX_SHEETS = 20  # a notice names at most this many sheets
 
 
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
@@ -63,7 +63,7 @@ class _SheetColumns(CellColumns):
 
     def __init__(self, rows: list[list[Any]], sheet: str, sheets: list[str]) -> None:
         self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
-        has_names = all(isinstance(cell, str) for cell in rows[0])  # "2024" as text is a name
+        has_names = all(isinstance(cell, str) for cell in rows[0])  # the text "2024" is a name
         sample = self._cells[: SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
@@ -71,7 +71,7 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def notices(self) -> list[str]:
-        """Return the notices of CSV, and the notice of further sheets."""
+        """Return the notices as for CSV, and a notice if there are further sheets."""
         notices = super().notices()
         if len(self._sheets) > 1:
             names = ", ".join(map(repr, self._sheets[:MAX_SHEETS]))
@@ -81,7 +81,7 @@ class _SheetColumns(CellColumns):
 
 
 def _text(cell: Any) -> str:
-    """Return a cell as CSV has it; whole numbers have no decimals."""
+    """Return a cell as text, as CSV would have it; whole numbers have no decimals."""
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float) and cell.is_integer():

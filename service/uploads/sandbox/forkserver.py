@@ -1,9 +1,9 @@
-"""Fork server of the reader processes: a program with the readers' libraries loaded that forks for each body.
+"""Fork server of the reader processes: a program that has loaded the readers' libraries, and forks for each body.
 
-A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
-program has one, and none of the API's secrets. Each byte on standard input, a socket, carries the descriptors of a
-body, an output file, a message file with the request, and a socket for the exit. The reader sets its own limits, and a
-watcher reports its end.
+Starting a process with pyarrow takes half a second, forking takes some milliseconds. The API has many threads and must
+not fork; this program has one thread, and none of the API's secrets. Standard input is a socket. Each byte on it
+carries the descriptors of a body, an output file, a message file with the request, and a socket for the exit code. The
+reader sets its own limits, and a watcher reports its end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 def main() -> None:
     """Fork for each request until the API closes the socket; then all readers end."""
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops it
+        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops this process
     _load()
     server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with socket.socket(fileno=0) as control:
@@ -81,7 +81,7 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
 
 
 def work(body: int, out: int, message: int) -> NoReturn:
-    """Read a body by the request in a message file, append the outcome to that, and end this process."""
+    """Read a body as the message file requests, append the outcome to that file, and end this process."""
     code = FAILED
     try:
         with os.fdopen(body, "rb") as file, os.fdopen(message, "r+b", 0) as messages:
@@ -106,13 +106,13 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     """Limit this process to `memory` further bytes, `cpu` seconds of processor time and `seconds` of wall time."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + _GRACE_SECONDS))
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends it
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends the process
     offer_to_oom_killer()
     limit_memory(memory)
 
 
 def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> bytes:
-    """Return the outcome of a request as JSON. A problem is small, and is written on a full disk as well."""
+    """Return the outcome of a request as JSON. A problem is so small that it can be written even to a full disk."""
     try:
         encoded = json.dumps(write_table(out, Upload.from_dict(options).read(file, out))).encode()
         require_room_in(out, len(encoded))
@@ -122,7 +122,7 @@ def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> bytes:
 
 
 class _NoPandas(MetaPathFinder):
-    """Finder that hides pandas, which pyarrow imports (half a second) if it can, and no reader needs."""
+    """Finder that hides pandas: pyarrow would import it, which takes half a second, and no reader needs it."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Raise `ModuleNotFoundError` for pandas."""
@@ -140,13 +140,13 @@ def _load() -> None:
 
         from service.uploads.formats import arrow_table  # noqa: F401, PLC0415 # before the fork
 
-        pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)  # looks for pandas
+        pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)  # makes pyarrow look for pandas
     gc.collect()
-    gc.freeze()  # keep the pages shared with the readers
+    gc.freeze()  # the readers then share these pages
 
 
 def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
-    """Return the outcome of a table; append the arrays that are not in the file."""
+    """Return the outcome for a table; append the arrays that are not in the file yet."""
     out.seek(0, os.SEEK_END)
     arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
     out.flush()

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from worker.records.dataset import Table
 
 CPU_SECONDS = 60  # processor time to parse one body
-SECONDS = 120.0  # for parsing one body, and for its wait for a reader
-MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of one
-SMALL_BYTES = 2**18  # smaller bodies have a reader of their own, and take less than a second
+SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
+MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
+SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
 READ_SPEED = 2**20  # bytes per second of a reader, roughly
-GRACE_SECONDS = 10.0  # the fork server counts as stuck this long after the time limit of a reader
-_MAX_STDERR = 4096  # characters of a reader's standard error
-_MAX_MESSAGE = 2**27  # bytes: 10,000 names of 1,000 characters take a third
+GRACE_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
+_MAX_STDERR = 4096  # characters of a reader's standard error that are kept
+_MAX_MESSAGE = 2**27  # bytes; 10,000 names of 1,000 characters take a third of them
 _ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # None of these variables has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
@@ -67,9 +67,9 @@ class ReaderExit:
     seconds
         Processor time.
     peak
-        Peak memory in bytes, beyond that at its start.
+        Peak memory in bytes, beyond the memory at its start.
     message
-        Standard error, then the outcome as a line of JSON if it was done.
+        Standard error; if the reader finished, followed by the outcome as a line of JSON.
 
     """
 
@@ -81,14 +81,14 @@ class ReaderExit:
 
 @dataclass(frozen=True)
 class ReaderBudget:
-    """Number of readers of an API process, beside the extra one for small bodies, and bytes of memory of each."""
+    """Number of readers of an API process, without the extra one for small bodies, and bytes of memory of each."""
 
     readers: int
     bytes: int
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the budget: the readers of all API processes share half of the memory."""
+        """Return the budget by which the readers of all API processes share half of the memory."""
         room = memory_limit() // 2 // settings.api_processes
         nbytes = min(MAX_BYTES, max(MIN_BYTES, room // 2))
         return cls(min(MAX_READERS, max(1, room // nbytes)), nbytes)
@@ -102,9 +102,9 @@ class ReaderProcesses:
     on_end
         Called with the exit of each process.
     budget
-        Their number and memory; by default they follow from the memory of the machine or the container.
+        Number and memory of the readers; by default they follow from the memory of the machine or the container.
     share
-        What tenants hold of them; by default one tenant may hold all.
+        How many readers each tenant holds; by default one tenant may hold all.
 
     """
 
@@ -151,15 +151,15 @@ class ReaderProcesses:
             yield
 
     def read_table(self, upload: Upload, body: IO[bytes]) -> Table:
-        """Return the table of a body, read in this process if it is safe.
+        """Return the table of a body, which is read in this process if that is safe.
 
         Raises
         ------
         ProblemError
-            That of the reader; ``reader-memory``, ``reader-timeout`` or ``reader-crashed`` if it ended without an
+            The reader's problem; ``reader-memory``, ``reader-timeout`` or ``reader-crashed`` if it ended without an
             outcome; ``readers-unavailable`` if none could start.
         OSError
-            That of the reader, such as a full disk.
+            The error of the reader, such as a full disk.
 
         """
         with temporary_file(self._folder) as out:
@@ -221,7 +221,7 @@ class ReaderProcesses:
 
 @dataclass(eq=False)
 class _Turn:
-    """A body that waits for a reader, and what it is told: whether it has the extra one."""
+    """A body that waits for a reader; the future tells whether the body got the extra reader."""
 
     tenant: str
     size: int
@@ -232,7 +232,8 @@ class _Turn:
 class _ReaderSlots:
     """Turns of bodies at the readers: tenants take turns, and within a tenant small bodies precede large ones.
 
-    One more reader than the tenants share is for small bodies alone, so that they do not wait for large ones.
+    In addition to the readers that tenants share, there is one reader for small bodies only, so that these do not wait
+    for large ones.
     """
 
     def __init__(self, share: Share) -> None:
@@ -244,7 +245,7 @@ class _ReaderSlots:
 
     @asynccontextmanager
     async def turn(self, tenant: str, size: int) -> AsyncIterator[bool]:
-        """Wait for a turn; yield whether it came within `SECONDS`."""
+        """Wait for a turn; yield whether the turn came within `SECONDS`."""
         turn = _Turn(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
         self._serve()
@@ -257,8 +258,8 @@ class _ReaderSlots:
             self._end(turn)
 
     def _end(self, turn: _Turn) -> None:
-        """Give the reader of a turn, if it has one, to the next one."""
-        if turn in self._waiting:  # it has given up
+        """End a turn; if it has a reader, the next turn gets the reader."""
+        if turn in self._waiting:  # the turn has given up waiting
             self._waiting.remove(turn)
             turn.is_extra.cancel()
         elif turn.is_extra.result():
@@ -270,7 +271,7 @@ class _ReaderSlots:
         self._serve()
 
     def _serve(self) -> None:
-        """Give free readers to those that wait."""
+        """Give free readers to the turns that are waiting."""
         while self._waiting:
             turn = next((turn for turn in sorted(self._waiting, key=self._order) if self._give(turn)), None)
             if turn is None:
@@ -280,7 +281,7 @@ class _ReaderSlots:
             self._served[turn.tenant] = self._turns
 
     def _give(self, turn: _Turn) -> bool:
-        """Give a reader to a turn, if one is free for it; return whether it has one."""
+        """Give a turn a reader if one is free for it; return whether the turn got one."""
         if self._share.allows(turn.tenant):
             self._share.add(turn.tenant)
             turn.is_extra.set_result(False)
@@ -292,7 +293,7 @@ class _ReaderSlots:
         return True
 
     def _order(self, turn: _Turn) -> tuple[int, int, float]:
-        """Return the place of a turn in the order: the later a large body came, the longer it waits for small ones."""
+        """Return the sort key of a turn; a large body is sorted as if it had arrived later, by the time it takes."""
         held, served = self._share.held[turn.tenant], self._served.get(turn.tenant, 0)
         return held, served, turn.arrived + turn.size / READ_SPEED
 
@@ -316,7 +317,7 @@ class _ForkServer:
             self._end()
 
     def read(self, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
-        """Run a reader process on a body by its request; return the exit of the process."""
+        """Run a reader process on a body, as the request says; return the exit of the process."""
         message.write(request)
         message.flush()
         reply, remote = socket.socketpair()
@@ -327,7 +328,7 @@ class _ForkServer:
                     try:
                         socket.send_fds(self._running(), [forkserver.REQUEST], files)
                         break
-                    except OSError as error:  # it has just died, so that another one starts, or could not start
+                    except OSError as error:  # the server has just died, and another one starts, or it could not start
                         log.warning("The fork server of the readers does not accept a body: %s", error)
                         self._end()
             reply.settimeout(SECONDS + GRACE_SECONDS)
@@ -358,7 +359,7 @@ class _ForkServer:
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
                 stdin=remote.fileno(),
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C must reach the API alone, which stops it
+                start_new_session=True,  # Ctrl-C must reach only the API, which stops the fork server
             )
         return self._control
 
@@ -368,5 +369,5 @@ class _ForkServer:
         if control is not None:
             control.close()
         if process is not None:
-            process.kill()  # its readers die with it
+            process.kill()  # the readers die with their fork server
             process.wait()
