@@ -1,7 +1,8 @@
 """Nested dissection (George 1973): separators last, minimum degree within and between them.
 
-A multilevel scheme finds the vertex separators, on coarser graphs by heavy-edge matching (Karypis and Kumar 1998),
-and refined as by Fiduccia and Mattheyses (1982). It is compiled integer arithmetic: the same order on every machine.
+A multilevel scheme finds the vertex separators: graphs are made coarser by heavy-edge matching (Karypis and Kumar
+1998), and separators are refined as by Fiduccia and Mattheyses (1982). All of it is compiled integer arithmetic, so
+that the order is the same on every machine.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SEPARATOR = 2  # the label of its vertices; the sides have 0 and 1
+SEPARATOR = 2  # label of the separator's vertices; the two sides have the labels 0 and 1
 _COARSEST = 100  # vertices
 _TRIALS = 8  # separators of the coarsest graph
 _PASSES = 20
-_PATIENCE, _MAX_PATIENCE = 5, 500  # moves without gain, for each vertex of the separator, and at most
-_HEAVIER = 60  # percent of all weight, at most, for one side
-_LEAF = 120  # vertices that minimum degree orders as well
-# Of many vertices, parts of a thousandth: smaller ones take half of the time and save 1 % of the operations.
+_PATIENCE, _MAX_PATIENCE = 5, 500  # a pass ends after this many moves without gain: per separator vertex, and at most
+_HEAVIER = 60  # percent of the total weight that one side may have at most
+_LEAF = 120  # parts of this many vertices are not cut, because minimum degree orders them as well
+# Large graphs are cut into parts of a thousandth: smaller parts would take half of the time and save 1 % of operations.
 _LEAF_SHARE = 1000
-# A large part whose separator is a large share of it gets more runs: there a separator differs much from run to run.
+# If a part is large and its separator is a large share of it, separators differ much from run to run: make more runs.
 _LARGE, _SHARE, _FURTHER = 500, 30, 2
 
 
@@ -38,7 +39,7 @@ class Graph(NamedTuple):
     adjacent, edges : int32
         Neighbors row by row, and the weights of the edges to them.
     weights : (n,) int32
-        Of the vertices.
+        Weights of the vertices.
 
     """
 
@@ -50,7 +51,7 @@ class Graph(NamedTuple):
 
 @compiled
 def random_word(counter: int) -> int:
-    """Return 63 random bits of a counter (SplitMix64, Steele, Lea and Flood 2014)."""
+    """Return 63 random bits for a counter (SplitMix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(counter) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -59,9 +60,9 @@ def random_word(counter: int) -> int:
 
 @compiled
 def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32], int]:
-    """Return the coarse vertex of each vertex, and their number: pairs along the heaviest edges.
+    """Pair vertices along the heaviest edges; return the coarse vertex of each vertex, and the number of coarse ones.
 
-    Vertices of few neighbors choose first, in random order. A pair weighs at most `heaviest`.
+    Vertices with few neighbors choose first, those with equally many in random order. A pair weighs at most `heaviest`.
     """
     n = len(graph.weights)
     average = 1 + int(graph.start[n]) // n
@@ -212,17 +213,18 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def refine(graph: Graph, label: NDArray[np.int8]) -> int:
-    """Make a separator lighter in place, by moves of its vertices to one side in turn; return its cost.
+    """Make a separator lighter in place, by passes that move its vertices to one of the sides; return its cost.
 
-    A move draws the vertex's neighbors on the other side into the separator. Of a pass of moves, also of bad ones, the
-    best prefix is kept. All moves of a pass go to the same side, so that the separator advances.
+    If a vertex moves to one side, its neighbors on the other side become part of the separator. A pass also makes moves
+    that increase the cost; in the end, only the best prefix of its moves is kept. All moves of a pass go to the same
+    side, so that the separator advances.
     """
     n = len(graph.weights)
     side = np.zeros(3, np.int64)
     for i in range(n):
         side[label[i]] += graph.weights[i]
     limit = (side[0] + side[1] + side[2]) * _HEAVIER // 100
-    drawn = np.zeros(n, np.int64)  # weight that a move would draw in
+    drawn = np.zeros(n, np.int64)  # weight of the vertices that a move would add to the separator
     heap, place = np.empty(n, np.int32), np.full(n, -1, np.int32)
     locked = np.zeros(n, np.bool_)
     moved = np.empty(n, np.int32)
@@ -297,7 +299,7 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
 
 @compiled
 def _cost(side: NDArray[np.int64], limit: int) -> int:
-    """Return the weight of the separator, much more for a side that is too heavy; ties go to balance."""
+    """Return the weight of the separator, with a penalty if a side is too heavy; balance decides between ties."""
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
     return int(1024 * side[SEPARATOR] + (1 << 20) * max(0, heavier - limit) + 1023 * heavier // total)
@@ -340,7 +342,7 @@ def _sift(
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put i where it belongs in a heap of the best moves, given a free position."""
+    """Put vertex i where it belongs in a heap of the best moves, given the free position `at`."""
     while at > 0:
         above = (at - 1) // 2
         if not _precedes(weights, drawn, i, heap[above]):
@@ -362,7 +364,7 @@ def _sift(
 
 
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Return the order (n,) of a symmetric graph without repetitions and without the diagonal."""
+    """Return the elimination order (n,) of a symmetric graph, which has no repeated edges and no diagonal."""
     leaf = max(_LEAF, (len(start) - 1) // _LEAF_SHARE)
     return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
 
@@ -375,7 +377,7 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
     members, local = np.empty(n, np.int32), np.full(n, -1, np.int32)
     for i in range(n):
         members[i] = i
-    # Parts still to be cut: the range of their members, which is also where their groups will be.
+    # The parts that are still to be cut, as ranges of members; their groups will have the same range of numbers.
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1] = 0, n
     depth = 1
@@ -420,7 +422,7 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
 def _subgraph(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], part: NDArray[np.int32], local: NDArray[np.int32]
 ) -> Graph:
-    """Return the graph of some vertices; `local` is -1 everywhere, before and after."""
+    """Return the graph of some vertices; `local` is scratch, -1 everywhere before and after."""
     count = len(part)
     size = 0
     for i in range(count):

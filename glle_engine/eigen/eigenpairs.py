@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Solver = Literal["lanes", "lanes-repinned", "lanes-refined", "lu", "lu-repinned", "shift-invert", "dense"]
-# Bound of | ||B v||^2 / lambda - 1 |, which caught every failure; the forward residual caught none.
+# Bound on | ||B v||^2 / lambda - 1 |. In our tests it caught every failure; the forward residual caught none.
 ACCEPTED_DEVIATION = 1e-6
 # If y nearly vanishes at the pin, a draw can pass the test above with an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
 # Above this share of the largest |y| a pin is as accurate as any other.
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # Lanczos steps when four draws are solved together
-LU_STEPS = 300  # Lanczos steps of a single problem; close eigenvalues need more than 60
+LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
 TOLERANCE = 1e-10
 _STRIDE = 10  # steps between tests of convergence in a long run
 
@@ -53,7 +53,7 @@ class Eigenpairs:
 
 
 def relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 if the last coordinate is not determined."""
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}. It is 0 if the last coordinate is not determined."""
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
@@ -68,8 +68,8 @@ def refusal(
 ) -> str | None:
     """Return the reason to reject eigenpairs, or None.
 
-    `accepted` is the largest accepted deviation, exclusive; `rounding` is the deviation that rounding of the weights
-    alone can cause; `most` is the number of steps after which Lanczos stops without convergence.
+    Deviations must be below `accepted`. `rounding` is the deviation that rounding of the weights alone can cause, and
+    `most` is the number of steps after which Lanczos stops without convergence.
     """
     if deviation < max(accepted, rounding) and steps < most:
         return None
@@ -98,7 +98,7 @@ def lanczos(
     apply : callable
         (n,) -> (n,), a new array.
     start : (n,) float64
-        Not zero. A fixed one makes the result a function of the operator.
+        Not zero. If it is fixed, the result depends on the operator only.
     wanted : int
     locked : (m, n) float64
         Orthonormal rows orthogonal to the range of the operator. The basis is kept orthogonal to them, because a
@@ -158,10 +158,10 @@ def largest_eigenpairs(
     *,
     exhaustive: bool = True,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, float | None]:
-    """Return the `wanted` largest eigenpairs of an operator between rows `locked` (m, n), copies of multiple ones too.
+    """Return the `wanted` largest eigenpairs of an operator, including copies of multiple eigenvalues.
 
-    One Krylov sequence sees one copy of a multiple eigenvalue. Further sequences, orthogonal to all previous vectors,
-    search for more until none is larger, if `exhaustive`. Parameters as for `lanczos`.
+    A Krylov sequence finds only one copy of a multiple eigenvalue. If `exhaustive`, further sequences, orthogonal to
+    all previous vectors, search for more copies until they find none that is larger. Parameters as for `lanczos`.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def largest_eigenpairs(
         Fewer if the Krylov space is exhausted.
     vectors : (wanted, n) float64, orthonormal rows
     steps : int
-        Of the longest sequence.
+        Number of steps of the longest sequence.
     following : float or None
         Estimate of the next eigenvalue, from the last sequence.
 

@@ -1,23 +1,24 @@
 r"""Bottom eigenvectors of M = (I - W)^T (I - W), without forming M: the chain of solvers.
 
-M squares the condition number of :math:`B = I - W` and fills in. The embedding (GLLE Eq. 37-43) is the p bottom
-eigenvectors other than the constant.
+The embedding (GLLE Eq. 37-43) is the p bottom eigenvectors of M other than the constant. We do not form M, because it
+has the squared condition number of :math:`B = I - W` and more fill.
 
 If the rows of W sum to one, B has the constant as right null vector, and one left null vector y for each closed class
 of the directed kNN graph. :math:`B' = B + e_i e_i^T`, with the pin i inside the class, has B's pattern and is
-nonsingular; y is proportional to :math:`B'^{-T} e_i`. For f orthogonal to the right null space,
-:math:`z = B'^{-T} f`, z made orthogonal to y, :math:`x = B'^{-1} z`, x made orthogonal to the right null space, is
-:math:`M^+ f` exactly, with one sparse LU of B' and at the condition number of B. Lanczos on that operator
-converges in some ten steps. All draws of a posterior share the pattern, so that the fill-reducing order is found once.
+nonsingular, and y is proportional to :math:`B'^{-T} e_i`. For f orthogonal to the right null space, :math:`M^+ f` is
+computed in four steps: solve :math:`z = B'^{-T} f`, make z orthogonal to y, solve :math:`x = B'^{-1} z`, and make x
+orthogonal to the right null space. This is exact, and takes one sparse LU of B', at the condition number of B. Lanczos
+on this operator converges in about ten steps. All draws of a posterior share the pattern, so that the fill-reducing
+order is found once.
 
-Several closed classes have as many null vectors; these come first, with eigenvalue 0. Published draws have no constant
-null vector: B itself is factored, and the first eigenvector is ignored, as the paper says.
+If there are several closed classes, there are as many null vectors. They come first, with eigenvalue 0. Published draws
+have no constant null vector: B itself is factored, and the first eigenvector is ignored, as in the paper.
 
 All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
-The mean is factored without pivoting (`glle_engine.eigen.lu`) where possible, else with pivoting
-(`glle_engine.linalg.sparse_lu`). Published draws that the lanes reject are solved with refinement before pivoting is
+The mean is factored without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting
+(`glle_engine.linalg.sparse_lu`). If the lanes reject a published draw, it is solved with refinement before pivoting is
 tried. The fill-reducing order (`glle_engine.eigen.pattern`) is a function of the pattern.
-The last resort inverts M, shifted (`glle_engine.eigen.lu`); of SuperLU only its order remains.
+The last resort is to invert M, shifted (`glle_engine.eigen.lu`), for which SuperLU only provides the order.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
-_MANY = 10**9  # factorizations, worth any search of an order
-_ROUNDINGS = 8.0  # each entry of B moves a singular value by the machine precision
+_MANY = 10**9  # factorizations; for this many, any search for an order is worth its time
+_ROUNDINGS = 8.0  # the rounding of each entry of B moves a singular value by the machine precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,24 +86,24 @@ class Eigenproblem:
         classes
             The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
-            Number of eigenpairs, further copies of multiple ones included.
+            Number of eigenpairs, including further copies of multiple ones.
         factorizations : int
-            Expected number of solutions on this graph; for more of them a cheaper order is searched longer.
+            Expected number of solutions on this graph. The more, the longer a cheaper order is searched for.
         max_flops : float
-            Operations of a factorization, at most.
+            Largest allowed number of operations of a factorization.
 
         Returns
         -------
         Eigenproblem
         Eigenpairs
-            Those of the mean; the diagnostics also have "elimination", the predicted cost of a factorization
-            (`Pattern.order_for`).
+            The eigenpairs for the mean weights. Their diagnostics also have "elimination", the predicted cost of a
+            factorization (`Pattern.order_for`).
 
         Raises
         ------
         ConvergenceError, InvalidParameterError
         TooCostlyError
-            For more operations than allowed.
+            If a factorization would take more operations than allowed.
 
         """
         n = len(neighbors)
@@ -153,12 +154,12 @@ class Eigenproblem:
         ----------
         weights : (n, k) float64
         wanted : int
-            Number of eigenpairs, the constant (or, published, the first) not counted.
+            Number of eigenpairs, not counting the constant, or, for published weights, the first one.
         exhaustive : bool
-            Look for further copies of multiple eigenvalues, which one Krylov sequence cannot see.
-            They occur in symmetric data, not in random draws.
+            Look for further copies of multiple eigenvalues, which one Krylov sequence cannot find. They occur for
+            symmetric data, but not for random draws.
         rejected
-            Rejections of earlier solvers, for the diagnostics.
+            Why earlier solvers were rejected, for the diagnostics.
 
         Raises
         ------
@@ -171,8 +172,8 @@ class Eigenproblem:
         tried = list(rejected)
         pins = self.pins
         norm = 1 + float(np.abs(weights).sum(axis=1).max())
-        # Published weights reach 10^5. Pivots then leave the diagonal, so that the order no longer bounds the fill: at
-        # 5,000 points pivoting takes seconds, and refinement 20 ms. Constrained weights are near 1/k.
+        # Published weights reach 10^5. Pivots are then off the diagonal, so that the order no longer bounds the fill:
+        # at 5,000 points pivoting takes seconds, and refinement 20 ms. Constrained weights are near 1/k.
         solvers: tuple[Solver, ...] = ("lu", "lu-repinned") if len(pins) else ("lanes-refined", "lu")
         for solver in solvers:
             try:
@@ -205,9 +206,9 @@ class Eigenproblem:
         )
 
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
-        """Return the solver of several problems at once, with solutions near an embedding (n, p), or None.
+        """Return the solver of several problems at once, whose solutions are near an embedding (n, p), or None.
 
-        None for few points, and for several closed classes, whose null vectors the lanes do not compute.
+        There is none for few points, and for several closed classes, whose null vectors the lanes do not compute.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
@@ -231,7 +232,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
 
 
 def require_pairs(n: int, n_components: int) -> None:
-    """Raise `InvalidParameterError` for more components than Lanczos has steps; few points have no limit."""
+    """Raise `InvalidParameterError` for more components than Lanczos has steps; for few points there is no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
             f"n_components={n_components} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
@@ -252,7 +253,7 @@ def scale_embedding(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def warm() -> None:
-    """Compile all code of draws (most of a minute), or load it from the cache (a tenth of a second)."""
+    """Compile all code that draws need (most of a minute), or load it from the cache (a tenth of a second)."""
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)

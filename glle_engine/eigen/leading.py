@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
 MAX_RESTARTS = 60  # a flat spectrum needs more Lanczos restarts, and is left to LAPACK
 REPORT_EVERY = 8  # products with the matrix between progress reports
-ACCEPTED_GAIN = 1e-8  # relative: Lanczos missed an eigenvalue that exceeds the last by more
+ACCEPTED_GAIN = 1e-8  # relative; if another eigenvalue exceeds the last one by more, Lanczos has missed it
 
 
 def leading_eigenpairs(
@@ -28,9 +28,8 @@ def leading_eigenpairs(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the `count` largest eigenvalues and their vectors of a nearly positive semidefinite matrix (m, m).
 
-    Lanczos cannot see the copies of a multiple eigenvalue, so that a second run searches for missed ones. LAPACK
-    computes the result if one was missed, and if Lanczos is slow. `on_progress` is called with the stage
-    "eigenvectors".
+    Lanczos cannot find all copies of a multiple eigenvalue, so that a second run searches for missed ones. If one was
+    missed, or if Lanczos is slow, LAPACK computes the result. `on_progress` is called with the stage "eigenvectors".
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
@@ -46,8 +45,8 @@ def eigenpairs_between(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return eigenpairs `first` to `last`, inclusive, of a dense symmetric matrix (m, m), ascending.
 
-    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue, or fail; a full decomposition
-    follows then.
+    For an eigenvalue of high multiplicity, LAPACK's partial solver may return too few pairs, or fail. A full
+    decomposition then replaces it.
     """
     try:
         values, vectors = eigh(matrix, subset_by_index=(first, last))
@@ -62,7 +61,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
     """Return the least eigenvalue of a symmetric matrix to some 1e-6 of `largest`, an upper bound of the spectrum."""
     m = len(matrix)
     if m > DENSE_UP_TO and largest > 0:
-        # A relative tolerance does not suit a cluster about 0, so that the shift moves the bottom to -1.
+        # A relative tolerance does not suit eigenvalues around 0, so that the shift moves the bottom to -1.
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
             return float(largest * (values[0][0] + 1))

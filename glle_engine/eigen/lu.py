@@ -1,8 +1,8 @@
 """Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`.
 
 The mean weights are factored without pivoting, by the kernels of the draws with a single lane. So are published draws
-that the lanes reject, with iterative refinement of every solution (`RefinedLU`). Without factors of B there are a dense
-solver for few points, and shifted M as the last resort.
+that the lanes reject, with iterative refinement of every solution (`RefinedLU`). Two solvers do without factors of B: a
+dense one for few points, and one that factors the shifted M as the last resort.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Solver
     from glle_engine.eigen.pattern import Pattern
 
-_THRESHOLD = 0.01  # pivoting threshold: 1 fills without bound, 0 loses digits
+_THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
 _TAG = (0,)
 _SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
@@ -74,7 +74,7 @@ class Factored:
         for i, pin in enumerate(self.pins[1:], start=1):
             unit = np.zeros(n)
             unit[self.inverse[pin]] = 1.0
-            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on its class, 0 on the others
+            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on the pin's class, 0 on the other classes
             project_out(basis[:i], hitting)
             project_out(basis[:i], hitting)
             basis[i] = hitting / norm(hitting)
@@ -108,7 +108,7 @@ class Factored:
         if not deviation < _EXACT:
             ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
-            if not deviation < ACCEPTED_DEVIATION:  # too close to the machine precision for an estimate
+            if not deviation < ACCEPTED_DEVIATION:  # the eigenvalue is too close to the machine precision to estimate
                 following = None
         vectors = ritz[:, self.inverse].T
         if null is None:
@@ -132,8 +132,8 @@ class Factored:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.
 
-        The removal of the constant from a solution leaves rounding errors of the constant's size. These matter if B
-        has singular values near the machine precision.
+        Removing the constant from a solution leaves rounding errors in proportion to the constant. They matter if B has
+        singular values near the machine precision.
         """
         rows = np.empty_like(ritz)
         for i, v in enumerate(ritz):
@@ -174,7 +174,7 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
     values[pins, 0] = 2.0
     np.negative(weights, out=values[:, 1:])
     entries = values.ravel()[source]
-    del values  # the factors need the memory
+    del values  # to free memory for the factors
     indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
     lu = SparseLU.factor(indptr, row, entries, _THRESHOLD)
     return Factored(pattern, weights, pins, lu, pattern.order, inverse)
@@ -191,13 +191,13 @@ def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
 class SingleLU:
     """Factors B' = L U of one set of weights, in the order of elimination.
 
-    Solves are with B'^T, as for `SparseLU`.
+    As for `SparseLU`, `solve` solves systems with B'^T by default.
 
     Attributes
     ----------
     structure : Structure
     fields : (20,) int64
-        Its addresses (`glle_engine.eigen.batched.structure.words`).
+        The addresses of the structure's arrays (`glle_engine.eigen.batched.structure.words`).
     lower, upper : flat float64
         From `glle_engine.eigen.batched.factorization.factorise`.
 
@@ -247,15 +247,15 @@ class SingleLU:
 class RefinedLU:
     r"""Factors of B without pivoting, with one step of iterative refinement in each solution.
 
-    The factors are exact factors of B + E, and without pivoting E grows with the weights. To first order E moves the
-    singular value :math:`\sigma` of B with singular vectors u and v by :math:`u^T E v`, and the deviation of the
-    acceptance test is :math:`2 u^T E v / \sigma`. With :math:`F = (B + E)^{-1}` a refined solution is
+    The factors are exact factors of some B + E, where without pivoting E grows with the weights. To first order, E
+    moves a singular value :math:`\sigma` of B with singular vectors u and v by :math:`u^T E v`, so that the deviation
+    in the acceptance test is :math:`2 u^T E v / \sigma`. With :math:`F = (B + E)^{-1}` a refined solution is
 
     .. math:: F b + F (b - B F b) = (2 F - F B F) b = B^{-1} (I - (E F)^2) b,
 
     so that its error is the square of the error of F b. The transpose of this operator is the refined solution with
-    :math:`B^T`: the inverse of M stays symmetric. (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
-    chapter 12.)
+    :math:`B^T`, so that the inverse of M stays symmetric (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+    chapter 12).
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ class RefinedLU:
     weights : (n, k) float64
         In the order of the points.
     lu : SingleLU
-        Of the same weights, without a pin.
+        Factors for the same weights, without a pin.
 
     """
 
@@ -306,9 +306,10 @@ def shift_invert(
 ) -> Eigenpairs:
     """Return the bottom eigenpairs by the inverse of M + s I, for a B that is singular to rounding.
 
-    M squares the condition number of B, so that vectors are accurate to some 1e-7 in angle. Singular vectors of B
-    restricted to their span separate near-null vectors. With `constrained` the constant is a null vector to leave out;
-    otherwise the first eigenvector is. `tried` are the rejections of the other solvers, for the `ConvergenceError`.
+    M has the squared condition number of B, so that vectors are accurate to about 1e-7 in angle. To separate vectors
+    that are nearly null, the singular vectors of B, restricted to the span of the eigenvectors, replace these. With
+    `constrained`, the constant is a null vector and left out; otherwise the first eigenvector is left out. `tried` says
+    why the other solvers were rejected, for the `ConvergenceError`.
     """
     n, k = pattern.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
@@ -357,8 +358,8 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
 def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
     """Return SuperLU's order (n,) of a symmetric matrix with a full diagonal; column order[j] becomes j.
 
-    It depends on the pattern alone: the incomplete factorisation of an identity with explicit zeros does no numerical
-    work.
+    The order depends on the pattern alone. It comes from the incomplete factorisation of an identity with explicit
+    zeros, which does no numerical work.
     """
     pattern = matrix.copy()
     pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
@@ -372,20 +373,20 @@ def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
     """Solve for the singular vectors of B with dense matrices, given weights (n, k) on neighbors (n, k).
 
-    `n_classes` is the number of closed classes, each of which has a null vector; 0 for published weights.
+    `n_classes` is the number of closed classes, each of which has a null vector, or 0 for published weights.
 
     Raises
     ------
     ConvergenceError
-        For weights whose squares leave the range of floating-point numbers.
+        If squares of the weights leave the range of floating-point numbers.
 
     """
     n = len(weights)
     residual = np.eye(n)
     np.subtract.at(residual, (np.arange(n)[:, None], neighbors), weights)
-    if n_classes:  # one more row lifts the constant off the bottom, exactly
+    if n_classes:  # an additional row lifts the constant away from the bottom, exactly
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
-    # Eigenvectors of the Gram matrix come fast but inexact; the rotations that are left make them singular vectors.
+    # Eigenvectors of the Gram matrix are fast to compute but inexact; a few rotations turn them into singular vectors.
     try:
         near = dense.eigh(dense.cross(residual, residual))[1]
         _, singular, rotations = dense.svd(dense.matmul(residual, near))

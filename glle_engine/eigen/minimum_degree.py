@@ -1,4 +1,4 @@
-"""Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996), with groups kept in order."""
+"""Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996), group by group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def minimum_degree(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return an elimination order in which groups follow each other; within a group the least degree is next.
+    """Return an elimination order, group by group; within a group, a variable of least degree is eliminated next.
 
-    Degrees count the neighbors in later groups, too. Variables that become indistinguishable are eliminated together.
+    Degrees also count neighbors in later groups. Variables that become indistinguishable are eliminated together.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def _elimination_steps(
     free = start[n]
     for e in range(free):
         pool[e] = adjacent[e]
-    # The list of a variable: its elements, then its variables. The list of an element: its variables.
+    # The list of a variable has its elements, and then its variables. The list of an element has its variables.
     begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)
     for i in range(n):
         begin[i] = start[i]
         length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
-    weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 for none
-    alive = np.zeros(n, np.bool_)  # whether a point is an element now
+    weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 if merged
+    alive = np.zeros(n, np.bool_)  # whether a point is an element at present
     size = np.zeros(n, np.int64)  # entries of each element
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
@@ -82,7 +82,7 @@ def _elimination_steps(
                 pool, free = _compact(pool, begin, length, weight, alive, most)
             merged = weight[p]
             weight[p] = -merged
-            # The new element: all neighbors of the pivot, directly or through its elements.
+            # The new element has all neighbors of the pivot, direct ones and those through its elements.
             begins = free
             total = 0
             for at in range(begin[p], begin[p] + length[p]):
@@ -104,7 +104,7 @@ def _elimination_steps(
                         if group[i] == own:
                             _unlink(head, following, previous, degree[i], i)
             ends = free
-            # Variables of each adjacent element that are outside the new one.
+            # Count the variables of each adjacent element that are outside the new element.
             mark += n + 1
             for at in range(begins, ends):
                 i = pool[at]
@@ -136,7 +136,7 @@ def _elimination_steps(
                         to += 1
                     else:
                         alive[e] = False
-                if beyond == 0 and group[i] == own:  # nothing else is adjacent
+                if beyond == 0 and group[i] == own:  # nothing outside the new element is adjacent
                     total += weight[i]
                     merged -= weight[i]
                     weight[i] = 0
@@ -151,7 +151,7 @@ def _elimination_steps(
                 code[i] = digest % n
                 chain[i] = bucket[code[i]]
                 bucket[code[i]] = i
-            for at in range(begins, ends):  # variables with equal lists are merged
+            for at in range(begins, ends):  # merge variables with equal lists
                 i = pool[at]
                 if weight[i] == 0:
                     continue
@@ -234,7 +234,7 @@ def _compact(
     alive: NDArray[np.bool_],
     more: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Return a pool of the living lists alone, with room for `more`, and their total length."""
+    """Return a pool with only the lists in use, with room for `more` entries, and the total length of the lists."""
     total = 0
     for i in range(len(begin)):
         if weight[i] > 0 or alive[i]:
@@ -252,7 +252,7 @@ def _compact(
 
 @compiled
 def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the step of each variable: the step of its pivot."""
+    """Return the step in which each variable is eliminated, which is the step of its pivot."""
     n = len(absorber)
     step = np.empty(n, np.int64)
     for at in range(len(pivots)):

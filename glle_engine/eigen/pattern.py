@@ -20,11 +20,11 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DISSECTION = 300_000  # floating-point operations that take as long as dissection, for each point
+DISSECTION = 300_000  # per point, dissection takes as long as this many floating-point operations
 MAX_ENTRIES = 2**31 - 1
 _DISSECTIONS = 3
-_SAVING = 8  # flops by minimum degree over those by dissection, at most; some 4 for volumes of 20,000 to 50,000 points
-_MAX_REPEATED = 200_000  # points; a further dissection of more takes longer than a few percent of 64 factorizations
+_SAVING = 8  # dissection saves at most this factor of flops; it saves about 4 for volumes of 20,000 to 50,000 points
+_MAX_REPEATED = 200_000  # points; for more, a further dissection takes more than a few percent of 64 factorizations
 
 
 class Prediction(NamedTuple):
@@ -45,7 +45,7 @@ class Prediction(NamedTuple):
 
 
 class TooCostlyError(Exception):
-    """A factorization of a graph takes more operations than allowed."""
+    """Raised if the factorization of a graph would take more operations than allowed."""
 
 
 def cheapest_order(
@@ -53,21 +53,22 @@ def cheapest_order(
 ) -> tuple[NDArray[np.int32], Prediction]:
     """Return the cheaper elimination order (n,) of B + B^T, and its cost: minimum degree or nested dissection.
 
-    Dissection is tried only if it takes little time beside the factorizations that will use the order, and tried with
-    further seeds if it takes very little.
+    Dissection is tried only if it takes little time compared with the factorizations that will use the order. If it
+    takes very little time, it is tried with further seeds.
 
     Parameters
     ----------
     neighbors : (n, k) int32
     factorizations : int
-        The expected number.
+        The expected number of factorizations.
     max_flops : float
-        Of a factorization. Dissection is tried unless it would have to save more than it ever does.
+        Largest allowed number of operations of a factorization. If minimum degree takes more, dissection is tried,
+        unless it would have to save more than it ever does.
 
     Raises
     ------
     TooCostlyError
-        For more operations than allowed.
+        If a factorization would take more operations than allowed.
 
     """
     start, adjacent = distinct(*symmetric(neighbors))
@@ -90,7 +91,7 @@ def cheapest_order(
 
 
 def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
-    """Return whether a factorization takes at most `max_flops`, by minimum degree, or by dissection."""
+    """Return whether a factorization takes at most `max_flops`, with the order of minimum degree or of dissection."""
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     flops, _ = predicted_cost(start, adjacent, order)
@@ -100,7 +101,7 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
-    """Return the largest number of dissections of n points that take little time beside factorizations of `flops`."""
+    """Return how many dissections of n points take little time compared with the factorizations, of `flops` each."""
     most = _DISSECTIONS if n <= _MAX_REPEATED else 1
     return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(most))
 
@@ -148,7 +149,7 @@ class Pattern:
     Raises
     ------
     InvalidParameterError
-        For more entries of B than an int32 counts, by which compiled code finds its weights.
+        If B has more entries than an int32 can count, which compiled code uses to find the weights.
 
     """
 
@@ -172,8 +173,8 @@ class Pattern:
     def order_for(self, factorizations: int, max_flops: float = math.inf) -> tuple[Self, dict[str, Any]]:
         """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
 
-        `factorizations` is their expected number. The cost is a `Prediction`, as a dictionary. Raises `TooCostlyError`
-        for more operations than `max_flops`.
+        `factorizations` is their expected number. The cost is a `Prediction` as a dictionary. Raises `TooCostlyError`
+        if a factorization would take more operations than `max_flops`.
         """
         order, prediction = cheapest_order(self.neighbors, factorizations, max_flops)
         return type(self)(self.neighbors, order), prediction._asdict()
@@ -185,7 +186,7 @@ class Pattern:
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """Row indices of B^T by columns, in the order; the source of each value; the inverse order."""
+        """Row indices of B^T by columns, in the elimination order; the source of each value; the inverse order."""
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)
         inverse[self.order] = np.arange(n, dtype=np.int32)
@@ -198,7 +199,7 @@ class Pattern:
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (I - W) V for V (n, m)."""
         image = np.array(vectors)
-        for j, column in enumerate(vectors.T.copy()):  # a gather of contiguous numbers is twice as fast
+        for j, column in enumerate(vectors.T.copy()):  # gathering from contiguous numbers is twice as fast
             image[:, j] -= (weights * column[self.neighbors]).sum(axis=1)
         return image
 

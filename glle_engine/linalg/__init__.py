@@ -4,6 +4,6 @@ Start with `glle_engine.linalg.dense`: batched operations on small matrices, in 
 no other package of the engine.
 """
 
-# Draws per batch of the compiled solver. With AVX-512 eight were no faster, because the factors come from the outer
-# caches, took twice the memory, and waited for the slowest of eight.
+# Draws per batch of the compiled solver. With AVX-512 eight draws were no faster, because their factors come from the
+# outer caches. They took twice the memory, and each batch waited for the slowest of eight.
 LANES = 4

@@ -1,13 +1,13 @@
 """Compiler of the engine: numba, with the compiled code cached on disk.
 
-A compiled function rounds in the order of its source on every processor: no fast-math, no contraction to fused
-operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. The sums of
+A compiled function computes in the order of its source on every processor: there is no fast-math, no fusing of
+operations except the explicit calls of `glle_engine.linalg.vectors`, and no call of BLAS, LAPACK or libm. The sums of
 `glle_engine.linalg.nearest.tile_kernels` are an exception, because they only bound results. All compiled code is in the
 packages `linalg`, `linalg.nearest`, `weights` and `eigen`.
 
 Code is compiled for a kind of processor, so that one compilation serves all machines of that kind. A wheel carries
-such code in `glle_engine/compiled`. A machine without it compiles each function once, whatever the number of
-processes and environments, and keeps the code in NUMBA_CACHE_DIR, if set, else in the user's cache.
+such code in `glle_engine/compiled`. A machine without it compiles each function once, for all its processes and
+environments, and keeps the code in NUMBA_CACHE_DIR if this is set, or else in the user's cache.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # and what they imply: x86-64-v3
+_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # together with what they imply, x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 _DIGITS = 16  # hexadecimal digits of a digest
-_DAYS = 30  # compiled code of other sources is deleted after this time
+_DAYS = 30  # compiled code that was not used for this time is deleted
 
 if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT.")
 
 
 def _select_processor() -> None:
-    """Compile for every processor with AVX2, or for every one of aarch64, unless the user or another kind decides."""
+    """Compile for all processors with AVX2, or for all of aarch64, unless the user or the processor needs otherwise."""
     if numba.config.CPU_NAME is None and numba.config.CPU_FEATURES is None:
         features = binding.get_host_cpu_features()
         if all(features.get(name, False) for name in _AVX2):
@@ -64,7 +64,7 @@ def _select_processor() -> None:
 
 @functools.cache
 def _source(path: Path) -> tuple[str, frozenset[Path]]:
-    """Return the text of a file, and the files of the engine that it imports."""
+    """Return the text of a file, and the engine's files that it imports."""
     text = path.read_text(encoding="utf-8")
     imported = set()
     for module, names in _IMPORT.findall(text):
@@ -75,7 +75,7 @@ def _source(path: Path) -> tuple[str, frozenset[Path]]:
 
 
 def _state(path: Path) -> str:
-    """Return a digest of a file and of all files that it needs: numba would compare the file alone."""
+    """Return a digest of a file and of all files that it needs, because numba only looks at the file itself."""
     needed, waiting = {path}, [path]
     while waiting:
         further = _source(waiting.pop())[1] - needed
@@ -89,7 +89,7 @@ def _state(path: Path) -> str:
 
 @functools.cache
 def _folder(path: Path) -> str:
-    """Return the name of the folder for the code of a file, and note that it is in use."""
+    """Return the name of the folder for the compiled code of a file, and mark the folder as used."""
     name = f"{'.'.join(path.relative_to(_ENGINE).with_suffix('').parts)}-{_state(path)}"
     with contextlib.suppress(OSError):
         os.utime(_CACHE / name)
@@ -102,7 +102,7 @@ _CACHE = Path(numba.config.CACHE_DIR or AppDirs("glle", appauthor=False).user_ca
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Place of a function's code in the cache."""
+    """Locates the compiled code of a function in the cache."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self.folder = _folder(Path(path))
@@ -110,7 +110,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        """Return the place of a function of the engine."""
+        """Return the locator of a function of the engine."""
         return cls(py_func, py_file)
 
     def get_cache_path(self) -> str:
@@ -118,7 +118,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(_CACHE / self.folder)
 
     def get_source_stamp(self) -> str:
-        """Return the folder's name, which has the state of the sources."""
+        """Return the folder's name, which includes the digest of the sources."""
         return self.folder
 
     def get_disambiguator(self) -> str:
@@ -131,7 +131,7 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Cache of a function: code of the package, or compiled once on this machine, by one process at a time."""
+    """Cache of a function: code that the package carries, or that one process of this machine compiles for all."""
 
     _impl_class = _Implementation
 
@@ -142,7 +142,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)  # byte of the lock file
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code of a signature, or None; the process that gets None compiles it."""
+        """Return the compiled code of a signature, or None, in which case the calling process has to compile it."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         if (code := self._read(key)) is None:
@@ -154,7 +154,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return self._impl.rebuild(target_context, code)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if there is a place to write to."""
+        """Save compiled code, if there is a folder to write to."""
         try:
             with contextlib.suppress(OSError):
                 super().save_overload(sig, data)
@@ -169,19 +169,19 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return None
 
     def _lock(self, *, wait: bool) -> None:
-        """Wait until no other process compiles this function, and keep others waiting, or end that.
+        """Wait for the lock of this function, so that only one process compiles it, or release the lock.
 
-        Calls form no circle, so that no process waits forever. Also the index of a function's signatures, which numba
-        rewrites without a lock, has one writer.
+        Functions do not call each other in a circle, so that no process waits forever. The lock also ensures that the
+        index of a function's signatures, which numba rewrites without a lock, has one writer at a time.
         """
-        with contextlib.suppress(OSError):  # no place to write to, or a file system without locks
+        with contextlib.suppress(OSError):  # there is no folder to write to, or the file system has no locks
             if fcntl is not None:
                 fcntl.lockf(_locks(), fcntl.LOCK_EX if wait else fcntl.LOCK_UN, 1, self._place)
 
 
 @functools.cache
 def _locks() -> IO[bytes]:
-    """Return the file whose bytes are locks of functions, and remove code of sources that were not used for long."""
+    """Return the file whose bytes serve as locks of functions, and remove compiled code that was not used for long."""
     _CACHE.mkdir(parents=True, exist_ok=True)
     for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGITS):
         if folder.stat().st_mtime < time.time() - _DAYS * 86400:
@@ -191,14 +191,14 @@ def _locks() -> IO[bytes]:
 
 @functools.cache
 def _announce() -> None:
-    """Report the pause, once in a process."""
+    """Report, once per process, that compilation takes a while."""
     logging.getLogger("glle").warning(
         "Compiling the engine, once on this machine: half a minute to two minutes before the first results."
     )
 
 
 def instruction(code: Callable[..., Any]) -> Any:
-    """Make a compiled function from a writer of its instructions (numba's `intrinsic`)."""
+    """Make a compiled function from a function that writes its instructions (numba's `intrinsic`)."""
     return intrinsic(code)
 
 
@@ -208,7 +208,7 @@ def operation(symbol: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call; it releases the GIL, and computes in the order of its source."""
+    """Compile a function on its first call. It releases the GIL, and computes in the order of its source."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba offers one cache only
@@ -216,7 +216,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-    """Type a call from compiled code: numbers in the source and short integers do not make further variants."""
+    """Type a call from compiled code, so that literals and short integers do not cause further compilations."""
     return call_template(tuple(_wide_type(arg) for arg in args), kws)
 
 

@@ -31,7 +31,7 @@ def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.f
 
 
 def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A B of matrices (a, l) and (l, b); either may be a batch, (m, a, l) or (m, l, b)."""
+    """Return the products A B of matrices (a, l) and (l, b); either may be a batch, (m, a, l) or (m, l, b)."""
     if left.ndim == right.ndim == 2:
         return np.asarray(_products(left.T[None], right[None])[0])
     if right.ndim == 2:
@@ -56,7 +56,7 @@ def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def norm(a: NDArray[np.float64]) -> float:
-    """Return the Frobenius norm: see `dot`."""
+    """Return the Frobenius norm, summed like `dot`."""
     return float(np.sqrt(dot(a, a)))
 
 
@@ -71,7 +71,7 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     out = np.empty(precision.shape)
     kernels.inverse_factors(kernels.TAG, readable(precision), out)
-    if not np.isfinite(out[:, -1, -1]).all():  # a pivot that is not positive spreads to the last entry as NaN
+    if not np.isfinite(out[:, -1, -1]).all():  # if a pivot is not positive, the last entry becomes NaN
         raise np.linalg.LinAlgError("A matrix is not positive definite.")
     return out
 
@@ -86,12 +86,13 @@ def affine_solution(
     factor : (m, k, k) float64
         L^-T, from `inverse_factor`.
     kept : (m, k) bool, optional
-        Entries of 1 that are not 0; the other weights are exactly 0 if P does not couple them to the rest.
+        The entries of the vector 1 that are 1; the others are 0. Their weights are exactly 0 if P does not couple them
+        to the rest.
 
     Returns
     -------
     weights : (m, k) float64
-        P^-1 1 / (1^T P^-1 1); their sum is 1 to rounding.
+        P^-1 1 / (1^T P^-1 1), whose sum is 1 up to rounding.
     minimum : (m,) float64
         w^T P w = 1 / (1^T P^-1 1).
 
@@ -105,7 +106,7 @@ def affine_solution(
 def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return eigenvalues, ascending, and eigenvectors, in columns, of one or more symmetric matrices.
 
-    Householder tridiagonalisation and the implicit QL method. Reads the lower triangles.
+    The method is Householder tridiagonalisation, followed by the implicit QL method. Only the lower triangles are read.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def svd(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the thin singular value decomposition A = U diag(s) V^T of one or more matrices (a, b), s descending.
 
-    One-sided Jacobi rotations (Hestenes 1958).
+    The method is one-sided Jacobi rotations (Hestenes 1958).
 
     Raises
     ------
@@ -148,7 +149,7 @@ def svd(
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
-    # A writable copy, like the matrices of `procrustes._decompose`: one type and one compilation.
+    # A writable copy, like the matrices of `procrustes._decompose`, so that one compilation serves both.
     batch = np.array(batch if tall else batch.transpose(0, 2, 1), np.float64, order="C")
     rank = min(a, b)
     left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))

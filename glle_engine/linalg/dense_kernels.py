@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-TAG = (0, 0, 0, 0)  # four doubles a vector, whatever the processor has
-_CHUNK = 256  # rows of both factors that stay in the first cache
+TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
+_CHUNK = 256  # this many rows of both factors stay in the first cache
 _JACOBI_SWEEPS = 60
 _EPSILON = float(np.finfo(np.float64).eps)
-_TINY = 1e-280  # squares below it lose digits; beside entries of 1 they are nothing
+_TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
 _QL_SWEEPS = 50
 
 
@@ -26,7 +26,10 @@ _QL_SWEEPS = 50
 def _accumulate(
     tag: tuple[int, ...], left: Address, step: int, a: int, right: Address, b: int, length: int, out: Address
 ) -> None:
-    """Add left^T right to out (a, b vectors): left (length, a) doubles, `step` apart, right (length, b vectors)."""
+    """Add left^T right to out (a, b vectors).
+
+    `left` is (length, a) doubles, in rows `step` apart, and `right` is (length, b vectors).
+    """
     for start in range(0, length, _CHUNK):
         stop = min(start + _CHUNK, length)
         fours = a - a % 4
@@ -56,7 +59,7 @@ def _accumulate(
 def products(
     tag: tuple[int, ...], left: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
-    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b); each entry sums over l in order, fused."""
+    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b), summed over l in order with `fma`."""
     lanes = len(tag)
     m, length, a = left.shape
     b = right.shape[2]
@@ -79,7 +82,7 @@ def products(
 
 @compiled
 def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put A A^T of each A (m, k, d) into out (m, k, k), with the bits of `products` of its transpose."""
+    """Put A A^T of each A (m, k, d) into out (m, k, k), with the same bits as `products` of the transpose of A."""
     lanes = len(tag)
     m, k, d = rows.shape
     vectors = (k + lanes - 1) // lanes
@@ -138,7 +141,7 @@ def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: N
 def affine_solutions(
     factor: NDArray[np.float64], kept: NDArray[np.float64], out: NDArray[np.float64], minimum: NDArray[np.float64]
 ) -> None:
-    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T; `kept` stands for 1."""
+    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T and `kept` as 1."""
     m, k, _ = factor.shape
     column = np.empty(k)
     for item in range(m):
@@ -195,7 +198,7 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
 
 @compiled
 def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
-    """Put the stable order of few numbers into `order` by insertion: a library's sort takes seconds to compile."""
+    """Put the stable order of few numbers into `order` by insertion, because numpy's sort takes seconds to compile."""
     for i in range(len(values)):
         at = i
         while at > 0 and values[order[at - 1]] > values[i]:
@@ -280,9 +283,9 @@ def singular_systems(
 ) -> int:
     """Decompose (m, a, b), a >= b, by one-sided Jacobi rotations (Hestenes 1958), singular values descending.
 
-    Puts U into left (m, a, b), s into values (m, b) and V into right (m, b, b). Columns of U for singular values
-    that are rounding errors complete an orthonormal basis. Returns the first item that is not finite or did not
-    converge, or -1.
+    Puts U into left (m, a, b), s into values (m, b) and V into right (m, b, b). If singular values are rounding errors,
+    their columns of U are chosen to complete an orthonormal basis. Returns the index of the first matrix that is not
+    finite or did not converge, or -1.
     """
     m, a, b = tall.shape
     column, basis = np.empty((b, a)), np.empty((b, b))
@@ -333,7 +336,7 @@ def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
         for i in range(a):
             square += column[j, i] * column[j, i]
         largest = max(largest, square)
-    negligible = largest * _EPSILON * _EPSILON  # columns below it are rounding errors of the others
+    negligible = largest * _EPSILON * _EPSILON  # smaller columns are rounding errors of the others
     tolerance = _EPSILON * max(a, 4)  # a bound on the rounding error of the inner products
     for _ in range(_JACOBI_SWEEPS):
         rotated = False
@@ -381,7 +384,7 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
         square = 0.0
         for i in range(a):
             square += left[i, j] * left[i, j]
-        if square * (a + 1) > 1.0:  # one axis always keeps 1 / a of its square or more
+        if square * (a + 1) > 1.0:  # at least one axis keeps 1 / a of its square or more
             norm = np.sqrt(square)
             for i in range(a):
                 left[i, j] /= norm
@@ -390,7 +393,7 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
 
 @compiled
 def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put log x of positive normal numbers into out: x = m 2^e, log m = 2 artanh((m - 1) / (m + 1)) by its series."""
+    """Put log x of positive normal numbers into out: x = m 2^e, and log m = 2 artanh((m - 1) / (m + 1)) by series."""
     bits = x.view(np.int64)
     mantissa = np.empty(1)
     words = mantissa.view(np.int64)
@@ -428,14 +431,14 @@ def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
     diagonal : (m,) float64
         Overwritten with the eigenvalues, unordered.
     off : (m,) float64
-        off[i] couples i and i + 1; the last one is scratch. Destroyed.
+        off[i] couples i and i + 1; the last entry is scratch. The array is overwritten.
     rows : (r, m) float64
         Rows of the identity, overwritten with the same rows of the matrix of eigenvectors (columns).
 
     Returns
     -------
     bool
-        False without convergence, and for values that are not finite.
+        False if it did not converge, or if values are not finite.
 
     """
     m = len(diagonal)

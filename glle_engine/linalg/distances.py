@@ -20,9 +20,9 @@ from glle_engine.linalg.nearest.leaves import Leaves
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW_POINTS = 60  # compared with all rows, which takes less time than to fill the leaves of a tree
+FEW_POINTS = 60  # fewer points are compared with all rows, which takes less time than filling the leaves of a tree
 _BLOCK_ENTRIES = 1 << 20
-_LARGEST_EXPONENT = 300  # power of 2, within which fourth powers of differences are normal numbers
+_LARGEST_EXPONENT = 300  # of 2; up to here, fourth powers of differences are normal numbers
 
 
 def power_of_two(extent: float) -> float:
@@ -50,7 +50,7 @@ def distances(
 
 
 def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return integers that grow with distances, and are the same where distances agree to 34 bits.
+    """Return integers that grow with distances, and that are equal where distances agree to 34 bits.
 
     The compiled search compares neighbors by the same ranks (`rank_of`).
     """
@@ -66,7 +66,7 @@ def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32
     near = np.sort(np.argpartition(ranks, k - 1, axis=1)[:, :k], axis=1)
     order = np.argsort(np.take_along_axis(ranks, near, axis=1), axis=1, kind="stable")
     smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
-    # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
+    # Among entries that tie at the k-th, which ones a partition keeps depends on the processor.
     kth = np.take_along_axis(ranks, smallest[:, -1:], axis=1)
     for row in np.flatnonzero((ranks <= kth).sum(axis=1) > k):
         candidates = np.flatnonzero(ranks[row] <= kth[row])
@@ -80,15 +80,15 @@ def counts_nearer(
     own: NDArray[np.integer[Any]],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Return the number (m, k) of rows of data (n, d) other than `own` (m,) nearer to each point than its thresholds.
+    """Count (m, k) the rows of data (n, d), other than `own` (m,), that are nearer to each point than its thresholds.
 
-    `thresholds` (m, k) are distances, ascending in each row. Matrix products bound the squared distances
-    :math:`|x|^2 + |y|^2 - 2 x^T y`, about the mean of the data; the distance decides where they do not.
+    `thresholds` (m, k) are distances, ascending in each row. Matrix products, about the mean of the data, bound the
+    squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds do not decide, the distance is computed.
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
     square_points, square_data = (np.einsum("ij,ij->i", part, part) for part in (centred, others))
-    # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, and some more.
+    # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, with a margin.
     error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
     out = np.zeros(thresholds.shape, np.int64)
     products = (centred * -2) @ others.T
@@ -104,14 +104,14 @@ def nearest_rows(
     k: int,
     on_progress: OnProgress = silent,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k rows of data (n, d) of smallest distance for points (m, d): two arrays (m, k).
+    """Return the indices and the distances of the k rows of data (n, d) nearest to points (m, d): two arrays (m, k).
 
-    Of distances that agree to 34 bits the smaller index is first, so that neither the order of the features nor their
-    unit decides by rounding.
+    If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
+    unit of the features, does not decide.
 
-    Row own[i] is left out for point i; -1 for none. Many points are searched in the leaves of a tree, which leaves out
-    only rows whose distance is proved to be greater; few are compared with all rows. `on_progress` is called with
-    (points done, m, "neighbors").
+    For point i, row own[i] is left out; -1 leaves out none. Many points are searched in the leaves of a tree, which
+    leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
+    called with (points done, m, "neighbors").
 
     Raises
     ------

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 100
 TOLERANCE = 1e-10
-CANDIDATES = 32  # embeddings among which the medoid is sought: 496 pairs
+CANDIDATES = 32  # the medoid is one of at most this many embeddings, which are 496 pairs
 
 
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
-    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms.
+    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and the squared norms of Y and Y_0.
 
     Raises
     ------
@@ -65,9 +65,9 @@ def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) 
 def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     r"""Return the Procrustes disparity of two embeddings (n, p), in [0, 1]; symmetric.
 
-    :math:`1 - (\sum_i s_i)^2`, s the singular values of :math:`Y^T Y_0` after centering and scaling to unit Frobenius
-    norm: the squared distance left after translation, scaling, rotation and reflection; 1 if all points of one are
-    equal.
+    It is :math:`1 - (\sum_i s_i)^2`, where s are the singular values of :math:`Y^T Y_0` after both embeddings have been
+    centered and scaled to unit Frobenius norm. This is the squared distance that is left after translation, scaling,
+    rotation and reflection. It is 1 if all points of one embedding are equal.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def aligned_to(
 ) -> tuple[NDArray[np.float64], float]:
     """Return Y rotated to the reference by `procrustes_rotation`, and their `disparity`.
 
-    If the columns of both sum to zero (`centred`), one decomposition serves both.
+    If the columns of both embeddings sum to zero (`centred`), one decomposition serves for both results.
     """
     turn, overlap, (a, b) = _rotation(Y, reference)
     apart = max(0.0, 1 - overlap * overlap / (a * b)) if centred else disparity(Y, reference)
@@ -108,11 +108,12 @@ def generalized_procrustes(
     *,
     start: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), and this to the reference (n, p).
+    r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), with the mean rotated to the reference.
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations; every round lowers it, to a minimum that depends on the first mean: `start` (n, p), or the medoid of the
-    embeddings. `on_progress` is called with (round, most rounds, "consensus").
+    rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is `start` (n, p), or
+    else the medoid of the embeddings. The reference is (n, p). `on_progress` is called with (round, most rounds,
+    "consensus").
 
     Raises
     ------
@@ -144,7 +145,7 @@ def generalized_procrustes(
 def medoid(embeddings: NDArray[np.float64]) -> int:
     """Return the index of the embedding (n, p) with the least sum of squared distances to the others, after rotation.
 
-    Of more than `CANDIDATES` embeddings (m, n, p), evenly spaced ones are compared.
+    If there are more than `CANDIDATES` embeddings (m, n, p), only evenly spaced ones are compared.
     """
     rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), CANDIDATES)).astype(int))
     apart = np.zeros((len(rows), len(rows)))
@@ -160,7 +161,7 @@ def moments(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean (n, p) and the covariance (n, p, p) of each point over two or more arrays (n, p).
 
-    Each point is computed independently.
+    The result for a point does not depend on the other points.
     """
     n, p = places[0].shape
     mean = np.zeros((n, p))

@@ -12,7 +12,7 @@ from glle_engine.linalg.vectors import address, fill, fma, fnma, load, offset, s
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TAG = (0, 0, 0, 0)  # four doubles a vector on every processor
+_TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
 
 
 @compiled
@@ -60,7 +60,7 @@ def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: ND
 
 
 def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make a vector (n,) orthogonal to orthonormal rows (m, n), in place; return their inner products (m,)."""
+    """Make a vector (n,) orthogonal to orthonormal rows (m, n), in place; return its inner products with them (m,)."""
     products = overlaps(rows, vector)
     subtract(products, rows, vector)
     return products

@@ -1,8 +1,9 @@
 """Sparse LU with threshold pivoting, in compiled code of fixed order.
 
-Left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of :math:`A` is solved with
-the columns of L so far, whose pattern a depth-first search finds. The pivot is then one of the rows without a pivot:
-the diagonal if its absolute value is at least `threshold` times the largest.
+The factorization is left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of
+:math:`A` is solved with the columns of L so far, and a depth-first search finds the pattern of the solution. One of the
+rows without a pivot becomes the pivot: the diagonal entry if its absolute value is at least `threshold` times the
+largest, or else the largest.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class SparseLU(NamedTuple):
     Attributes
     ----------
     pivots : (n,) int32
-        Row of A that is row j of L U.
+        The row of A that is row j of L U.
     lower_start, upper_start : (n + 1,) int64
-        Beginning of each column of L, without its diagonal, and of U, its diagonal last.
+        Beginning of each column of L, without its diagonal, and of each column of U, whose diagonal comes last.
     lower_rows, upper_rows : int32
         Row numbers of the entries, in the order of the pivots.
     lower, upper : float64
@@ -56,7 +57,7 @@ class SparseLU(NamedTuple):
         ----------
         start : (n + 1,) int32
         rows, values : (entries,) int32, float64
-            No row twice in a column.
+            No row occurs twice in a column.
         threshold : float
             In [0, 1]; 1 is partial pivoting.
 
@@ -101,13 +102,13 @@ def _factorise(
     lower, upper = np.empty(_SPACE * n), np.empty(_SPACE * n)
     x, mark = np.zeros(n), np.full(n, -1, np.int32)
     reach, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
-    pruned = np.empty(n, np.int64)  # end of the part of a column of L for the search
+    pruned = np.empty(n, np.int64)  # where the search stops reading each column of L
     for j in range(n):
         if lower_start[j] + n > len(lower_rows):
             lower_rows, lower = _longer(lower_rows, n), _longer(lower, n)
         if upper_start[j] + n > len(upper_rows):
             upper_rows, upper = _longer(upper_rows, n), _longer(upper, n)
-        # Rows that column j reaches through L, topologically ordered in reach[top:].
+        # reach[top:] has the rows that column j reaches through L, in topological order.
         top = n
         free = lower_start[j]  # rows without a pivot yet go to the new column of L at once
         for e in range(start[j], start[j + 1]):
@@ -183,8 +184,8 @@ def _factorise(
             x[row] = 0.0
         lower_start[j + 1] = free
         pruned[j] = free
-        # Symmetric pruning (Eisenstat and Liu 1992): column c of L with row `pivot` and U[c, j] != 0 is read only up
-        # to the rows that have pivots now; the others are reached through column j.
+        # Symmetric pruning (Eisenstat and Liu 1992): if column c of L has row `pivot` and U[c, j] != 0, later searches
+        # read only its rows that have pivots by now; the other rows are reached through column j.
         for i in range(top, n):
             column = place[reach[i]]
             begin, end = lower_start[column], lower_start[column + 1]

@@ -1,8 +1,9 @@
 """Threads of other libraries, in forked processes and for several callers.
 
-Threads end with a fork, but GNU OpenMP in the child does not know that: numba ends a child that runs parallel loops
-again, and faiss waits forever. numba's own threads (its layer "workqueue", where there is no OpenMP) start again after
-a fork, but numba ends a process in which two threads run parallel loops at once.
+A forked child does not have the threads of its parent, but GNU OpenMP in the child does not know this: numba terminates
+a child that runs parallel loops again, and faiss waits forever. numba's own threads (its layer "workqueue", used where
+there is no OpenMP) start again after a fork, but numba terminates a process in which two threads run parallel loops at
+the same time.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def numba_loops(title: str) -> Iterator[None]:
-    """Let a method run parallel loops of numba in a library; usable as a decorator.
+    """Let a library of a method run parallel loops of numba; usable as a decorator.
 
     Raises
     ------
     ForkedProcessError
-        In a process forked from one whose loops ran in threads of OpenMP.
+        If this process was forked from one that had run loops in threads of OpenMP.
 
     """
     if _THREADS.numba_is_lost:
@@ -67,5 +68,5 @@ def numba_loops(title: str) -> Iterator[None]:
 
 
 def faiss_has_threads() -> bool:
-    """Return whether faiss may use several threads: False in a process forked from one that had imported it."""
+    """Return whether faiss may use several threads: not in a process forked from one that had imported faiss."""
     return not _THREADS.faiss_is_lost

@@ -1,11 +1,12 @@
 """Vectors of doubles for numba, one draw per lane.
 
-A plain ``for lane in range(8)`` compiles to scalar code. A vector is a separate type, with loads, stores and
-arithmetic that are single instructions. Its width is the length of a tag, a tuple of integers, so that one source
-serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat array.
+A plain ``for lane in range(8)`` would compile to scalar code. A vector is therefore a type of its own, with loads,
+stores and arithmetic that are single instructions. Its width is the length of a tag, which is a tuple of integers, so
+that one source serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat
+array.
 
-Only `fma` and `fnma` fuse multiplications and additions, and lanes never interact: the bits of a lane depend only on
-the lane.
+Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact, so that the bits of a lane depend on it
+alone.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from glle_engine.linalg.compiled import instruction, operation
 
 DOUBLE = ir.DoubleType()
 Address = Any
-"""Where numbers are, to the type checker."""
+"""Address of numbers, as the type checker sees it."""
 Lanes = Any
-"""A vector, to the type checker."""
+"""Vector, as the type checker sees it."""
 
 
 class Vector(types.Type):  # type: ignore[misc]
@@ -41,12 +42,12 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Return the address of vector `index` behind an address of doubles."""
+    """Return the address of vector `index`, counted from an address of doubles."""
     return builder.gep(builder.bitcast(data, ir.VectorType(DOUBLE, lanes).as_pointer()), [index])
 
 
 def read(builder: Any, address: Any) -> Any:
-    """Load a vector; flat arrays are aligned to doubles only."""
+    """Load a vector; flat arrays are only aligned to doubles."""
     value = builder.load(address)
     value.align = 8
     return value
@@ -87,7 +88,7 @@ def constant(lanes: int, value: float) -> Any:
 
 @instruction
 def address(typing: Any, array: Any) -> Any:
-    """Return the address of a contiguous array's numbers, which avoids reference counts and negative indices."""
+    """Return the address of a contiguous array's numbers, to avoid reference counts and checks for negative indices."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data

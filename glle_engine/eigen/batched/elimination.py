@@ -11,17 +11,17 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WIDEST = 8  # columns of a supernode: the numeric kernels keep as many in registers
+WIDEST = 8  # columns of a supernode; the numeric kernels keep this many in registers
 MAX_SUPERNODES = 8  # supernodes in a front
 _WIDEST_FRONT = MAX_SUPERNODES * WIDEST
-_WIDE = 24  # columns: a narrower front is faster as several of one supernode each
-# Merge with the parent while at most this share of the stored values is zeros, up to this width of the front.
+_WIDE = 24  # columns; a narrower front is faster if it is split into fronts of one supernode each
+# (width, share): up to this width of the front, merge it with its parent if at most this share of values is zeros.
 _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the adjacency of B + B^T, row by row; mutual neighbors are in it twice."""
+    """Return the adjacency of B + B^T, row by row; neighbors of each other are listed twice."""
     n, k = neighbors.shape
     start = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -44,7 +44,7 @@ def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[
 
 @compiled
 def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return each column's parent, -1 for roots (Liu 1986, with path compression)."""
+    """Return each column's parent in the elimination tree, -1 for roots (Liu 1986, with path compression)."""
     n = len(start) - 1
     parent = np.full(n, -1, np.int32)
     ancestor = np.full(n, -1, np.int32)
@@ -98,8 +98,8 @@ def column_counts(
 ) -> NDArray[np.int32]:
     """Return the number of rows of each column of L, its diagonal included, in nearly linear time.
 
-    `post` is a postorder of the tree `parent` (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5): each row of
-    L is a subtree, whose leaves are counted, less the overlap of their paths.
+    `post` is a postorder of the tree `parent`. Each row of L is a subtree of this tree. The method counts the leaves of
+    the subtrees, and subtracts the overlap of their paths (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5).
     """
     n = len(parent)
     first = np.full(n, -1, np.int32)  # postorder of the first descendant
@@ -146,7 +146,7 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first column of each front, and n: fundamental supernodes, cut and merged."""
+    """Return the first column of each front, followed by n. Fronts are fundamental supernodes, cut and merged."""
     n = len(parent)
     first = np.empty(n + 1, np.int64)
     nodes = 0
@@ -156,7 +156,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             continue
         first[nodes] = column
         nodes += 1
-    # A stack of supernodes, merged from the left as long as the last one's parent is the newcomer.
+    # A stack of supernodes. The last one is merged with the new one as long as the new one is its parent.
     kept, kept_zeros = np.empty(n + 1, np.int64), np.zeros(n + 1, np.int64)
     depth = 0
     for node in range(nodes):
@@ -167,7 +167,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # Columns of the left one get the rows of the merged one, a superset of their rows.
+            # The columns of the left supernode get the rows of the merged one, which include their own.
             rows_left = count[begin - 1] - 1
             more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
@@ -254,8 +254,8 @@ def pieces(
 
     Returns
     -------
-    the first supernode of each front, the first column of each supernode, the start of its rows, the rows below it,
-    ascending like the indices of the front, and its parent.
+    The first supernode of each front; the first column of each supernode; the start of each supernode's rows; the rows
+    below each supernode, in the order of the front's indices; the parent of each supernode.
 
     """
     fronts, n = len(first) - 1, first[-1]
@@ -317,7 +317,7 @@ def places(
     child: NDArray[np.int32],
     sibling: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Return each row's place in the parent's front."""
+    """Return each row's position in the parent's front."""
     nodes, n = len(child), first[-1]
     place = np.full(len(rows), -1, np.int32)
     where = np.empty(n, np.int32)

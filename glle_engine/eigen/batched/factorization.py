@@ -5,16 +5,17 @@ assemble the front from the matrix and the children's contribution blocks, facto
 :math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, and leave
 :math:`C = \sum C_\mathrm{child} - L U`.
 
-Without pivoting nothing bounds growth; the test of `glle_engine.eigen.batched.solver` detects its effect.
+Without pivoting, nothing bounds the growth of the factors. The acceptance test of `glle_engine.eigen.batched.solver`
+detects its effect.
 
-The parts of a supernode with s columns and r rows below are stored for streaming: in `lower` the columns of
-:math:`L_D` below its diagonal and then L (r x s, by rows); in `upper` the columns of :math:`U_D`, each with the
-reciprocal of its pivot at the end, and then U^T (r x s, by rows).
+The parts of a supernode with s columns and r rows below are stored in the order in which they are read. `lower` has the
+columns of :math:`L_D` below its diagonal, and then L (r x s, by rows). `upper` has the columns of :math:`U_D`, each
+with the reciprocal of its pivot at the end, and then U^T (r x s, by rows).
 
 A front with several supernodes has *indices*, which number its columns and then the rows below them. Supernode s has
 the columns from begin[s] to end[s], and row i of its panels of L and U^T is front index end[s] + i. Before a supernode
-is eliminated, the products of all earlier ones are subtracted from it; after the last one, the products of all from the
-contribution block (`glle_engine.eigen.batched.kernels`).
+is eliminated, the products of all earlier supernodes are subtracted from it. After the last one, the products of all
+supernodes are subtracted from the contribution block (`glle_engine.eigen.batched.kernels`).
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def _scatter(
     lower: Address,
     upper: Address,
 ) -> None:
-    """Put the matrix entries of a supernode into its parts; `size` is the number of indices of its front."""
+    """Put the matrix entries of a supernode where they belong; `size` is the number of indices of its front."""
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
     begin = tree.first[node]
@@ -214,7 +215,7 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add the children's contribution blocks to this block, except the heir's, which is there already."""
+    """Add the children's contribution blocks to this block, except the heir's block, which is already there."""
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
     while child != -1:
@@ -237,7 +238,7 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
 
 @compiled
 def describe(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
-    """Put begin, end and the places of L and U^T of a front's supernodes into `panels`; return their number."""
+    """Put begin, end and the positions of L and U^T of each supernode of a front into `panels`; return how many."""
     first, last = tree.front[front], tree.front[front + 1]
     origin = tree.first[first]
     for s in range(last - first):
@@ -278,7 +279,7 @@ def extend_panels(
                 s += 1
             begin, end = panels[0, s], panels[1, s]
             width = end - begin
-            # To the left of the supernode's columns is L of earlier supernodes.
+            # The columns left of the supernode belong to L of earlier supernodes.
             t = 0
             j = 0
             while j < size and tree.place[start + j] < begin:

@@ -1,12 +1,13 @@
 """Innermost loops, written out for each width of a supernode, so that its columns stay in registers.
 
-A supernode has at most `WIDEST` columns. The same Python code writes the code of each width; `by_width`
-chooses among them.
+A supernode has at most `WIDEST` columns. One Python function writes the code for each width, and `by_width` chooses the
+right one at run time.
 
-Products of a wide front's panels are made by tiles of the target in registers. The rows of both panels that a tile
-needs are packed first: column by column, the rows of a tile next to each other. A register then holds several rows of
-the left panel, and the loop over the columns reads two streams. The size of a tile depends on the processor's
-registers. Each entry subtracts its products in the order of the columns, so that the size does not change a bit.
+Products of a wide front's panels are computed in tiles of the target, which stay in registers. The rows of both panels
+that a tile needs are packed first: column by column, with the rows of a tile next to each other. A register then holds
+several rows of the left panel, and the loop over the columns reads two streams. The size of a tile depends on the
+registers of the processor. Products are always subtracted from an entry in the order of the columns, so that the size
+does not change any bit.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-AHEAD = 8192  # bytes between a prefetch and the use of a panel
+AHEAD = 8192  # a panel is prefetched this many bytes ahead of its use
 WIDTHS = range(1, WIDEST + 1)
-# Doubles of a register, and registers in a column of a tile: 24 of AVX-512's 32 registers hold sums, 12 of AVX2's 16.
+# Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
 _COLUMNS = 6  # columns of a register tile
-_STRIP = 72  # columns of the target whose packed rows stay in the second cache
+_STRIP = 72  # the packed rows for this many columns of the target stay in the second cache
 _DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS
 ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _COLUMNS
-"""Scratch of `subtract`, in vectors."""
+"""Size of the scratch of `subtract`, in vectors."""
 
 
 class Code:
@@ -50,21 +51,21 @@ class Code:
         self.lanes = lanes
 
     def at(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Return the address of vector `index + more` behind `data`."""
+        """Return the address of vector `index + more`, counted from `data`."""
         if more:
             index = self.builder.add(index, ir.Constant(index.type, more))
         return vector_at(self.builder, data, index, self.lanes)
 
     def load(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Load vector `index + more` behind `data`."""
+        """Load vector `index + more`, counted from `data`."""
         return read(self.builder, self.at(data, index, more))
 
     def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
-        """Write vector `index + more` behind `data`."""
+        """Write vector `index + more`, counted from `data`."""
         write(self.builder, value, self.at(data, index, more))
 
     def prefetch(self, data: Any, index: Any, more: int) -> None:
-        """Prefetch vector `index + more` behind `data`."""
+        """Prefetch vector `index + more`, counted from `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -74,13 +75,13 @@ class Code:
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
-        """Return the place of a variable with this first value, which becomes a register."""
+        """Return the address of a variable with this initial value; the compiler keeps it in a register."""
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
 
     def less(self, place: Any, a: Any, minus_b: Any) -> None:
-        """Subtract a b from a variable, given -b."""
+        """Subtract the product a b from a variable, given a and -b."""
         self.builder.store(emit_fma(self.builder, a, minus_b, self.builder.load(place)), place)
 
     def row(self, rows: Any, index: Any) -> Any:
@@ -93,7 +94,7 @@ class Code:
 
 
 def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
-    """Make an intrinsic (tag, arguments...) without result; addresses stay addresses, numbers become indices."""
+    """Make an intrinsic (tag, arguments...) without a result. Addresses stay addresses, and numbers become indices."""
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
         rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (tuple, types.BaseTuple)) else rest
@@ -124,7 +125,7 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
-        # In a narrow supernode one sum would wait for itself, so that rows go to several sets of sums in turn.
+        # In a narrow supernode each addition would wait for the last one, so that rows alternate between sets of sums.
         sets = 3 if width <= 2 else 2 if width <= 4 else 1
         more = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
 
@@ -205,7 +206,7 @@ def leave(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def triangles(width: int) -> Callable[..., None]:
-    """Return the writer of the LU of a diagonal block: :math:`D = L_D U_D`.
+    """Return the writer of the LU factorization of a diagonal block: :math:`D = L_D U_D`.
 
     Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
     """
@@ -309,7 +310,7 @@ def product(width: int, *, added: bool) -> Callable[..., None]:
 
 
 def by_width(name: str, write_width: Callable[[int], Callable[..., None]], arguments: int) -> Any:
-    """Make an intrinsic (tag, width, arguments...) of a writer for each width; no function of its own is compiled."""
+    """Make one intrinsic (tag, width, arguments...) from the writers of all widths, without a function for each."""
 
     def write_code(code: Code, width: Any, *args: Any) -> None:
         builder = code.builder
@@ -348,7 +349,7 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
         for (v, j), place in sums.items():
             parts = [code.load(target, places[v * together + q], j) for q in range(together)]
             builder.store(_join(builder, parts), place)
-        for row in range(rows):  # the next tile's
+        for row in range(rows):  # of the next tile
             for j in range(_COLUMNS, 2 * _COLUMNS, max(1, 8 // lanes)):
                 code.prefetch(target, places[row], j)
     with cgutils.for_range(builder, depth) as loop:
@@ -367,13 +368,13 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
 
 
 def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
-    """Return a vector of these entries of one vector, or of two behind each other."""
+    """Return a vector of the given entries of one vector, or of two vectors joined together."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(entries)), entries)
     return builder.shuffle_vector(vector, vector if other is None else other, mask)
 
 
 def _join(builder: Any, parts: list[Any]) -> Any:
-    """Return vectors behind each other; their number is a power of two."""
+    """Join vectors into one; their number is a power of two."""
     while len(parts) > 1:
         both = list(range(2 * parts[0].type.count))
         parts = [_select(builder, parts[i], both, parts[i + 1]) for i in range(0, len(parts), 2)]
@@ -403,8 +404,8 @@ def subtract(
 ) -> None:
     """Subtract the products of rows `top` to `bottom` of one factor with rows `first` to `last` of the other.
 
-    The factors are the panels of the first `count` supernodes, at the places in row `left_at` and `right_at` of
-    `panels`. `known` is 0 for a target of zeros, whatever is there. `room` has place for `ROOM` vectors.
+    The factors are the panels of the first `count` supernodes; rows `left_at` and `right_at` of `panels` have their
+    positions. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
     """
     depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # of a tile
     strips = advance(tag, room, rows * _DEPTH)
@@ -441,7 +442,7 @@ def _pack(
     rows: int,
     packed: Address,
 ) -> None:
-    """Pack `height` rows from front index `first` on, with zeros up to the `rows` of a tile."""
+    """Pack `height` rows from front index `first` on, padded with zeros to the `rows` of a tile."""
     zero = fill(tag, 0.0)
     for s in range(count):
         begin, end = panels[0, s], panels[1, s]

@@ -1,22 +1,25 @@
-r"""Lanczos for every lane at once, between the factors.
+r"""Lanczos for every lane at once, with the order of the factors changed so that each step reads each factor once.
 
-With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`, P and Q the projections
-against the constant and against y (`glle_engine.eigen.eigenproblem`), and B' = L U:
+With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`. P and Q project out the
+constant and y (`glle_engine.eigen.eigenproblem`). With B' = L U,
 
 .. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
 
-Its eigenvalues other than 0 are the eigenvalues of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q
-L^{-T}`, which is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs in that
-space. Each step then reads L once and U once (`glle_engine.eigen.batched.solves`); a step on :math:`M^+` reads both
-twice. The basis is kept as t, as s = K t, and as :math:`U^{-1} s`.
+The eigenvalues of :math:`M^+` other than 0 are the eigenvalues of :math:`N K` with :math:`N = U^{-T} P U^{-1}` and
+:math:`K = L^{-1} Q L^{-T}`. This operator is self-adjoint in the inner product
+:math:`\langle t, t' \rangle = t^T K t'`, in which Lanczos runs. Each step then reads L once and U once
+(`glle_engine.eigen.batched.solves`), whereas a step on :math:`M^+` would read both twice. The basis is kept as t, as
+s = K t, and as :math:`U^{-1} s`.
 
-Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so that Q is a first basis
-vector, to which all others are made orthogonal: :math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with
-:math:`g = L^{-1} L^{-T} u_0`. Since B' 1 = e_i, :math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P subtracts
-:math:`h (h^T s) / n`, :math:`h = U^{-T} 1`, with :math:`h^T s = 1^T U^{-1} s`.
+Both projections change a vector by rank one. Let :math:`u_0 = U^{-T} e_i`. Then :math:`L^{-T} u_0 = y / y_i`, so that Q
+acts like a first basis vector, to which all others are made orthogonal:
+:math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with :math:`g = L^{-1} L^{-T} u_0`. Since B' 1 = e_i,
+:math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P subtracts :math:`h (h^T s) / n` with :math:`h = U^{-T} 1`,
+where :math:`h^T s = 1^T U^{-1} s`.
 
-An eigenvector of M is :math:`x = P U^{-1} s`, s the Ritz vector, and :math:`\|x\|^2 = \theta \langle t, t \rangle`.
-Its t is :math:`U^{-T} x` to a factor, so that Lanczos starts from :math:`U^{-T} x_0` with an approximation :math:`x_0`.
+An eigenvector of M is :math:`x = P U^{-1} s`, where s is the Ritz vector, and
+:math:`\|x\|^2 = \theta \langle t, t \rangle`. Up to a factor, its t is :math:`U^{-T} x`. Lanczos therefore starts from
+:math:`U^{-T} x_0`, given an approximation :math:`x_0`.
 """
 
 from __future__ import annotations
@@ -50,12 +53,12 @@ if TYPE_CHECKING:
 
 _CHUNK = 64  # rows of a vector that a dot product takes at a time
 _EPSILON = float(np.finfo(np.float64).eps)
-_LINE = 8  # doubles of a cache line: a vector across two lines costs twice
-_PAGE = 2**21 // 8  # doubles of a large page, which numpy requests for large arrays
+_LINE = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
+_PAGE = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
 
 
 class Workspace(NamedTuple):
-    """Arrays of one batch; used by one thread at a time.
+    """Arrays of one batch; only one thread at a time may use them.
 
     Attributes
     ----------
@@ -118,12 +121,12 @@ class Workspace(NamedTuple):
             "values": (wanted + 1, LANES),
             "strength": (LANES,),
             "deviation": (LANES,),
-            # Mostly untouched, and then without memory: Lanczos ends after some ten steps.
+            # Lanczos ends after about ten steps, and the pages that it does not touch take no memory.
             "basis": (MAX_STEPS + 2, n * LANES),
             "images": (MAX_STEPS + 2, n * LANES),
             "points": (MAX_STEPS + 2, n * LANES),
         }
-        # One allocation, large enough for large pages.
+        # A single allocation, so that it is large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
         room = empty_aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
         ends = list(itertools.accumulate(sizes))
@@ -150,11 +153,11 @@ def lanczos(
     start: NDArray[np.float64],
     tolerance: float,
 ) -> None:
-    r"""Find the bottom eigenpairs of every lane's M: vectors, values, steps and strength of its workspace.
+    r"""Find the bottom eigenpairs of every lane's M, and write vectors, values, steps and strength of the workspace.
 
-    A lane ends when each of its wanted largest Ritz values :math:`\theta` has a residual of at most `tolerance`
-    times the smaller of :math:`\theta` and its distance to the first unwanted one. Its vectors are zero from then on,
-    so that no lane depends on another.
+    A lane is done when each of its wanted Ritz values :math:`\theta` has a residual of at most `tolerance` times the
+    smaller of :math:`\theta` and its distance to the first unwanted Ritz value. The vectors of the lane are zero from
+    then on, so that no lane depends on another.
 
     Parameters
     ----------
@@ -162,9 +165,9 @@ def lanczos(
         With factors.
     pins : (lanes,) int32
     constrained : bool
-        Whether the constant and y are null vectors; otherwise B' = B is nonsingular.
+        Whether the constant and y are null vectors; if not, B' = B is nonsingular.
     start : (n,) float64
-        An approximation :math:`x_0` of all wanted eigenvectors, in the order of elimination.
+        The vector :math:`x_0`, which should have a part along every wanted eigenvector, in the order of elimination.
     tolerance : float
 
     """
@@ -176,8 +179,8 @@ def lanczos(
     most = len(basis) - 2
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
-    weight = np.zeros((most + 2, lanes))  # factors to unit norm of the basis vectors
-    sums = np.zeros((most + 2, lanes))  # h^T s of each
+    weight = np.zeros((most + 2, lanes))  # factors that give the basis vectors unit norm
+    sums = np.zeros((most + 2, lanes))  # h^T s of each basis vector
     overlap = np.zeros((most + 2, lanes))
     factor = np.zeros((most + 2, lanes))
     square = np.empty(lanes)

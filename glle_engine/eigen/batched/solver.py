@@ -1,6 +1,6 @@
 """Batches of draws: sampling, factors, Lanczos and the acceptance test, lane by lane.
 
-The test compares the deviation of the eigenpairs, and y, whose size at the pin counts.
+The test checks the deviation of the eigenpairs, and the size of y at the pin.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Structure
 
 TOLERANCE = 1e-9
-# Without pivoting one draw in a hundred has ill-conditioned factors and eigenvectors off by 1e-8 to 1e-6, with as
-# large a deviation. Some three in a thousand exceed this bound and are solved again.
+# Without pivoting, one draw in a hundred has ill-conditioned factors. Its eigenvectors are off by 1e-8 to 1e-6, and its
+# deviation is equally large. About three draws in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
-_RANDOM = 0.1  # size of the random numbers in a start, in [-1/2, 1/2), beside columns of variance 1
+_RANDOM = 0.1  # factor on the random numbers in [-1/2, 1/2) that are added to a start, whose columns have variance 1
 Stream = tuple[int, int, float]
 """Key (seed, index) of a draw's random stream, and the square root of its scale."""
 
@@ -43,7 +43,7 @@ LaneResult = tuple[Eigenpairs | None, list[str]]
 
 @dataclass(eq=False)
 class LaneSolver:
-    """Eigenproblems of one pattern, several sets of weights at a time.
+    """Solver of the eigenproblems of one pattern, for several sets of weights at a time.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class LaneSolver:
     pin : int
         Position of the pin, -1 for the published variant.
     wanted : int
-        Eigenpairs of a draw, the published first one not counted.
+        Number of eigenpairs of a draw, not counting the first one of the published variant.
     start : (n,) float64
-        From which Lanczos starts, in the order of elimination.
+        The vector from which Lanczos starts, in the order of elimination.
 
     """
 
@@ -67,9 +67,9 @@ class LaneSolver:
     def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
         """Return the solver of an analysed pattern with at most one closed class.
 
-        Draws resemble the reference `embedding` (n, p), (1/n) Y^T Y = I, so that Lanczos starts from the sum of its
-        columns. Random numbers of a thirtieth of its size add all other directions, without which a draw at scale 0
-        has no direction left after p steps.
+        Draws resemble the reference `embedding` (n, p), which has (1/n) Y^T Y = I. Lanczos therefore starts from the
+        sum of its columns. Random numbers of a thirtieth of its size add all other directions; without them, a draw at
+        scale 0 would have no direction left after p steps.
         """
         # The order of numpy's sums depends on the layout.
         start = np.ascontiguousarray(embedding).sum(axis=1) + _RANDOM * start_vector(len(embedding))
@@ -82,7 +82,7 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        """Draw weights and find their eigenpairs, for at most `LANES` draws; a batch has the bits of single draws.
+        """Draw weights and find their eigenpairs, for at most `LANES` draws, with the same bits as for single draws.
 
         If a lane fails the acceptance test and its y nearly vanishes at the pin, it is factored again with the pin at
         the largest |y|.
@@ -141,11 +141,11 @@ class LaneSolver:
         return results
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out workspaces, which have the addresses of this structure's arrays."""
+        """Leave out the workspaces, which have addresses of this structure's arrays."""
         return {**vars(self), "_idle": []}
 
     def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
-        """Compile all code of the solver by one draw."""
+        """Compile all code of the solver, by solving for one draw."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
         null_left(room, np.zeros(LANES, np.int32))
@@ -190,7 +190,7 @@ class LaneSolver:
 
 @compiled
 def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
-    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into the deviations."""
+    r"""Put each lane's largest :math:`|\,\|B v\|^2 / \lambda - 1|` over its eigenpairs into `deviation`."""
     tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
     wanted = len(vectors)

@@ -1,9 +1,9 @@
 """Triangular solves for every lane at once, two per pass.
 
-Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`: one solve down the tree and one up.
-Both halves read the same factor, so that one walk through the tree does both: a supernode is read when it is entered
-and when it is left. If everything below it fits in a cache, the second read is from the cache. The two ways need
-separate vectors, because the way up changes rows that the rest of the way down still reads.
+Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`. Each is one solve down the tree and
+one solve up. Both solves read the same factor, so that one walk through the tree does both: a supernode is read when it
+is entered and again when it is left. If everything below it fits in a cache, the second read is from the cache. The way
+down and the way up need separate vectors, because the way up changes rows that the rest of the way down still reads.
 
 Vectors are flat (n, lanes), in the order of elimination.
 """
@@ -123,14 +123,14 @@ def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Ad
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
-    """Solve x = U^-T e_pin, lane by lane, in the supernodes from the pins up only."""
+    """Solve x = U^-T e_pin, lane by lane, only in the supernodes from the pins up."""
     lanes = len(tag)
     x[:] = 0.0
     reached = np.zeros(tree.nodes, np.bool_)
     for lane in range(lanes):
         x[pins[lane] * lanes + lane] = 1.0
         node, above = 0, tree.nodes
-        while above - node > 1:  # the last supernode that begins at the pin or before it
+        while above - node > 1:  # find the last supernode that begins at the pin or before it
             middle = (node + above) // 2
             if tree.first[middle] <= pins[lane]:
                 node = middle

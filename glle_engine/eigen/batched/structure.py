@@ -1,16 +1,16 @@
 """Symbolic part of a multifrontal LU, shared by all factorisations on one kNN pattern.
 
-The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with
-the same rows below them are one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small ones
-are merged with their parents if that stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes 1989). A
-supernode's *front* holds its columns and rows. After the elimination of its s columns, the remaining r x r
-*contribution block* is added to its parent's front (Duff and Reid 1983). A child whose rows are the whole front of its
-parent is the parent's *heir*: the front is the child's block, overwritten in place.
+The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with the
+same rows below them form one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small
+supernodes are merged with their parents if this stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes
+1989). The *front* of a supernode holds its columns and rows. After the s columns have been eliminated, the remaining
+r x r *contribution block* is added to the front of the parent (Duff and Reid 1983). A child whose rows are the whole
+front of its parent is the parent's *heir*: the parent's front is the child's block, overwritten in place.
 
 A supernode in this sense can be wide. It is one front, whose contribution block is updated once, but its columns are
-cut into *supernodes* of few columns, which fit registers.
+cut into *supernodes* in a narrower sense, of so few columns that they fit in registers.
 
-The memory layout is planned here, too: the walk over the tree, the parts of L and U, contribution blocks, and the
+This file also plans the memory layout: the walk over the tree, the parts of L and U, the contribution blocks, and the
 matrix entries. Kernels pass the addresses of these arrays, without reference counts.
 """
 
@@ -38,7 +38,7 @@ from glle_engine.linalg.compiled import compiled, instruction
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GAPS = 1.5  # size of the area for contribution blocks, relative to its blocks; 1.2 to 1.45 in Gaussian data
+GAPS = 1.5  # expected size of the area for contribution blocks, relative to the blocks; 1.2 to 1.45 for Gaussian data
 
 
 class Addresses(NamedTuple):
@@ -69,7 +69,7 @@ class Addresses(NamedTuple):
 def words(structure: Structure) -> NDArray[np.int64]:
     """Return the fields of `Addresses` as numbers, valid as long as the structure lives.
 
-    A kernel that takes a structure's arrays takes seconds more to compile.
+    Kernels take these numbers, because a kernel that takes the structure's arrays takes seconds longer to compile.
     """
     counts = {"nodes": len(structure.first) - 1, "fronts": len(structure.front) - 1}
     fields = Addresses._fields
@@ -78,7 +78,7 @@ def words(structure: Structure) -> NDArray[np.int64]:
 
 @instruction
 def addresses(typing: Any, words: Any) -> Any:
-    """Return what `words` gave as numbers."""
+    """Return the `Addresses` that `words` gave as numbers."""
     kinds = [
         types.intp
         if field in {"nodes", "fronts"}
@@ -100,7 +100,7 @@ def addresses(typing: Any, words: Any) -> Any:
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return the start of each part if the parts follow each other in the order of entering, and their total size."""
+    """Return the start of each part, with the parts stored in the order of entering, and their total size."""
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
     start[entered] = ends - sizes[entered]
@@ -141,7 +141,7 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the child whose rows are the whole front, which has as many; -1 if there is none."""
+    """Return the child of each front whose rows are the whole front, found by their number; -1 if there is none."""
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
         candidate = child[node]
@@ -160,7 +160,7 @@ def plan_blocks(
     sibling: NDArray[np.int32],
     heir: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Place each contribution block in the heir's, or at the lowest address that is free while its sources live."""
+    """Place each contribution block in its heir's, or at the lowest address that is free while its sources live."""
     nodes = len(below)
     at, stride = np.zeros(nodes, np.int64), below.copy()
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
@@ -184,7 +184,7 @@ def plan_blocks(
                     live[i] = live[i - 1]
                 live[slot] = node
                 count += 1
-        # The children's blocks are added to this one, then they are dead.
+        # The children's blocks are no longer needed once they have been added to this one.
         kept = 0
         for i in range(count):
             one = live[i]
@@ -204,7 +204,7 @@ def plan_blocks(
 
 @compiled
 def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
-    """Return the peak size of the blocks of `plan_blocks` without the gaps between them, in one pass."""
+    """Return the peak total size of the blocks that `plan_blocks` places, without gaps between them, in one pass."""
     nodes = len(width)
     room = below * below
     heir = np.full(nodes, -1, np.int64)
@@ -229,7 +229,7 @@ def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDAr
 def entries(
     neighbors: NDArray[np.int32], first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the source weight and the target in the front of each matrix entry."""
+    """Return, for each matrix entry, the weight that it comes from and its position in the front."""
     n, k = neighbors.shape
     nodes = len(first) - 1
     owner = np.empty(n, np.int32)
@@ -300,12 +300,12 @@ class Structure(NamedTuple):
     place_start : (F + 1,) int64
         The start of a front's rows in `place`.
     place : int32
-        The place of each of these rows in the front of the parent.
+        The position of each of these rows in the front of the parent.
     child, sibling : (F,) int32
         The first child of each front and the next child of its parent; -1 for none.
     visits : (2 S,) int32
-        Walk through the tree of every pair of solves: a supernode when it is entered from above, and ``~`` it
-        when it is left with everything below it done.
+        The walk through the tree that every pair of solves takes: a supernode when it is entered from above, and ``~``
+        of the supernode when it is left, after everything below it is done.
     lower_start, upper_start : (S,) int64
         The start of a supernode's part of L and U, in values, in the order of entering.
     lower_size, upper_size : int
@@ -313,15 +313,15 @@ class Structure(NamedTuple):
     heir : (F,) int32
         The child whose contribution block is the front; -1 for none.
     block_start, block_stride : (F,) int64
-        The start and the row stride of its contribution block in a scratch area that blocks share in turn.
+        The start and the row stride of each front's contribution block in a scratch area that blocks use in turn.
     block_size : int
         The length of that area.
     entry_start : (3 S + 1,) int64
-        The start of a supernode's matrix entries in the next two: of its diagonal block, of L and of U^T.
+        The start of a supernode's matrix entries in the next two arrays: of its diagonal block, of L and of U^T.
     entry_source : (nk,) int32
-        The weight, position * k + j.
+        The weight of the entry, as position * k + j.
     entry_target : (nk,) int32
-        The place in that part, by rows.
+        The position of the entry in this part, by rows.
 
     """
 
@@ -354,9 +354,9 @@ class Structure(NamedTuple):
 def front_sizes(
     neighbors: NDArray[np.int32], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return columns and rows below of each front of `analyse`, and a `block_size`, without the rows of the fronts.
+    """Return the number of columns and of rows below, for each front of `analyse`, and an estimate of `block_size`.
 
-    The time and the memory depend on the pattern alone, not on its fill.
+    The rows themselves are not computed, so that time and memory depend on the pattern and not on its fill.
     """
     n = len(order)
     post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DROPPED_BITS = 19  # distances are compared without these bits of their 53
-TIED = 2.0 ** (DROPPED_BITS - 52)  # relative difference within which distances may be equally near
+DROPPED_BITS = 19  # distances are compared without the last 19 of their 53 bits
+TIED = 2.0 ** (DROPPED_BITS - 52)  # distances with a smaller relative difference may count as equal
 _HALF = 1 << (DROPPED_BITS - 1)
 
 
@@ -55,16 +55,17 @@ def distances(
 
 @compiled
 def rank_of(distance: float) -> int:
-    """Return an integer that grows with a distance, and is the same for distances that agree to 34 bits.
+    """Return an integer that grows with a distance, and that is equal for distances that agree to 34 bits.
 
-    The rounding of a sum, which depends on the order of the features, so decides nothing. The distance is not negative.
+    Rounding errors, which depend on the order of the features, therefore do not decide which of two points is nearer.
+    The distance must not be negative.
     """
     return int((np.float64(distance).view(np.int64) + _HALF) >> DROPPED_BITS)
 
 
 @compiled
 def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
-    """Restore the heap of the first `size` entries, the greatest (rank, index) on top, below `at`."""
+    """Restore the heap below entry `at`; it has the first `size` entries, with the greatest (rank, index) on top."""
     own_distance, own_index = distance[at], index[at]
     own = rank_of(own_distance)
     while True:
@@ -117,10 +118,10 @@ def counts_by_products(
     thresholds: NDArray[np.float64],
     out: NDArray[np.int64],
 ) -> None:
-    """Put the number of other rows nearer to each point than each of its thresholds (m, k), ascending, into out.
+    """Count the other rows that are nearer to each point than each of its thresholds (m, k), ascending, into out.
 
     products_ij + square_points_i + square_data_j is the squared distance up to `error` times the sum of the two
-    squares. If a threshold lies within that, the distance is computed from the differences.
+    squares. If a threshold lies within this margin, the distance is computed from the differences.
     """
     m, n = products.shape
     k = thresholds.shape[1]

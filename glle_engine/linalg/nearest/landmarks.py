@@ -1,14 +1,15 @@
 r"""Landmarks: m of n points that cover the data, by k-means++.
 
-The first landmark is uniform. Each further one is drawn with a probability in proportion to its squared distance to the
-nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantages of careful seeding*). Regions far
-from all landmarks get one first, as with farthest points (Gonzalez 1985), but outliers do not use up the landmarks, and
-dense regions get more of them. `docs/explanation/landmarks.md` compares the rules.
+The first landmark is drawn uniformly. Each further point is drawn with a probability proportional to its squared
+distance to the nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantages of careful seeding*).
+Regions far from all landmarks get a landmark first, as with farthest points (Gonzalez 1985), but outliers do not use up
+the landmarks, and dense regions get more of them. `docs/explanation/landmarks.md` compares the rules.
 
-The distribution is exact, although distances to all points are computed only when there are four times as many
-landmarks. Between, a point is proposed in proportion to its last known square :math:`q`, and accepted with probability
-:math:`d^2 / q`, :math:`d` its distance to the nearest landmark by now (rejection sampling: landmarks only bring a point
-nearer). The random numbers are the words of Philox 4x64-10 keyed by (n, m): equal data have equal landmarks.
+The distances to all points are computed only each time the number of landmarks has grown by a factor of four. The
+distribution is exact nevertheless, by rejection sampling: in between, a point is proposed in proportion to its last
+known squared distance :math:`q`, and accepted with probability :math:`d^2 / q`, where :math:`d` is its present distance
+to the nearest landmark. (New landmarks can only reduce this distance.) The random numbers are the words of Philox
+4x64-10 keyed by (n, m), so that equal data have equal landmarks.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_GROWTH = 4  # of the number of landmarks between two computations of all distances
-_NEAR = 64  # points near each other, whose nearest landmarks are searched together
-_PROPOSALS = 4  # for each landmark that is to be added: if more are rejected, distances are computed earlier
+_GROWTH = 4  # factor by which the number of landmarks grows between two computations of all distances
+_NEAR = 64  # the nearest landmarks of this many points, which are near each other, are searched together
+_PROPOSALS = 4  # for each landmark to be added; if they run out, distances are computed earlier
 
 
 @compiled
@@ -67,8 +68,8 @@ def accept(
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
     """Choose landmarks of X (n, d), count <= n distinct rows, ascending.
 
-    If fewer points differ, the first of the others complete them. `on_progress` is called with (chosen, count,
-    "landmarks").
+    If there are fewer than `count` distinct points, the first of the other rows complete the landmarks. `on_progress`
+    is called with (chosen, count, "landmarks").
     """
     on_progress(0, count, "landmarks")
     chosen = _seeds(X, count, on_progress)
@@ -80,7 +81,7 @@ def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress
 
 
 def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArray[np.int64]:
-    """Return at most `count` rows that k-means++ chooses, fewer if fewer points differ."""
+    """Return the rows that k-means++ chooses: `count`, or fewer if there are fewer distinct points."""
     words = np.random.Philox(key=np.array([len(X), count], np.uint64))
 
     def uniforms(size: int) -> NDArray[np.float64]:
@@ -95,7 +96,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
             squares[rows] = np.minimum(squares[rows], apart[:, 0] ** 2)
             on_progress(known, count, "landmarks")
         reached = np.cumsum(squares)
-        if reached[-1] == 0:  # no other point differs
+        if reached[-1] == 0:  # all points equal a landmark
             break
         known, last = found, min(_GROWTH * found, count)
         proposals = uniforms(2 * _PROPOSALS * (last - known)).reshape(-1, 2)

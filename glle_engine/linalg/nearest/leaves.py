@@ -1,6 +1,6 @@
-"""Rows of data in the leaves of a k-d tree on principal axes, and the exact search of the nearest among them.
+"""Rows of data in the leaves of a k-d tree on principal axes, and the exact search for the nearest among them.
 
-Coordinates on the axes only bound distances and only order the work, so that their rounding changes no result.
+Coordinates on the axes only bound distances and order the work, so that their rounding errors change no result.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SAMPLE = 2000  # rows that define the axes
 _ITERATIONS = 3
 _BLOCK_ENTRIES = 1 << 20
 _EPSILON = float(np.finfo(np.float64).eps)
-_SHRINK = 1 - 2.0**-20  # more than axes are off from unit length and right angles
-# Rows of a leaf, from measurements with 2 to 784 features. Pairs cost less in larger leaves, and are fewer in smaller.
+_SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
+# Rows per leaf, from measurements with 2 to 784 features. In larger leaves a pair costs less; smaller ones have fewer.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
-_CHUNK = 1e10  # products at most between two reports: less than a second
+_CHUNK = 1e10  # largest number of products between two progress reports: less than a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class PrincipalAxes:
         return cls(mean, basis * _SHRINK)
 
     def places(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coordinates (m, axes) of points (m, d), and a bound of their error (m,).
+        """Return the coordinates (m, axes) of points (m, d), and a bound on their errors (m,).
 
-        Coordinates of points far outside the data may be infinite or not a number. Their bound is infinite.
+        Coordinates of points far outside the data may be infinite or NaN. Their bound is infinite.
         """
         m, d = points.shape
         places, tolerance = np.empty((m, self.axes.shape[1])), np.empty(m)
@@ -69,10 +69,10 @@ class PrincipalAxes:
 
 
 def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
-    """Return an order (n,) of points (n, axes) in which each `size` of them are a leaf of a k-d tree.
+    """Return an order (n,) of points (n, axes) in which successive groups of `size` points are leaves of a k-d tree.
 
-    A node with several leaves gives the first half of them, rounded down, the points that are least along the axis of
-    the greatest range.
+    A node with several leaves is split along the axis of the greatest range. Its first half of leaves, rounded down,
+    gets the points with the smallest coordinates.
     """
     n = len(places)
     order, places = np.arange(n), places.copy()
@@ -99,13 +99,13 @@ def leaf_boxes(places: NDArray[np.float64], tolerance: NDArray[np.float64], size
 
 
 def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the boxes (nodes, 2, axes) of all nodes above leaves (leaves, 2, axes), and of the leaves.
+    """Return the boxes (nodes, 2, axes) of all nodes, including the leaves, given the boxes of the leaves.
 
     The children of node i are 2 i + 1 and 2 i + 2. Unused nodes are 0.
     """
     nodes = np.zeros((4 * len(leaves), *leaves.shape[1:]))
     spans = [(0, 0, len(leaves))]
-    for node, first, last in spans:  # grows: parents before children
+    for node, first, last in spans:  # `spans` grows in this loop, and has parents before children
         if last - first > 1:
             middle = (first + last) // 2
             spans += [(2 * node + 1, first, middle), (2 * node + 2, middle, last)]
@@ -120,7 +120,7 @@ def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Leaves:
-    """Rows of data (n, d), whose squared differences are in range, in the leaves of a k-d tree on principal axes."""
+    """Rows of data (n, d) in the leaves of a k-d tree on principal axes; squared differences must be in range."""
 
     def __init__(self, data: NDArray[np.float64]) -> None:
         n, d = data.shape
@@ -148,8 +148,8 @@ class Leaves:
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        Row own[i] is left out for point i. The k rows have the smallest (rank of the distance, index), in this
-        order. Points near each other are neighbors in an `order` (m,), by default found here.
+        For point i, row own[i] is left out. The k rows have the smallest (rank of the distance, index), in this order.
+        `order` (m,) should put points near each other side by side; by default it is computed here.
         """
         order, queries = self._queries(points, own, order)
         step = max(1, int(_CHUNK // (self.size * self._data.size)))
@@ -161,9 +161,9 @@ class Leaves:
             yield order[rows], indices, distances
 
     def work(self, k: int, groups: int) -> NDArray[np.float64]:
-        """Return the work of the search for all rows, extrapolated from some groups of them evenly spaced.
+        """Return the work of a search for all rows, extrapolated from some evenly spaced groups of rows.
 
-        The two numbers are the pairs in tiles and the distances computed.
+        The two numbers are the pairs in tiles and the computed distances.
         """
         _, queries = self._queries(self._data, np.arange(len(self._data)))
         count = len(queries.starts) - 1
@@ -176,7 +176,7 @@ class Leaves:
     def _queries(
         self, points: NDArray[np.float64], own: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
-        """Return points in groups of neighbors, and their order."""
+        """Return the points in groups that are near each other, and the order of the points."""
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data
         else:

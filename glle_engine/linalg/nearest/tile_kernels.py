@@ -1,20 +1,22 @@
-r"""Compiled search of the nearest rows among the leaves of a tree, by tiles of products in float32.
+r"""Compiled search for the nearest rows among the leaves of a tree, by tiles of products in float32.
 
 A leaf is skipped if its box is farther from the point than the k-th distance so far. The rows of other leaves are
-compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row about the leaf's
-center, so that little cancels. The distance is computed, in the engine's order of operations, unless this bound proves
-it greater than the k-th. The sums of products may be fused and reordered, so that their bits depend on the processor:
-the bound allows for every order.
+compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row relative to the
+leaf's center, so that little cancels. Unless this bound proves that the distance is greater than the k-th one, the
+distance is computed in the engine's order of operations. The sums of products may be fused and reordered, so that their
+bits depend on the processor. The bound therefore allows for every order.
 
-Bound of the rounding, for u = 2^-24 and d < 2^21 features. Let a, b be exact, a', b' rounded to float32, A = |a'|^2 and
-B = |b'|^2. In units in which the data have extent 1 at most, and up to d 2^-122 for numbers below the normal range:
+Bound of the rounding error, for u = 2^-24 and d < 2^21 features. Let a, b be exact, a', b' rounded to float32,
+A = |a'|^2 and B = |b'|^2. In units in which the data have extent 1 at most, and up to d 2^-122 for numbers below the
+normal range:
 
 - a' and b' are off by u |a| and u |b|, so that |a' - b'|^2 / 2 exceeds |a - b|^2 / 2 by at most 2.1 u (A + B);
 - d products and sums in any order, fused or not, are off by at most 1.1 (d + 1) u (B/2 + |a'| |b'|), which is at most
   1.1 (d + 1) u (A/2 + B);
 - A, summed in float32, is off by 1.1 (d + 16) u A, and B/2, rounded once, by u B/2.
 
-All of it is at most (1.25 d + 16) u (A + B), which is `error_of` (A + B). `_threshold` and `panels_of` subtract it.
+The sum of these errors is at most (1.25 d + 16) u (A + B), which is `error_of` (A + B). `_threshold` and `panels_of`
+subtract it.
 """
 
 from __future__ import annotations
@@ -37,20 +39,20 @@ FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
 VECTORS = 2  # SIMD vectors of points beside each other in a tile
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
-"""As long as a vector of floats: two of them by six rows of sums fit into the registers."""
+"""As long as a vector of floats; the sums of a tile of two vectors by six rows fit into the registers."""
 PANEL = VECTORS * len(TAG)
 ROWS = (0,) * 6
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
 _LARGEST_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
-_TINY = 2.0**-120  # more than a feature's numbers below the normal range of float32 add to a bound
-_NONE = 2**63 - 1  # index of no row, after all others
+_TINY = 2.0**-120  # exceeds the error, per feature, from numbers below the normal range of float32
+_NONE = 2**63 - 1  # stands for "no row", and sorts after all indices
 _NEAR_ZERO = 2.0**-1020
-_SMALLEST = 2.0**-1000  # more than squares below the normal range of float64 add to a squared distance
+_SMALLEST = 2.0**-1000  # exceeds the error of a squared distance from squares below the normal range of float64
 
 
 def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Load `lanes` numbers from number `index` of an address on, which is aligned to one number only."""
+    """Load `lanes` numbers from number `index` of an address on; the address need only be aligned to one number."""
     vector = ir.VectorType(data.type.pointee, lanes)
     value = builder.load(builder.bitcast(builder.gep(data, [index]), vector.as_pointer()))
     value.align = 4
@@ -61,7 +63,7 @@ def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
     """Put (centre - row) scale into `out` as floats, and return the sum of their squares.
 
-    `count` numbers, a multiple of the lanes.
+    `count` is the number of entries, a multiple of the lanes.
     """
     lanes = len(tag)
     narrow = ir.VectorType(FLOAT, lanes)
@@ -89,7 +91,7 @@ def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: An
 def not_above(
     typing: Any, tag: Any, rows: Any, left: Any, stride: Any, panel: Any, count: Any, start: Any, limits: Any, out: Any
 ) -> Any:
-    """Put a mask of the points of a panel into `out` for each row, and return the union of the masks.
+    """Put, for each row, a mask of the points of a panel into `out`, and return the union of the masks.
 
     Bit j of the mask of row i is set if start_j + sum_f left_if panel_fj is at most limit_i. `left` has `stride`
     numbers a row.
@@ -146,27 +148,27 @@ class Tree(NamedTuple):
     data: NDArray[np.float64]  # (n, d)
     numbers: NDArray[np.int64]  # (n,): number of each row outside the tree
     nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
-    boxes: NDArray[np.float64]  # (leaves, 2, axes): the same of the leaves
+    boxes: NDArray[np.float64]  # (leaves, 2, axes): least and greatest coordinates of each leaf
     lowest: NDArray[np.int64]  # (leaves,): smallest number of a row
     centres: NDArray[np.float64]  # (leaves, d and some zeros)
     panels: NDArray[np.float32]  # (panels, d, PANEL): scaled rows about their leaf's center, transposed
-    halves: NDArray[np.float32]  # (panels * PANEL,): half their squares, less the error; infinity behind the last
+    halves: NDArray[np.float32]  # (panels * PANEL,): half their squares, less the error; infinity after the last row
     scale: float
 
 
 class Queries(NamedTuple):
-    """Arrays of points in groups; group g holds the points starts[g] to starts[g + 1]."""
+    """Arrays of points in groups; group g has the points from starts[g] up to starts[g + 1]."""
 
     starts: NDArray[np.int64]
     points: NDArray[np.float64]  # (m, d)
     own: NDArray[np.int64]  # (m,): number of the row to leave out, or -1
     places: NDArray[np.float64]  # (m, axes): coordinates on the axes
-    tolerance: NDArray[np.float64]  # (groups,): bound of their error
+    tolerance: NDArray[np.float64]  # (groups,): bound on the errors of these coordinates
 
 
 @compiled
 def error_of(features: int) -> float:
-    """Return the relative error of bounds by products: see above."""
+    """Return the relative error of bounds by products, as derived at the top of this file."""
     return (1.25 * features + 16.0) * 2.0**-24
 
 
@@ -178,7 +180,7 @@ def panels_of(
     panels: NDArray[np.float32],
     halves: NDArray[np.float32],
 ) -> None:
-    """Put the rows of each leaf about its center into panels, and half their squares, less the error, into halves."""
+    """Put the rows of each leaf, about its center, into panels, and half their squares, less the error, into halves."""
     n, d = data.shape
     size = len(halves) // len(centres)
     for i in range(n):
@@ -193,7 +195,7 @@ def panels_of(
 
 @compiled
 def _threshold(kth: float, half: float, scale: float, relative: float) -> np.float32:
-    """Return the largest bound by products of a row that may be as near as the k-th distance, rounded up."""
+    """Return the threshold for bounds by products, rounded up: rows above it are farther than the k-th distance."""
     scaled = kth * scale
     value = 0.5 * scaled * scaled * relative - half
     return np.float32(value + abs(value) * 2.0**-22)
@@ -234,10 +236,10 @@ def _list_leaves(
     leaves: NDArray[np.int64],
     keys: NDArray[np.float64],
 ) -> int:
-    """List the leaves, other than first to last, within a squared distance of a box; return their number.
+    """List the leaves, except first to last, within a squared distance of a box; return their number.
 
-    The keys are squared distances. Leaves at distance 0 have keys that are almost 0, ascending with their lowest rows,
-    so that among many copies of a point the first come first.
+    The keys are squared distances. Leaves at distance 0 get keys that are almost 0 and that ascend with the leaves'
+    lowest rows. If there are many copies of a point, those with the smallest indices are then met first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -284,7 +286,7 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Put the k nearest rows other than `own` of the points of some groups, first to last, into the outputs (m, k).
+    """Find the k nearest rows, other than `own`, for the points of groups first to last; put them into (m, k) arrays.
 
     They are ordered by (rank of the distance, index). The numbers of pairs in tiles and of computed distances are added
     to `work` (2,).
@@ -304,7 +306,7 @@ def nearest_in_leaves(
     distances, indices = np.empty((largest, k)), np.empty((largest, k), np.int64)
     low, high = np.empty(axes), np.empty(axes)
     listed, keys = np.empty(leaves, np.int64), np.empty(leaves)
-    # More than the rounding of squares and distances, and than the difference of distances that are equally near.
+    # Exceeds the rounding errors of squares and distances, and the difference of distances that count as equal.
     relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIED
     error = error_of(d)
     row_at, left_at, centre_at, panel_at = address(rows), address(left), address(tree.centres), address(tree.panels)
@@ -345,7 +347,7 @@ def nearest_in_leaves(
                 _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
                 used = 0
                 for r in range(m):
-                    # A copy with a greater index is no neighbor if k copies are known.
+                    # If k copies of a point are known, a further copy with a greater index is no neighbor.
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, to = offset(row_at, r * wide), offset(left_at, used * wide)
