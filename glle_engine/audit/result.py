@@ -31,8 +31,9 @@ class Groups:
     names : (g,) array
         The labels, ascending.
     apart : (g, g) float64
-        Share of pictures in which two groups are isolated from each other: at most a tenth of the points of each have a
-        point of the other within the distance that the group's points have to their fifth neighbor inside (the median).
+        Share of maps in which two groups are isolated from each other. Two groups are isolated if at most a tenth of
+        the points of each group have a point of the other group nearby: within the median distance of the group's
+        points to their fifth neighbor inside the group.
     member_probability : (n,) float64
         Share of maps in which most of a point's neighbors belong to the point's group.
     classes : (n,) int64
@@ -93,11 +94,11 @@ class Audit(PointResult):
         Where the map tears or folds the data: `stretch` and `squeeze` of each point, and `seams`, the pairs of regions
         that are torn apart or laid onto each other.
     remains : float in [0, 1] or None
-        What another sample of half as many points would show of the map: the smaller one of R^2 of the maps of two
-        separate halves, and of R^2 of this map with those. None for coordinates alone, and for coordinates that are no
-        map of the method, as all that follows.
+        How much of the map another sample of half as many points would show (R^2). We take the R^2 between the maps of
+        two separate halves, or the R^2 between this map and the maps of the halves, whichever is smaller. This value
+        and all that follow are None for coordinates alone, and for coordinates that the method did not make.
     remains_error : float or None
-        Its standard error over pairs of halves of this sample; other samples differ more.
+        Standard error of `remains` over pairs of halves of this sample. Other samples differ by more than that.
     arrangement : Answer or None
         How well the positions and distances of three islands or more agree between samples.
     neighborhoods : Answer or None
@@ -107,8 +108,8 @@ class Audit(PointResult):
     neighborhood : (n,) float64 in [0, 1] or None
         `neighborhoods` of each point.
     dimension : int or None
-        Coordinates that two samples share when one more than the map's is computed, at least; None if the method has a
-        fixed number, or a random start.
+        Smallest number of coordinates that two samples share, found by maps with one coordinate more than this map.
+        None if the method has a fixed number of coordinates, or starts at random.
     spread : (n,) float64 or None
         Root of the trace of a point's covariance over samples, in units of the embedding.
     stability : (n,) float64 in [0, 1] or None
@@ -124,7 +125,7 @@ class Audit(PointResult):
         How well the labeled points form groups.
     chance : Chance or None
     pairs : int
-        Pairs of separate halves.
+        Number of pairs of separate halves that were embedded.
     notes : tuple of Note
 
     """

@@ -38,19 +38,21 @@ SMALL_GAP = 0.1
 
 @dataclass(frozen=True)
 class NeighborsRow:
-    """Quality of one n_neighbors.
+    """Scores of one value of n_neighbors.
 
     Attributes
     ----------
     n_neighbors : int
     components : int
-        Of the graph. With several, or with several closed classes, LLE has more than one null vector.
+        Number of components of the graph. With several components, or several closed classes, LLE has more than one
+        null vector.
     closed_classes : int
-        Of the graph, as a Markov chain.
+        Number of closed classes of the graph, read as a Markov chain.
     reconstruction_error : float
-        Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k: relative to the squared distance of a neighbor.
+        Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k, the squared error relative to the squared distance of a
+        neighbor.
     trustworthiness, continuity : float or None
-        Of the LLE embedding; None with several components.
+        Scores of the LLE embedding; None if the graph has several components.
     instability : float or None
         Mean Procrustes disparity to the embeddings of the next smaller and next larger k of the range.
 
@@ -91,19 +93,19 @@ class Advice:
     Attributes
     ----------
     n_neighbors : int or None
-        Of the connected graphs with one closed class, the one of highest (trustworthiness + continuity) / 2 -
-        instability / 10; None if no graph of the range is such.
+        The value with the highest (trustworthiness + continuity) / 2 - instability / 10 among the values whose graph is
+        connected and has one closed class; None if there is none.
     n_components : int or None
-        The intrinsic dimension, rounded, at most the number of eigenvalues examined; None if n_neighbors is. (The
-        largest relative gap says where coordinates cannot swap, not how many the data need: for a long sheet it is
-        after the first.)
+        The intrinsic dimension, rounded, and at most the number of eigenvalues examined; None if n_neighbors is None.
+        The largest relative gap does not tell how many coordinates the data need: for a long sheet it comes after the
+        first coordinate.
     intrinsic_dimension : float
         Maximum-likelihood estimate from neighbor distances (Levina and Bickel 2004), averaged as MacKay and
         Ghahramani suggest.
     neighbors_curve : tuple of NeighborsRow
     components_curve : tuple of ComponentsRow
     notes : tuple of Note
-        The suggestion of n_components in words.
+        Notes, which explain the suggested n_components in words.
 
     """
 

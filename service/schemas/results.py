@@ -366,7 +366,7 @@ class IslandsOut(BaseModel):
 
 @fields_of(Groups, "names", "apart")
 class GroupsOut(BaseModel):
-    """Groups of labeled points in the pictures of other samples."""
+    """Groups of labeled points in the maps of other samples."""
 
     names: list[str] | list[int] = Field(description="The labels, ascending.")
     apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
