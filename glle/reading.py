@@ -110,7 +110,8 @@ class DataPoints:
         found = array_of_column(name, lists)
         if found is None:
             raise InvalidParameterError(
-                f"{name!r} is no column beside the features.", remedy="Give the value of each point in an array."
+                f"There is no column {name!r} of labels, colors or ids.",
+                remedy="Give the value of each point in an array.",
             )
         array = getattr(self, found[0])
         return np.asarray(array if array.ndim == 1 else array[:, found[1]])

@@ -445,10 +445,10 @@ def _notes(
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if relations is not None and relations <= 0:
-        few = f"more points than {n} may show a relation, and " if n < MEASURED_POINTS else ""
+        few = f" More points than {n} may show a relation." if n < MEASURED_POINTS else ""
         yield Note(
             "unseen-structure",
-            f"Not all structure is seen: {few}two modes of one column remain in data whose columns are permuted.",
+            f"This test cannot see structure within a single column, such as two peaks.{few}",
         )
     names, classes = groups or ((), [])
     if single := int((np.bincount(classes) == 1).sum()):

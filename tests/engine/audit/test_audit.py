@@ -517,7 +517,7 @@ def test_few_points_are_too_few_to_tell(n: int) -> None:
     [
         (NOISE[:, :2], "all 2 features", []),
         (NOISE * [1e3, 1, 1, 1, 1, 1, 1, 1], "one feature has 100% of the variance", ["unequal-feature-scales"]),
-        (NOISE[:40, :2], "more points than 40", []),
+        (NOISE[:40, :2], "More points than 40", []),
     ],
 )
 def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes: list[str]) -> None:
