@@ -124,6 +124,16 @@ def test_cut_answers_have_another_remedy_than_a_missing_service(clock: Clock) ->
     assert "glle up" not in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("body", "detail"), [(b"<h1>no such page</h1>", "404 Not Found: <h1>no such page</h1>"), (b"", "an empty body")]
+)
+def test_an_answer_of_another_program_is_shown(body: bytes, detail: str) -> None:
+    """The beginning of its text says which program answered."""
+    with pytest.raises(NotFoundError, match=detail) as caught:
+        Service(httpx.Response(404, content=body)).client().info()
+    assert "a glle service listens" in caught.value.remedy
+
+
 def test_pauses_are_random_and_bounded() -> None:
     """Clients refused together return at different times, and within the longest pause."""
     refused = Reply(503, {}, b"")
