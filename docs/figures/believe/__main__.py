@@ -16,9 +16,7 @@ from docs.figures.believe.peers import INSTALL, PEERS, is_installed
 from docs.figures.believe.table import draw_picture, peer_table, print_goals
 from docs.figures.believe.trial import TRIAL
 from docs.figures.believe.unseen import COMPARED, UNSEEN
-from docs.figures.methods.tables import put
 
-PAGE = Path(__file__).parents[2] / "explanation" / "believe.md"
 GROUPS: dict[str, dict[str, tuple[Law, ...]]] = {  # laws of each method
     "known": {"pca": KNOWN, "glle": KNOWN},
     "unseen": {"pca": UNSEEN, "glle": UNSEEN},
@@ -33,7 +31,7 @@ def main() -> None:
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS), help="of laws")
     parser.add_argument("--methods", nargs="+", help="only these; default: the methods of each group")
     parser.add_argument("--keep", type=Path, default=Path("out/believe.jsonl"))
-    parser.add_argument("--write", action="store_true", help="write the table of peers and its picture into the page")
+    parser.add_argument("--write", action="store_true", help="draw the picture of the page")
     options = parser.parse_args()
     for peer in PEERS:
         if not is_installed(peer):
@@ -57,9 +55,8 @@ def main() -> None:
             print_goals(f"{group} laws, {method}", rows)
             compared[method] = [row for row in rows if "peers" in row]
         if group == "compared":
-            print(table := peer_table(compared))
+            print(peer_table(compared))
             if options.write:
-                put(PAGE, "peers", table)
                 draw_picture(compared)
 
 
