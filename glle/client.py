@@ -253,7 +253,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @listing
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
-        """Iterate over the jobs, newest first: all jobs, or those of a `status` or a `kind`."""
+        """Iterate over the jobs, newest first; `status` and `kind` select jobs."""
         return self._items("job", {**filters})
 
     @operation

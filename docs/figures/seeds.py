@@ -45,7 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "equations.md"
 X = manifolds.make("s_curve", 200, seed=0).X
 APART = cdist(X, X)
-SAME = 1e-6  # largest difference of an array of a service from that of the library
+TOLERANCE = 1e-6  # an array from the service may differ from the array of the library by at most this
 LONGEST = float(minimum_spanning_tree(APART).data.max())
 
 
@@ -356,7 +356,7 @@ def table(client: Client) -> str:
     for item in ITEMS:
         figure = item.run()
         there = "yes" if figure <= item.bound else "**no**"
-        same = "-" if not item.http else f"`{item.http}`" if found[item.http] <= SAME else f"**no**: `{item.http}`"
+        same = "-" if not item.http else f"`{item.http}`" if found[item.http] <= TOLERANCE else f"**no**: `{item.http}`"
         lines.append(f"| {item.source} | {item.name} | {figure:.2g} | {item.bound:g} | {there} | {same} |")
     return "\n".join(lines)
 

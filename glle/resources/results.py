@@ -127,7 +127,7 @@ async def job_result(
 
 
 async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
-    """Submit a job and return its result; the options are those of `job_result`."""
+    """Submit a job, wait for it and return its result; `job_result` takes the `options`."""
     reply = await session.send(Call.post(path, body))
     return await job_result(session, reply.json(), timeout, **options)
 

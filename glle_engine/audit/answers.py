@@ -243,7 +243,7 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
     if not islands.any() or holds.all() or most < 1:
         return holds
     scores = principal_axes(np.ascontiguousarray(points), most, silent).scores
-    for count in COMPONENTS:
+    for count in sorted({min(count, most) for count in COMPONENTS}):
         holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
     return holds
 

@@ -12,11 +12,11 @@ from glle_engine.graph.neighbors import kneighbors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = 2000  # at most these are searched for neighbors
+ROWS = 2000  # at most these first rows are examined
 NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the distance to the fifth neighbor
 MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
-MOST = 0.5  # share of rows with a near-copy from which on halves are not independent
-FOLLOWING = 0.8  # mean distance of consecutive rows, relative to random rows, below which their order matters
+DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
+MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random rows (mean distance)
 LAG = 5  # rows; at this lag rows of a series have moved apart, and rows of a sorted group have not
 
 
@@ -31,7 +31,8 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     if n < 4 * FIFTH:
         return notes, reason
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-    distance = kneighbors(np.ascontiguousarray(points[:ROWS] if n > ROWS else points), FIFTH)[1]
+    points = np.ascontiguousarray(points[:ROWS])
+    distance = kneighbors(points, FIFTH)[1]
     if (copies := float((distance[:, 0] < NEAR_COPY * distance[:, -1]).mean())) >= MIN_COPIES:
         text = (
             f"{copies:.0%} of the rows have a near-copy. If they are replicates, give blocks=, with the same value for "
@@ -39,17 +40,16 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
             "certain than it is."
         )
         notes.append(Note("near-copies", text))
-        reason = "most rows have a near-copy" if copies >= MOST else ""
-    points = points[:ROWS]
+        reason = "most rows have a near-copy" if copies >= DEPENDENT_COPIES else ""
     step, far = (np.linalg.norm(points[lag:] - points[:-lag], axis=1).mean() for lag in (1, LAG))
     order = rng.permutation(len(points))
     usual = np.linalg.norm(points[order[1:]] - points[order[:-1]], axis=1).mean()
-    if step < FOLLOWING * usual:
+    if step < MAX_STEP * usual:
         text = (
             "Rows are nearer to the row before them than to random rows. If they are series or are sorted by subject, "
             "give blocks=, the series or subject of each row."
         )
         notes.append(Note("order-of-rows", text))
-        if step < FOLLOWING * far:
+        if step < MAX_STEP * far:
             reason = "each row is near the row before it, as in a series or among replicates"
     return notes, reason

@@ -48,7 +48,6 @@ S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves: their errors are as large as with the default iterations."""
 
-QUICK_METHODS = ("t-sne", "umap")
 QUICK_NULLS = ("t-sne",)  # with fewer iterations, maps of permuted data keep as many neighbors; maps by UMAP do not
 THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets other threads run
 MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows

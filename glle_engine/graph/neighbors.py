@@ -121,7 +121,8 @@ def kneighbors_of(
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
-    The results (m, k) are like those of `kneighbors`, but rows of data that equal a point are included, at distance 0.
+    Indices and distances (m, k) are in the order of `kneighbors`. A row of data that equals a point counts as its
+    neighbor, at distance 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)

@@ -82,7 +82,7 @@ FAILING = {
         "Given affinities whose graph falls into parts are an error."
     ),
     "test_factor_analysis.py test_factor_analysis *": (
-        "Its last third asks for no factor, and for as many as features; what it tests before passes."
+        "The end of the test asks for 0 factors, and for as many factors as features. The test passes up to there."
     ),
     "test_kernel_pca.py test_kernel_pca_invalid_parameters": SYMMETRIC,
     "test_kernel_pca.py test_kernel_pca_precomputed_non_symmetric *": SYMMETRIC,

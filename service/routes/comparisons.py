@@ -49,7 +49,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     plans = [_plan(number, row) for number, row in enumerate(body.methods)]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgement(stores, dataset, body, uses=frozenset(uses), n_neighbors=body.n_neighbors)
+    judged = judgement(stores, dataset, body, uses=frozenset(uses), parameter="n_neighbors")
     _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]

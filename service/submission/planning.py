@@ -101,20 +101,17 @@ class Plan:
         )
 
 
-def judgement(
-    stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str], **neighbors: int | str
-) -> ScoreSpec:
+def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str], parameter: str) -> ScoreSpec:
     """Return the scores of a request, with their labels and truth.
 
     Parameters
     ----------
     uses
         Those of `labels` and `truth` that the method itself uses as inputs.
-    neighbors
-        Number of neighbors for the scores, by its name in the request.
+    parameter
+        Name of the parameter of the request with the number of neighbors for the scores.
 
     """
-    ((name_of_neighbors, count),) = neighbors.items()
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
     if body.labels is not None:
         _require_classes(stores, stores.datasets.fetch(body.labels), dataset.n)
@@ -137,7 +134,7 @@ def judgement(
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        score_neighbors=_neighbors(name_of_neighbors, count, dataset.n) if names else NEIGHBORS,
+        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else NEIGHBORS,
         labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )

@@ -82,19 +82,7 @@ def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
     explorer.fit(count=2)
     _, content = explorer.download("csv")
     rows = list(reader(io.StringIO(content.decode())))
-    assert rows[0] == [
-        "row",
-        "kind",
-        "x",
-        "y",
-        "z",
-        "y1",
-        "y2",
-        "spread",
-        "stability",
-        "audit_stability",
-        "audit_p_value",
-    ]
+    assert rows[0] == ["row", "kind", "x", "y", "z", "y1", "y2", *BESIDE]
     assert [row[1] for row in rows[1:]] == kinds
     png, places, _ = explorer.download_picture()
     texts = [text for text, _ in places]
@@ -218,18 +206,6 @@ def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:
             explorer.at("scrub").fill("2")
         _, content = explorer.download("csv")
         rows = list(reader(io.StringIO(content.decode())))
-        assert rows[0] == [
-            "row",
-            "id",
-            "x",
-            "y",
-            "z",
-            "y1",
-            "y2",
-            "spread",
-            "stability",
-            "audit_stability",
-            "audit_p_value",
-        ]
+        assert rows[0] == ["row", "id", "x", "y", "z", "y1", "y2", *BESIDE]
         assert [row[1] for row in rows[1:]] == ids
         assert np.isfinite(np.array([row[2:] for row in rows[1:]], float)).all()

@@ -89,11 +89,12 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
 
     chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
-    nobody, known, found = np.full(len(X), -1), 0, 1
+    known, found = 0, 1  # landmarks whose distances are in `squares`, and landmarks so far
+    no_own_row = np.full(len(X), -1)  # a point may be its own nearest landmark
     order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _NEAR)
     while found < count:
-        for rows, _, apart in Leaves(X[chosen[known:found]]).nearest(X, nobody, 1, order):
-            squares[rows] = np.minimum(squares[rows], apart[:, 0] ** 2)
+        for rows, _, distances in Leaves(X[chosen[known:found]]).nearest(X, no_own_row, 1, order):
+            squares[rows] = np.minimum(squares[rows], distances[:, 0] ** 2)
             on_progress(known, count, "landmarks")
         reached = np.cumsum(squares)
         if reached[-1] == 0:  # all points equal a landmark
