@@ -53,7 +53,7 @@ class Points(NamedTuple):
         graph[np.arange(len(self.X))[:, None], indices] = lengths
         paths = shortest_path(np.minimum(graph, graph.T), directed=False)
         finite = paths[np.isfinite(paths)].max()
-        return np.where(np.isfinite(paths), paths, 1.5 * finite)
+        return np.asarray(np.where(np.isfinite(paths), paths, 1.5 * finite))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,8 @@ def _wave(at: Array) -> Array:
     t = np.linspace(0, 4 * np.pi, 4000)
     lengths = np.concatenate([[0], np.cumsum(np.hypot(np.diff(t), np.diff(1.6 * np.sin(t))))])
     u = np.interp(at[:, 0] / 10 * lengths[-1], lengths, t)
-    return np.column_stack([u, 1.6 * np.sin(u), at[:, 1]]) * np.array([10 / lengths[-1], 10 / lengths[-1], 1])
+    scale = 10 / lengths[-1]
+    return np.column_stack([scale * u, scale * 1.6 * np.sin(u), at[:, 1]])
 
 
 def _two_sheets(rng: Generator, n: int) -> Points:
