@@ -165,7 +165,8 @@ ENCLOSED = """async () => {
     const directions = directionsOf(2, state.axes, null);
     return islandsHere({ p: 2, box, directions }).map(({ rings }, island) => {
         const path = new Path2D(`M${rings[0].join('L')}Z`);
-        const rows = Array.from(state.audit.arrays.island.keys()).filter((row) => state.audit.arrays.island[row] === island);
+        const { island: islands } = state.audit.arrays;
+        const rows = Array.from(islands.keys()).filter((row) => islands[row] === island);
         const isInside = (row) => context.isPointInPath(path, ...placeOf(data, row, 2, directions, box));
         return rows.filter(isInside).length / rows.length;
     });
