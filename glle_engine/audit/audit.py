@@ -83,13 +83,12 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
 from glle_engine.base.validation import require_neighbors
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity, root_trace
 from glle_engine.methods.parameters import DistanceSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import (
