@@ -144,7 +144,7 @@ def test_each_island_has_a_closed_outline_around_its_points(explorer: Explorer) 
     X = np.random.default_rng(4).standard_normal((200, 4))
     X[:, 0] += 12 * group
     explorer.open()
-    explorer.choose_file("row.csv", csv(X, map_1=X[:, 0].round(3), map_2=X[:, 1].round(3)))
+    explorer.choose_file("row.csv", csv(X, map_1=X[:, 0].round(3).tolist(), map_2=X[:, 1].round(3).tolist()))
     explorer.at("use-file").click()
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     explorer.wait_still()
@@ -165,8 +165,8 @@ ENCLOSED = """async () => {
     const directions = directionsOf(2, state.axes, null);
     return islandsHere({ p: 2, box, directions }).map(({ rings }, island) => {
         const path = new Path2D(`M${rings[0].join('L')}Z`);
-        const { island: islands } = state.audit.arrays;
-        const rows = Array.from(islands.keys()).filter((row) => islands[row] === island);
+        const of = state.audit.arrays.island;
+        const rows = Array.from(of.keys()).filter((row) => of[row] === island);
         const isInside = (row) => context.isPointInPath(path, ...placeOf(data, row, 2, directions, box));
         return rows.filter(isInside).length / rows.length;
     });
