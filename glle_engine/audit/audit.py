@@ -83,13 +83,12 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
 from glle_engine.base.validation import require_neighbors
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity, root_trace
 from glle_engine.methods.parameters import DistanceSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import (
@@ -125,6 +124,7 @@ if TYPE_CHECKING:
 STAGES = (2, 4, 8)  # pairs of separate halves after which the audit makes a statement
 MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
+REGION_PAIRS = 4  # fewer pairs do not calibrate regions
 WIDER_PAIRS = 2  # pairs of halves that are embedded with one more coordinate
 WIDER_POINTS = 2000  # at most these points are halved for `WIDER_PAIRS`
 DIMENSION_NEIGHBORS = 10
@@ -376,10 +376,13 @@ def _read(
     near = neighbors_among(Y, rows, k)
     is_own = np.isin(np.arange(len(islands)), chosen)
     held = own = np.zeros(1, bool)
+    others = Y
+    if points is not None and (islands.any() or classes is not None):
+        others = island_places(points, is_other, chosen, Y)
     if islands.any():
         own = isolated_among(Y, islands, is_own)
-        held = isolated_among(Y if points is None else island_places(points, is_other, chosen, Y), islands, is_other)
-    return _Reading(Y, near, held, own, None if classes is None else groups_apart(Y, classes))
+        held = isolated_among(others, islands, is_other)
+    return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
 def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
@@ -607,8 +610,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
     aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
-    around = calibrated_regions(aligned)
-    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    regions = _regions(aligned, embedding, size)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
     islands = islands_of_samples(
         found.facts.islands, *(np.array([reading[at] for reading in readings]) for at in (2, 3))
@@ -643,13 +645,23 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         dimension=found.dimension,
         spread=size * root_trace(aligned.covariance),
         stability=np.asarray(graph[at, own.ravel()]).reshape(own.shape).mean(axis=1),
-        regions={"mean": regions, "new sample": regions.of_new_sample()},
+        regions=regions,
         neighbors=graph,
         groups=groups,
         chance=found.chance,
         pairs=len(pictures) // 2,
         notes=found.notes,
     )
+
+
+def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
+    """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
+    pairs, p = len(aligned.kinds[0]) // 2, embedding.shape[1]
+    if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
+        return {}
+    around = calibrated_regions(aligned, together=2)
+    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    return {"mean": regions, "new sample": regions.of_new_sample()}
 
 
 def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:

@@ -12,8 +12,15 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
-from glle_engine.audit.answers import Disturbed, Islands, Seam, islands_of_picture
-from glle_engine.audit.audit import audit, audits, canonical_correlations, common_share, shared_coordinates
+from glle_engine.audit.answers import Disturbed, Islands, Seam, groups_apart, islands_of_picture
+from glle_engine.audit.audit import (
+    audit,
+    audits,
+    canonical_correlations,
+    common_share,
+    embedder_of_halves,
+    shared_coordinates,
+)
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.islands import contact, find_islands, isolated
 from glle_engine.audit.result import Groups
@@ -28,7 +35,7 @@ from glle_engine.base.errors import (
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
-from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample
+from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample, resample
 from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS, STRUCTURE_LEVEL
 
 RNG = np.random.default_rng(0)
@@ -98,6 +105,24 @@ def test_islands_are_apart() -> None:
     mixed = audit(NOISE, method="pca", labels=np.arange(200) % 2).groups
     assert mixed is not None
     assert mixed.apart.max() < 0.2
+
+
+def test_groups_are_apart_by_the_points_that_are_not_in_the_half() -> None:
+    """The points of a half made its map; the other points show what a new sample would show."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 4
+    X = 0.9 * rng.standard_normal((4, 30))[labels] + rng.standard_normal((120, 30))
+    found = audit(X, method="pca", labels=labels)
+    embedder = embedder_of_halves(X, method="pca")
+    apart = []
+    for number, Y in enumerate(resample(embedder, 2 * found.pairs, stream=SEPARATE).places):
+        others = draw_sample(embedder, SEPARATE, 0, number).others
+        apart.append(groups_apart(Y[others], labels[others]))
+    assert found.groups is not None
+    np.testing.assert_array_equal(found.groups.apart, np.mean(apart, axis=0))
+    assert 0 < found.groups.apart.sum() < 12
+    is_first = labels == 0
+    assert not groups_apart(X, labels, ~is_first)[0].any()  # a group without points is apart from none
 
 
 @pytest.mark.parametrize(
