@@ -105,7 +105,9 @@ class TableEmbedding(TableResult, Embedding):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableAudit(TableResult, Audit):
-    """Audit of `glle.audit`."""
+    """Audit of `glle.audit`; `print` shows its verdict and its notes."""
+
+    __str__ = Audit.__str__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
