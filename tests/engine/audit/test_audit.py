@@ -442,7 +442,7 @@ def test_units_are_named_first() -> None:
     """A column with nearly all of the variance is named; with standardize the map is another one."""
     X = PLANE * [1, 1e3, 1, 1, 1, 1, 1, 1]
     found = audit(X, method="pca", names=list("abcdefgh"))
-    assert found.level == "partly"
+    assert found.level == "unknown"
     assert found.verdict.startswith("Standardize the features")
     assert "column 'b' has 100%" in found.verdict
     assert "column 2 has" in audit(X, method="pca").verdict
@@ -525,7 +525,7 @@ def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes
 
     They keep modes of a column, and few points show few relations; a group of one point says nothing.
     """
-    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.arange(len(X)))
+    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.maximum(np.arange(len(X)), len(X) - 3))
     assert found.beyond_chance is False
     assert found.p_value is None
     assert reason in " ".join(note.message for note in found.notes)
