@@ -5,7 +5,6 @@
     posterior = glle.fit(X)  # a posterior over embeddings of an (n, d) array
     glle.plot(posterior, labels=y)  # points whose neighbors change between draws are faint; glle.frame: a table
     glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
-    glle.advise(X).n_neighbors  # the suggested number of neighbors
     print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
 
     with glle.Client("http://127.0.0.1:8000") as client:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
         Retries,
         UnavailableError,
     )
-    from glle.library import advise, audit, compare, datasets, embed, fit, load
+    from glle.library import audit, compare, datasets, embed, fit, load
     from glle_engine.base.errors import GlleError
     from glle_engine.base.pictures.plotting import plot
     from glle_engine.base.pictures.points import frame, to_xarray
@@ -78,7 +77,6 @@ __all__ = [
     "Result",
     "Retries",
     "UnavailableError",
-    "advise",
     "audit",
     "compare",
     "datasets",
@@ -94,7 +92,7 @@ __all__ = [
 _PICTURES = "glle_engine.base.pictures"
 # Module of each public name.
 _MODULES = dict.fromkeys(__all__, "glle.client")
-_MODULES |= dict.fromkeys(("advise", "audit", "compare", "datasets", "embed", "fit", "load"), "glle.library")
+_MODULES |= dict.fromkeys(("audit", "compare", "datasets", "embed", "fit", "load"), "glle.library")
 _MODULES |= dict.fromkeys(("GLLE", "Embedding"), "glle_engine.estimator")
 _MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
 _MODULES |= {"plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}

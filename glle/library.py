@@ -38,8 +38,6 @@ from glle_engine.metrics.registry import SCORES, score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
 from glle_engine.posterior.npz import inconsistent
-from glle_engine.posterior.selection import Advice
-from glle_engine.posterior.selection import advise as engine_advise
 from glle_engine.reliability.calibration import Calibration, calibrate
 from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, Ensemble, ensemble
 from glle_engine.reliability.resamples import resampling_obstacle
@@ -71,7 +69,7 @@ _AS_FEATURES = Note(
     "these distances, use glle.embed(X, 'mds', dissimilarity='precomputed').",
 )
 
-__all__ = ["advise", "audit", "compare", "datasets", "embed", "fit", "load"]
+__all__ = ["audit", "compare", "datasets", "embed", "fit", "load"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -575,18 +573,6 @@ class _Scored:
         n = np.shape(self.X)[0] if np.ndim(self.X) else 0
         k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
         return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}
-
-
-def advise(X: Any, **options: Any) -> Advice:
-    """Return suitable `n_neighbors` and `n_components` for data, with the curves behind them.
-
-    Data and options of a table are the same as for `fit`; other options and errors are the same as for
-    `glle_engine.posterior.selection.advise`.
-    """
-    of_table, rest = table_options(options, _keywords(engine_advise))
-    points = read_points(X, of_table)
-    found = engine_advise(points.X, **rest)
-    return replace(found, notes=points.all_notes(found.notes))
 
 
 @dataclass(frozen=True, eq=False)

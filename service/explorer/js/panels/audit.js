@@ -2,6 +2,7 @@
 
 import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
+import { tearLines } from '../plot/overlay.js';
 import { html, number, percent } from '../lib/html.js';
 import { state, useStore } from '../store.js';
 
@@ -26,7 +27,7 @@ export function Audit() {
       ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
       ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} in another sample</dd>`)}
-      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${audit.tears.length > 0 && ': see the lines'}</dd>`}
+      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${tearLines(state).length > 0 && ': see the lines'}</dd>`}
     </dl>
     ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
       <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
