@@ -99,7 +99,16 @@ from glle_engine.reliability.resamples import (
     placing_weights,
     resample,
 )
-from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
+from glle_engine.reliability.thresholds import (
+    CLEARANCE,
+    FOREIGN,
+    FOREIGN_GAP,
+    MIN_KEPT,
+    PARTLY,
+    STAYS,
+    STRUCTURE_LEVEL,
+    TRUST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +127,6 @@ MIN_PAIRS = STAGES[0]
 REGION_PAIRS = 4  # fewer pairs do not calibrate regions
 WIDER_PAIRS = 2  # pairs of halves that are embedded with one more coordinate
 WIDER_POINTS = 2000  # at most these points are halved for `WIDER_PAIRS`
-MIN_KEPT = 0.01  # a map that shows anything keeps this share of neighbors beyond the share by chance
 DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
@@ -158,24 +166,24 @@ def audits(
     _require_picture(embedding, k, distinct=int((~copies).sum()))
     n, points = len(embedding), source.place(source.data)
     classes = None if labels is None else _labels(labels, n)
-    relations = find_relations(source.data[~copies], seed)
+    of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
+    relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
     facts = Facts(
         name=source.name,
         n=int((~copies).sum()),
-        has_structure=None if relations is None else relations > 0,
+        has_structure=None if relations is None else relations <= STRUCTURE_LEVEL,
         kept=kept,
         by_chance=by_chance,
-        least_kept=MIN_KEPT,
         islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
     notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
-    if blocks is None:
+    if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
         notes += found_notes
         facts = replace(facts, dependent=dependent)
@@ -186,7 +194,7 @@ def audits(
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
-    embedder = _part_embedder(source.embedder, rows, blocks)
+    embedder = _part_embedder(source.embedder, rows, of_blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
     found = _Found(
         points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, source.is_linear, is_given
@@ -205,7 +213,7 @@ def audits(
             if pairs == STAGES[1]:
                 if reason is None:
                     chance = compare_with_chance(
-                        source, embedding, k, seed=seed, executor=makers, on_progress=on_progress
+                        source, embedding, k, of_blocks=of_blocks, seed=seed, executor=makers, on_progress=on_progress
                     )
                     found = replace(
                         found, chance=chance, facts=replace(found.facts, has_gain=chance.has_gain),
@@ -292,7 +300,8 @@ def embedder_of_halves(
     """
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
-    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), blocks)
+    of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -447,7 +456,7 @@ def _notes(
         yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {most} neighbors, not of n_neighbors={k}.")
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
-    if relations is not None and relations <= 0:
+    if relations is not None and relations > STRUCTURE_LEVEL:
         few = f" More points than {n} may show a relation." if n < MEASURED_POINTS else ""
         yield Note(
             "unseen-structure",
@@ -471,14 +480,13 @@ def _name(names: Sequence[str] | None, column: int, columns: int) -> str:
     return f"column {names[column]!r}" if names is not None and len(names) == columns else f"column {column + 1}"
 
 
-def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: ArrayLike | None) -> Embedder:
+def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
     """Return an embedder of halves of some rows, or of halves of their blocks."""
-    n = embedder.shape[0]
-    if len(rows) < n:
+    if len(rows) < embedder.shape[0]:
         embedder = embedder.of_rows(rows)
     if blocks is None:
         return embedder
-    of_blocks = _labels(blocks, n, "blocks")[1][rows]
+    of_blocks = blocks[rows]
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
             f"The points are of {count} blocks, which have no halves to compare.",
@@ -578,7 +586,7 @@ def _said(statement: Statement) -> dict[str, Any]:
 
 def _is_beyond(facts: Facts) -> bool | None:
     has_structure = facts.has_structure
-    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= facts.least_kept
+    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= MIN_KEPT
 
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
