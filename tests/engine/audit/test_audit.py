@@ -180,8 +180,8 @@ def test_a_function_is_a_method() -> None:
     assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
     frame = found.frame()
     assert list(frame.columns) == [
-        "y1", "y2", "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value",
-        "is_point_beyond", "spread", "stability",
+        "y1", "y2", "island", "is_trusted", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam",
+        "p_value", "is_point_beyond", "spread", "stability",
     ]  # fmt: skip
     assert len(frame) == len(PLANE)
 
