@@ -133,6 +133,7 @@ MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
+MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
 SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
 
 
@@ -165,7 +166,7 @@ def audits(
     copies = find_copies(source.data, seed)
     _require_picture(embedding, k, distinct=int((~copies).sum()))
     n, points = len(embedding), source.place(source.data)
-    classes = None if labels is None else _labels(labels, n)
+    classes, no_groups = _groups(labels, n)
     of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
     relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
@@ -182,7 +183,7 @@ def audits(
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
-    notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
+    notes = [*source.notes, *no_groups, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
     if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
         notes += found_notes
@@ -544,6 +545,30 @@ def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[An
     return names, classes.astype(np.int64)
 
 
+def _groups(labels: ArrayLike | None, n: int) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
+    """Return the groups of labels as `_labels`; None for none, and with a note if the labels name no groups."""
+    if labels is None:
+        return None, ()
+    found = _labels(labels, n)
+    try:
+        require_groups(*found)
+    except InvalidParameterError as error:
+        return None, (Note("labels-are-no-groups", str(error)),)
+    return found, ()
+
+
+def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
+    """Raise `InvalidParameterError` if labels are measured numbers, or most points have a label of their own."""
+    sizes, n = np.bincount(classes), len(classes)
+    is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
+    if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
+        raise InvalidParameterError(
+            f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
+            remedy="Give groups: of numbers, for example, labels=pandas.qcut(values, 4). Numbers color the picture of "
+            "an audit without labels by glle.plot(audit, labels=values).",
+        )
+
+
 def _dimension(
     wider: Embedder, seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
@@ -595,9 +620,10 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
         raise InvalidParameterError(
-            f"{count - len(readings)} of {count} halves of the data could not be embedded."
-            + (f" The first problem: {problems[0]}" if problems else ""),
-            remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
+            f"{count - len(readings)} of {count} halves of the data could not be embedded.",
+            remedy=problems[0]  # it has its own remedy
+            if problems
+            else "Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
     own = neighbors_among(embedding, rows, found.k)

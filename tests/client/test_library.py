@@ -138,10 +138,10 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
         (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
-        (lambda: glle.embed(X, THREE), "method='3' is not known"),
+        (lambda: glle.embed(X, THREE), "3 is not the name of a method"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
         (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
-        (lambda: glle.audit(X, method="pca", n_neighbours=3), "Did you mean n_neighbors"),
+        (lambda: glle.audit(X, method="isomap", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
         (lambda: glle.fit(X).transform(X, X * 1j), "new points are of type complex"),
