@@ -42,7 +42,7 @@ import glle_engine
 import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from glle_engine import NUMBERS, manifolds
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.cost.estimate import draw_cost
+from glle_engine.posterior.draw_cost import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.analyses.registry import analysis_of
 from worker.base.clock import clock_skew
@@ -312,7 +312,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
     if job.kind in {"fit", "draws"}:
         return None
     sizes = [part.size for part in analysis_of(job).parts()]
-    return PartsSharding.from_sizes("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
+    return PartsSharding.from_sizes("halves", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.methods import METHODS
 from tests.conftest import until
 from tests.worker.execution.workers import fit_job, horses, worker
-from worker.analyses.embedding import Recipe
-from worker.analyses.resamples import SpreadSpec
+from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
 from worker.execution.long_place import LongPlace
 from worker.execution.supervisor import fork
@@ -173,21 +171,12 @@ tasks.fit_values = fit_values
     assert stores.jobs.fetch(job.id).queue == BATCH
 
 
-def test_refits_of_an_overdue_spread_are_shared(stores: Stores, settings: Settings) -> None:
+def test_halves_of_an_overdue_audit_are_shared(stores: Stores, settings: Settings) -> None:
     """The batch makes what is missing in parts, with the same result."""
     X = manifolds.make("s_curve", 80, seed=2).X
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    stores.embeddings.request(recipe, "claim")
-    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), n_resamples=12, n_refits=0)
-
-    def spread(claim: str) -> Job:
-        job, _ = stores.jobs.create(
-            kind="spread", claim=claim, posterior=None, spec=spec.to_dict(), total=12, short=True
-        )
-        stores.queue.enqueue(job)
-        return job
-
+    spec = AuditSpec(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    job, _ = stores.jobs.create(kind="audit", claim="c", posterior=None, spec=spec.to_dict(), total=1, short=True)
     slow = """
 import time
 from worker.analyses import resamples
@@ -200,16 +189,16 @@ resamples.resample = resample
     enqueued(stores, ENDLESS, short=False)
     with worker(settings, "one", PROGRAM + slow):
         until(lambda: starts(stores, ENDLESS))
-        job = spread("first")
+        stores.queue.enqueue(job)
         until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
         parts = stores.jobs.fetch(job.id).parts
         assert parts is not None
-        assert (parts.sizes, parts.stage) == ((4, 4, 4), "refits")
+        assert (parts.sizes, parts.stage) == ((4, 4), "halves")
         with worker(settings, "two"):
             succeeded(stores, job)
     entry = stores.find_result(spec, dataset.id)
     assert entry is not None
-    assert entry.meta["figures"]["n_resamples"] == 12
+    assert entry.meta["pairs"] >= 4
 
 
 def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) -> None:
