@@ -1,4 +1,4 @@
-"""Which map does `glle.compare` name for each question, and which would the truth name?
+"""The map that `glle.compare` names for each question, beside the maps that the truth names.
 
     python -m docs.figures.believe.choice --maps out/choice     # maps of fresh samples, an hour
     python -m docs.figures.believe.choice --maps out/choice --choose out/choice.jsonl --write
@@ -11,7 +11,6 @@ distances with the true distances; for groups the adjusted Rand index of the map
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,8 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.registry import method as method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from docs.figures.believe.truths import Points, Truth
     from docs.figures.believe.laws import Array
+    from docs.figures.believe.truths import Points, Truth
 
 SAMPLES = 2
 NEIGHBORS = 10
@@ -102,7 +99,7 @@ def truths_of(truth: Truth, folder: Path) -> dict[str, dict[str, float | None]]:
         if min(len(Y) for Y in maps):
             of = [true_scores(points, Y.astype(np.float64)) for points, Y in zip(samples, maps, strict=True)]
             scores[label] = {
-                question: None if of[0][question] is None else float(np.mean([each[question] for each in of]))  # type: ignore[misc] # floats if the first is
+                question: None if of[0][question] is None else float(np.mean([each[question] for each in of]))
                 for question in of[0]
             }
     return scores
