@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
 from glle.transport.errors import in_words, keyword
-from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
+from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.tables.anndata import cells_of, obs_column
@@ -69,10 +69,6 @@ class DataOptions(UploadOptions):
 
 class FitDataOptions(FitOptions, DataOptions):
     """Keyword arguments of `Client.fit`."""
-
-
-class AdviceDataOptions(AdviceOptions, DataOptions):
-    """Keyword arguments of `Client.advice`."""
 
 
 class AuditDataOptions(AuditOptions, DataOptions):

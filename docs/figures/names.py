@@ -20,7 +20,6 @@ from glle.library import FittedPosterior
 from glle_engine.audit.audit import audits
 from glle_engine.base.spec import FitSpec
 from glle_engine.estimator import GLLE
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 from service.schemas import analyses, resources
 from service.submission.fit_planning import SummaryQuery
@@ -72,7 +71,6 @@ DIFFERENT = {
     ("embed", "parameters"): "keywords of a function are members of one object elsewhere",
     ("compare", "align"): "only a service returns aligned embeddings",
     ("compare", "n_resamples"): "only a service refits",
-    ("advise", "n_neighbors"): "left out, a service has the range of the library",
 }
 
 
@@ -134,11 +132,6 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
             "library": of_function(calibrate),
             "client": of_function(glle.Posterior.calibration, types.CalibrationOptions),
             "HTTP": of_model(analyses.CalibrationIn),
-        },
-        "advise": {
-            "library": of_function(advise),
-            "client": of_function(glle.Client.advice, types.AdviceOptions),
-            "HTTP": of_model(analyses.AdviceIn),
         },
         "embed": {
             "library": of_function(glle.embed),

@@ -293,12 +293,22 @@ def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDA
     return holds
 
 
-def groups_apart(points: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other."""
-    touching, _ = contact(points, classes)
-    apart = np.maximum(touching, touching.T) <= GROUP_CONTACT
+def groups_apart(
+    Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other.
+
+    Only some `rows` are compared, by default all, and a group without any of them is apart from none. To judge the
+    embedding of a half, pass the points that are not in the half, as for `isolated_among`.
+    """
+    count = int(classes.max()) + 1
+    rows = np.ones(len(Y), bool) if rows is None else rows
+    present, of_rows = np.unique(classes[rows], return_inverse=True)
+    touching, _ = contact(Y[rows], of_rows)
+    apart = np.zeros((count, count), bool)
+    apart[np.ix_(present, present)] = np.maximum(touching, touching.T) <= GROUP_CONTACT
     np.fill_diagonal(apart, val=False)
-    return np.asarray(apart)
+    return apart
 
 
 def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:

@@ -27,6 +27,7 @@ from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Note
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
+from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import nearest_rows, ranks_of, unit_of
 from glle_engine.linalg.nearest.leaves import Leaves
@@ -132,6 +133,19 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
         assert isinstance(points, SparsePoints)
         return data.nearest(points, np.full(len(points), -1), n_neighbors)
     return nearest_rows(data, points, np.full(len(points), -1), n_neighbors)
+
+
+def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
+    r"""Estimate the dimension of the data from sorted neighbor distances T_1 <= ... <= T_k (n, k).
+
+    :math:`1 / \hat m = \frac{1}{n (k - 1)} \sum_i \sum_{j<k} \log(T_k / T_j)` (Levina and Bickel 2004, Eq. 8, with the
+    inverses averaged over points). Neighbors at distance 0 are left out.
+    """
+    last = distances[:, -1:]
+    inside = distances[:, :-1]
+    counted = inside > 0
+    total = dense.logs(np.where(counted, last / np.where(counted, inside, 1.0), 1.0)).sum()
+    return float(counted.sum() / total) if total > 0 else 0.0
 
 
 def search_figures(

@@ -7,8 +7,9 @@ The coverage of regions is calibrated on held-out resamples. The region of point
 c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its place in the reference
 embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all points, is found by cross-conformal
 calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
-are split into folds, the covariance is computed without a fold, and :math:`r_q` is the quantile of the distances of the
-held-out resamples from the mean of the others, in units of that covariance. For normal resamples with the covariance
+are split into folds (pairs of separate halves stay together), the covariance is computed without a fold, and
+:math:`r_q` is the quantile of the distances of the held-out resamples from the mean of the others, in units of that
+covariance. For normal resamples with the covariance
 :math:`C_i` it is the radius of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
 The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
@@ -243,20 +244,23 @@ class Regions:
         return {"levels": list(self.levels), "radii": list(self.radii)}
 
 
-def calibrated_regions(aligned: Alignment, on_progress: OnProgress = silent) -> Regions:
+def calibrated_regions(aligned: Alignment, on_progress: OnProgress = silent, *, together: int = 1) -> Regions:
     """Return regions around the original of aligned embeddings.
 
-    `on_progress` is called with (folds done, folds, "regions").
+    Each `together` consecutive resamples are in one fold: 2 for pairs of separate halves, which deviate from the mean
+    in opposite directions, so that one half of a pair would tell the deviation of the other. `on_progress` is called
+    with (folds done, folds, "regions").
     """
     n, factors = len(aligned.original), aligned.factors
     rows = np.arange(0, n, -(-n // CALIBRATED))
     distances = []
     for fold in range(FOLDS):
-        # A fold is every fourth resample, so that each fold has some of every kind.
-        fitted = [moments(np.delete(kind[:, rows], np.s_[fold::FOLDS], axis=0)) for kind in aligned.kinds]
+        # A fold is every fourth resample, or every fourth pair, so that each fold has some of every kind.
+        held = [np.arange(len(kind)) // together % FOLDS == fold for kind in aligned.kinds]
+        fitted = [moments(kind[~is_held][:, rows]) for kind, is_held in zip(aligned.kinds, held, strict=True)]
         half_axes = _half_axes(mean_covariance([covariance for _, covariance in fitted], factors))
-        for kind, factor, (mean, _) in zip(aligned.kinds, factors, fitted, strict=True):
-            distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in kind[fold::FOLDS]]
+        for kind, is_held, factor, (mean, _) in zip(aligned.kinds, held, factors, fitted, strict=True):
+            distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in kind[is_held]]
         on_progress(fold + 1, FOLDS, "regions")
     ordered = np.sort(np.concatenate(distances))
     radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in LEVELS)

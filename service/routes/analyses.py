@@ -1,4 +1,4 @@
-"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, advice, audit."""
+"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, audit."""
 
 from dataclasses import asdict
 from functools import partial
@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
-from glle_engine.base.validation import require_enough_points, require_neighbors
+from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method
-from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
@@ -20,13 +18,12 @@ from service.encoding.result import Points, negotiate
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ON_POSTERIOR, Id, TenantStores, Wait, creates_job
-from service.schemas.analyses import AdviceIn, AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
+from service.schemas.analyses import AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.fit_planning import require_affordable_summary, summary_spec
 from service.submission.jobs import analysis_job, job_response, load_or_compute
 from service.submission.planning import Plan, blocks_for_audit, classes_for_spread
 from service.submission.validation import (
-    MAX_NEIGHBORS,
     coordinates_beside,
     new_points,
     require_calibratable,
@@ -35,12 +32,10 @@ from service.submission.validation import (
     require_posterior,
     require_sample,
     require_storage,
-    require_within,
 )
 from worker.analyses.audit import AuditSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import (
-    AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
     SummarySpec,
@@ -159,22 +154,6 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: 
     the defaults it sets `scale=auto` of later draws and summaries of this posterior.
     """
     return await job_response(stores, partial(_calibration, stores, id_, body), wait)
-
-
-@router.post(
-    "/v1/advice",
-    summary="Judge n_neighbors and n_components",
-    **creates_job(**params.ON_DATASET, _422="Out of range, too few points, or all equal."),
-)
-async def advice(body: AdviceIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Judge a range of n_neighbors on a data set, and the number of components for the best of them.
-
-    The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
-    instability at each k below n), `components_curve` (eigenvalue and relative gap at each p),
-    `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components` (the intrinsic dimension, rounded), null
-    where the curve allows none. `notes` has the reasons in words. Nothing is applied.
-    """
-    return await job_response(stores, partial(_advice, stores, body), wait)
 
 
 @router.post(
@@ -324,16 +303,3 @@ def _resampled_priority(stores: Stores, source: str, plan: Plan) -> Priority:
     data = stores.datasets.fetch(source)
     require_resamplable(data.n, data.d, plan.method, plan.spec)
     return plan.priority(data.n)
-
-
-def _advice(stores: Stores, body: AdviceIn) -> Job:
-    dataset = stores.datasets.fetch(body.dataset)
-    ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= MAX_NEIGHBORS] or [MAX_NEIGHBORS]
-    require_within("n_neighbors", max(ks))
-    require_within("n_components", body.n_components)
-    require_within("max_components", body.max_components)
-    same = body.model_dump(include={"n_components", "reg", "standardize", "metric"})
-    require_enough_points(dataset.n, FitSpec(n_neighbors=min(ks), **same))
-    require_not_all_equal(stores, dataset)
-    spec = AdviceSpec(**{**body.model_dump(), "n_neighbors": tuple(ks)})
-    return analysis_job(stores, spec, posterior=None, short=False)

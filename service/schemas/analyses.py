@@ -10,7 +10,6 @@ from glle_engine.base.results import Note
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
-from glle_engine.posterior.selection import DEFAULT_RANGE
 from glle_engine.reliability.alignment import MIN_EMBEDDINGS
 from glle_engine.reliability.calibration import DRAWS
 from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
@@ -307,22 +306,6 @@ class CalibrationIn(CommandIn):
     n_resamples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
     n_draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
-
-
-class AdviceIn(DatasetCommandIn):
-    """Range of parameters to score on a data set."""
-
-    n_neighbors: list[Annotated[int, Field(ge=2)]] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        description=f"Values of k; default {', '.join(map(str, DEFAULT_RANGE))}.",
-    )
-    n_components: int = Field(default=2, ge=1, description="p of the scored embeddings.")
-    max_components: int = Field(default=10, ge=1, description="Number of dimensions to examine in the spectrum.")
-    reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")
-    standardize: Standardize = Field(default="none", description="Of the features, as in a posterior.")
-    metric: Metric = Field(default="euclidean", description="Of the neighbors, as in a posterior.")
 
 
 class AuditIn(CommandIn):

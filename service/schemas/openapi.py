@@ -30,7 +30,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "transform": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]], "n_draws": 8},
     "reconstructions": {"n_draws": 4, "seed": 0},
     "calibration": {"n_resamples": 20, "n_draws": 40},
-    "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
     "audit": {"dataset": _DATASET, "method": "pca"},
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
@@ -48,7 +47,6 @@ _OF_DATASET: Links = {
     "describe_dataset": ("get_dataset", {}),
     "read_data": ("get_data", {}),
     "fit": ("fit", {"dataset": "$response.body#/id"}),
-    "advise": ("advice", {"dataset": "$response.body#/id"}),
     "audit": ("audit", {"dataset": "$response.body#/id", "method": "pca"}),
     "embed": ("embed", {"dataset": "$response.body#/id", "method": "pca"}),
 }

@@ -293,7 +293,7 @@ class JobOut(BaseModel):
     priority: Priority = Field(description="An interactive job does not wait for batches.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null if it is about a data set.")
     dataset: str | None = Field(
-        description="Id of the data set in the request, to fit, embed, transform or advise on; else null. Inline "
+        description="Id of the data set in the request, to fit, embed, transform or audit; else null. Inline "
         "points have the id that they would have as a data set."
     )
     request: dict[str, Any] = Field(description="The request.")

@@ -8,7 +8,6 @@ from glle_engine.audit.answers import Answer
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.posterior.cost.estimate import Cost
-from glle_engine.posterior.selection import Advice, ComponentsRow, NeighborsRow
 from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration
 from glle_engine.reliability.movement import Movement, MovementFigures
@@ -210,21 +209,6 @@ class CalibrationOut(CalibrationFactsOut):
     n_draws: int = Field(description="Draws at each trial scale.")
     seed: Index = Field(description=_OF_DRAWS)
     arrays: CalibrationArraysOut
-
-
-@fields_of(NeighborsRow)
-class NeighborsRowOut(BaseModel):
-    """Scores of one value of n_neighbors."""
-
-
-@fields_of(ComponentsRow)
-class ComponentsRowOut(BaseModel):
-    """Spectral gap after one n_components."""
-
-
-@fields_of(Advice)
-class AdviceOut(BaseModel):
-    """Judgement of n_neighbors and n_components."""
 
 
 @fields_of(Cost)
@@ -477,7 +461,6 @@ class JobResultOut(
         | ReconstructionsOut
         | WeightsOut
         | CalibrationOut
-        | AdviceOut
         | EstimatedOut
         | CoordinatesOut
         | PlacedOut

@@ -61,7 +61,7 @@ def test_client_imports_nothing_of_the_server() -> None:
     assert command & {"numpy", "httpx", "rich"} == set()
     assert client & {*server, "numba", "scipy", "pandas", "narwhals"} == set()
     assert client >= {"glle", "httpx", "numpy"}
-    (engine,) = loaded_packages("import glle; glle.fit, glle.advise, glle.plot")
+    (engine,) = loaded_packages("import glle; glle.fit, glle.audit, glle.plot")
     assert engine & {"httpx", "anyio", "rich"} == set()
 
 

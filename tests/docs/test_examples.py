@@ -108,7 +108,7 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     posterior = f"/v1/posteriors/{send('fit', '/v1/posteriors?wait=30', **dataset)['id']}"
     for name in ("draws", "transform", "reconstructions", "calibration"):
         send({"draws": "draw_many"}.get(name, name), f"{posterior}/{name}?wait=30")
-    for name, path in (("advice", "advice"), ("compare", "comparisons"), ("audit", "audits"), ("embed", "embeddings")):
+    for name, path in (("compare", "comparisons"), ("audit", "audits"), ("embed", "embeddings")):
         embedded = send(name, f"/v1/{path}?wait=30", **dataset)
     embedding = embedded["links"]["embedding"]
     for name, last in (("transform_embedding", "transform"), ("spread", "spread")):

@@ -1,4 +1,4 @@
-"""Analyses of a posterior or of a data set: summary, new points, generated data, weights, advice and so on."""
+"""Analyses of a posterior or of a data set: summary, new points, generated data, weights and so on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement import Extension
-from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORRELATED, calibrate
 from glle_engine.reliability.ensemble import combine
@@ -26,7 +25,7 @@ from worker.records.draws import DrawAddress
 if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.spec import Metric, Source, Standardize
+    from glle_engine.base.spec import Source
     from glle_engine.graph.relations import Data
     from worker.analyses.base import AnalysisContext
 
@@ -243,36 +242,6 @@ class CalibrationSpec(AnalysisSpec):
             on_progress=context.on_progress,
         )
         return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdviceSpec(AnalysisSpec):
-    """Scores of a range of n_neighbors and of n_components on a data set."""
-
-    kind = "advice"
-
-    dataset: str
-    n_neighbors: tuple[int, ...]
-    n_components: int
-    max_components: int
-    reg: float
-    standardize: Standardize = "none"
-    metric: Metric = "euclidean"
-
-    def __post_init__(self) -> None:
-        # Equal ranges are equal requests.
-        object.__setattr__(self, "n_neighbors", tuple(sorted(set(self.n_neighbors))))
-
-    @property
-    def total(self) -> int:
-        """One step for each n_neighbors, and one for the spectrum."""
-        return len(self.n_neighbors) + 1
-
-    def run(self, context: AnalysisContext) -> Entry:
-        """Return the engine's advice, without arrays."""
-        options = {name: value for name, value in self.to_dict().items() if name not in {"dataset", "engine"}}
-        advice = advise(context.values(self.dataset), **options, on_progress=context.on_progress)
-        return Entry(advice.to_dict(), {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
 from worker.analyses.posterior_analyses import (
-    AdviceSpec,
     CalibrationSpec,
     EstimateSpec,
     ReconstructionsSpec,
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
-    SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec, AdviceSpec, EstimateSpec,
+    SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec, EstimateSpec,
     EmbeddingSpec, PlacementSpec, ComparisonSpec, SpreadSpec, AuditSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}

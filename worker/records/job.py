@@ -27,7 +27,6 @@ Kind = Literal[
     "reconstructions",
     "weights",
     "calibration",
-    "advice",
     "estimate",
     "embedding",
     "placement",

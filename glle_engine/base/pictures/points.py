@@ -149,7 +149,9 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     """Return a pandas DataFrame with a row for each point of a result.
 
     Columns: id and label if given, the coordinates y1, ..., yp, and spread, stability, p_value and others if the result
-    has them. The coordinates of a posterior are the mean of some draws.
+    has them. The coordinates of a posterior are the mean of some draws. Of an audit, `island` is the name of the
+    point's island in the verdict, empty for points without one and where the map is in one piece, and `is_trusted` says
+    whether the island is trusted.
 
     Parameters
     ----------
@@ -181,7 +183,12 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
     columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}
-    return pd.DataFrame({**columns, **points.columns}, index=points.index)
+    own = dict(points.columns)
+    if points.level and "island" in own:
+        islands = [points.islands.get(island, ("", False)) for island in own.pop("island").tolist()]
+        names, is_trusted = zip(*islands, strict=True)
+        own = {"island": np.array(names), "is_trusted": np.array(is_trusted), **own}
+    return pd.DataFrame({**columns, **own}, index=points.index)
 
 
 def to_xarray(draws: Any) -> Any:

@@ -24,13 +24,12 @@ from glle_engine.eigen.batched.structure import front_sizes
 from glle_engine.eigen.eigenpairs import MAX_STEPS
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.eigen.pattern import Pattern, dissections
-from glle_engine.graph.neighbors import FEW_FEATURES, PAIR, PAIR_FEATURE, kneighbors
+from glle_engine.graph.neighbors import FEW_FEATURES, PAIR, PAIR_FEATURE, intrinsic_dimension, kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg import LANES
 from glle_engine.posterior.findings import DRAWS as COMPARED_DRAWS
 from glle_engine.posterior.findings import NOISE_MODELS
 from glle_engine.posterior.fit import DRAWS
-from glle_engine.posterior.selection import intrinsic_dimension
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +80,7 @@ class Factorization:
         The work for each number of points.
     dimension : float
         Intrinsic dimension, estimated from the largest analysed number of points
-        (`glle_engine.posterior.selection.intrinsic_dimension`).
+        (`glle_engine.graph.neighbors.intrinsic_dimension`).
 
     """
 

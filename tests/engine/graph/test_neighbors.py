@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.graph.connectivity import bridge
-from glle_engine.graph.neighbors import kneighbors, kneighbors_of, kneighbors_to, search_cost
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_of, kneighbors_to, search_cost
 from glle_engine.graph.relations import Data, Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import distances as linalg_distances
@@ -159,3 +159,11 @@ def test_ties_are_decided_by_the_index_alone(kind: str, monkeypatch: pytest.Monk
     for columns in (np.arange(7), *(rng.permutation(7) for _ in range(3))):
         table = _space((whole / 15)[:, columns], kind)
         np.testing.assert_array_equal(kneighbors(table, 12)[0], expected)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_intrinsic_dimension_of_flat_data(dimension: int) -> None:
+    """Flat data of known dimension in ten features."""
+    rng = np.random.default_rng(dimension)
+    X = rng.random((3000, dimension)) @ rng.standard_normal((dimension, 10))
+    assert intrinsic_dimension(kneighbors(X, 12)[1]) == pytest.approx(dimension, rel=0.12)

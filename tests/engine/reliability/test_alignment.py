@@ -38,6 +38,21 @@ def test_regions_of_normal_places_have_the_stated_coverage(p: int, seed: int) ->
     assert heavy.radius(0.9) / heavy.radius(0.5) > 1.2 * np.sqrt(chi2.ppf(0.9, p) / chi2.ppf(0.5, p))
 
 
+@pytest.mark.parametrize(("pairs", "extra"), [(4, 0.0), (4, 0.3), (8, 0.0)])
+def test_regions_of_pairs_of_halves_have_the_stated_coverage(pairs: int, extra: float) -> None:
+    """Two separate halves deviate from the mean in opposite directions, and a fold has both of them."""
+    covered, n = [], 300
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        center = rng.standard_normal((n, 2))  # the mean over new samples is 0
+        off = rng.standard_normal((pairs, n, 2))
+        halves = np.stack([off, -off], axis=1).reshape(2 * pairs, n, 2)
+        aligned = Alignment(center, (center + halves + extra * rng.standard_normal(halves.shape),), (1.0,))
+        regions = calibrated_regions(aligned, together=2)
+        covered.append(regions.contains(np.zeros((n, 2)), 0.9).mean())
+    assert 0.89 < np.mean(covered) < 0.97
+
+
 def test_axes_are_those_of_the_covariance() -> None:
     """Rows are orthogonal, the longest first; their outer products add up to the covariance at radius 1."""
     rng = np.random.default_rng(4)

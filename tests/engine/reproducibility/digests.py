@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glle_engine import Posterior, fit
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import moments
 from glle_engine.metrics import ranks
 from glle_engine.metrics.ranks import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
-from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import rank_correlation
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.ensemble import combine

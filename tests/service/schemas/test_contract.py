@@ -266,7 +266,7 @@ def test_405_names_every_method_of_the_path(client: httpx.Client) -> None:
         assert answer.status_code == 405
         allowed = set(answer.headers["allow"].split(", "))
         assert allowed >= {method.upper() for method in methods} | ({"HEAD"} if "get" in methods else set()), path
-    assert client.head("/v1/advice").headers["allow"] == "POST"
+    assert client.head("/v1/audits").headers["allow"] == "POST"
     assert client.options("/v1/embeddings/emb_1").headers["allow"] == "DELETE, GET, HEAD, PATCH"
 
 

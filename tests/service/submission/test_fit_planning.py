@@ -140,7 +140,7 @@ def test_posteriors_without_room_are_refused(
 
 
 def test_refusals_precede_the_queue(client: httpx.Client, stores: Stores) -> None:
-    """Of fits, estimates and advice: problems that need no computation are reported at once, with the remedy."""
+    """Of fits and estimates: problems that need no computation are reported at once, with the remedy."""
     few, equal = upload(client, DATA[:30]), upload(client, np.full((40, 3), 2.5))
     both: tuple[tuple[dict[str, Any], int, str], ...] = (
         ({"dataset": "ds_none"}, 404, "dataset-not-found"),
@@ -151,16 +151,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, stores: Stores) -> Non
         ({"dataset": few, "mean": "derived"}, 422, "invalid-parameter"),
         ({"dataset": equal}, 422, "degenerate-data"),
     )
-    of_advice: tuple[tuple[dict[str, Any], int, str], ...] = (
-        ({"dataset": "ds_none"}, 404, "dataset-not-found"),
-        ({"dataset": few, "n_neighbors": [30, 31]}, 422, "too-few-points"),
-        ({"dataset": few, "n_neighbors": [1]}, 422, "invalid-request"),
-        ({"dataset": few, "n_neighbors": [5, 201]}, 422, "over-the-limit"),
-        ({"dataset": few, "max_components": 51}, 422, "over-the-limit"),
-        ({"dataset": few, "n_components": 51}, 422, "over-the-limit"),
-        ({"dataset": equal}, 422, "degenerate-data"),
-    )
-    for path, cases in ((PATH, both), ("/v1/posteriors", both), ("/v1/advice", of_advice)):
+    for path, cases in ((PATH, both), ("/v1/posteriors", both)):
         for body, status, code in cases:
             assert check_problem(client.post(path, json=body), status, code)["remedy"], (path, body)
     assert in_turn(stores) == []

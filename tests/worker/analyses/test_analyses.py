@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,7 +12,6 @@ import pytest
 import glle_engine
 from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.ensemble import ensemble
 from glle_engine.reliability.resamples import STREAMS
 from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
@@ -23,7 +21,6 @@ from worker.analyses.audit import MIN_HALVES, AuditSpec, groups_of
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
-    AdviceSpec,
     CalibrationSpec,
     EstimateSpec,
     ReconstructionsSpec,
@@ -51,7 +48,6 @@ STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "poster
 SUMMARY = SummarySpec(n_draws=6, **STREAM)
 TRANSFORM = TransformSpec(dataset="ds_1", n_draws=4, **STREAM)
 RECONSTRUCTIONS = ReconstructionsSpec(n_draws=3, **STREAM)
-ADVICE = AdviceSpec(dataset="ds_1", n_neighbors=(5, 8), n_components=2, max_components=4, reg=1e-3)
 ESTIMATE = EstimateSpec(dataset="ds_1", parameters=FitSpec(n_neighbors=8).to_dict())
 CALIBRATION = CalibrationSpec(n_resamples=4, n_draws=8, seed=1)
 EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
@@ -61,8 +57,8 @@ COMPARISON = ComparisonSpec(
     scores=("trustworthiness",),
 )
 AUDIT = AuditSpec(dataset="ds_1", coordinates="ds_2")
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, ESTIMATE, EMBEDDING, COMPARISON, AUDIT]
-OF_DATA = {"advice", "estimate", "embedding", "comparison", "audit"}  # the other analyses need a posterior
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ESTIMATE, EMBEDDING, COMPARISON, AUDIT]
+OF_DATA = {"estimate", "embedding", "comparison", "audit"}  # the other analyses need a posterior
 
 
 def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -171,16 +167,6 @@ def test_new_points_are_the_engines_in_any_blocks(
     stores.results.delete(result_id(spec.key(posterior_id)))
     monkeypatch.setattr(posterior_analyses, "EXTENSION_WORK", 0)
     assert run_analysis(stores, spec, posterior_id).meta == entry.meta
-
-
-def test_advice_is_the_engines(stores: Stores) -> None:
-    """Curves and suggestions need neither arrays nor a posterior."""
-    spec = replace(ADVICE, dataset=store_dataset(stores, SHEET.X))
-    entry = run_analysis(stores, spec, None)
-    fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
-    direct = advise(SHEET.X, n_neighbors=(5, 8), max_components=4).to_dict()
-    assert fields == json.loads(json.dumps(direct))
-    assert entry.arrays == {}
 
 
 def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:

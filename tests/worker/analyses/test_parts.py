@@ -157,6 +157,20 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
         np.testing.assert_array_equal(entry.arrays[name], array)
 
 
+def test_labels_are_added_without_new_halves(stores: Stores, blocks: list[tuple[str, int]]) -> None:
+    """Labels and the number of neighbors change what is read from the halves, not the halves."""
+    X = SHEET.X
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    labels, _ = stores.datasets.add(Table(values=(X[:, :1] > 0).astype(float), source={"kind": "test"}))
+    spec = AuditSpec(dataset=dataset.id, method="pca", parameters=method("pca").spec().to_dict(), seed=3)
+    run_all(stores, shared_job(stores, spec, None))
+    made = len(blocks)
+    job = shared_job(stores, replace(spec, labels=labels.id, n_neighbors=10), None)
+    run_all(stores, job)
+    assert result(stores, job).meta["groups"] is not None
+    assert len(blocks) == made
+
+
 class SomeFail(FunctionEmbedder):
     """Embedder whose resamples 1 and 5 fail."""
 

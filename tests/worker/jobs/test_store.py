@@ -43,9 +43,9 @@ def test_new_record(stores: Stores) -> None:
     assert (job.kind, job.status, job.done, job.total, job.spec) == ("draws", "queued", 0, 3, {"a": [1, 2]})
     assert (job.started, job.finished, job.error) == (None, None, None)
     assert job.is_open
-    advice, _ = create(stores, "advice", kind="advice", posterior=None, spec={"dataset": "ds_1"})
-    assert stores.jobs.get(advice.id) == advice
-    assert (advice.posterior, advice.dataset, advice.subject) == (None, "ds_1", "ds_1")
+    analysis, _ = create(stores, "audit", kind="audit", posterior=None, spec={"dataset": "ds_1"})
+    assert stores.jobs.get(analysis.id) == analysis
+    assert (analysis.posterior, analysis.dataset, analysis.subject) == (None, "ds_1", "ds_1")
     other, _ = create(stores, "other", kind="transform", spec={"dataset": "ds_1"})
     assert (other.posterior, other.dataset, other.subject) == ("post_1", "ds_1", "post_1")
     assert stores.jobs.get("job_none") is None

@@ -6,23 +6,13 @@ import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { auditFirst, MAX_AUDITED } from './audit.js';
+import { chosenMethod } from '../methods.js';
 import { embed } from './compare.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const ASSESSED = { n_draws: 40, n_resamples: 20 }; // half of the service's defaults, in half of the time
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
-
-/** The entry of the chosen method. */
-export const chosenMethod = () => methodNamed(state.method);
-
-const methodNamed = (name) => state.methods.find((method) => method.name === name);
-
-/** The schemas of a method's settings by name. */
-export function settingsOf(name) {
-  const { properties } = methodNamed(name).parameters;
-  return properties.parameters?.properties ?? properties;
-}
 
 /** Default number of draws, within the memory of a tab. */
 export function defaultCount() {
@@ -62,13 +52,6 @@ export const drawAgain = () => runWork(draw);
 
 /** Assess the spread of the current posterior, although that takes long. */
 export const assessNow = () => runWork(() => assess(state.posterior.id, { asked: true }));
-
-/** The settings that differ from the defaults of the method's schema. */
-export function changedFrom(method, spec) {
-  const properties = settingsOf(method);
-  const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
-  return Object.fromEntries(Object.entries(spec).filter(isOwn));
-}
 
 /** Show a posterior: its reference embedding and its neighbors. */
 export async function show(posterior) {

@@ -1,7 +1,7 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
 import { auditAsMapOf, auditShown } from '../actions/audit.js';
-import { embedders, hindrance } from '../actions/compare.js';
+import { embedders, hindrance } from '../methods.js';
 import { assessNow } from '../actions/fit.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
