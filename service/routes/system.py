@@ -27,7 +27,6 @@ from service.schemas.resources import (
     ReadyOut,
     UsageOut,
 )
-from service.submission.fit_planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
@@ -67,7 +66,6 @@ async def info(stores: TenantStores) -> InfoOut:
             "max_draws": MAX_DRAWS,
             "max_jobs": MAX_JOBS,
             "max_wait": MAX_WAIT_SECONDS,
-            "cost_margin": COST_MARGIN,
             **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items() if limit is not None},
         },
         manifolds=list(manifolds.NAMES),

@@ -270,9 +270,6 @@ def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
 
 def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     """Return a sentence on how far to believe a result, or an empty one."""
-    if (reliability := getattr(shown, "reliability", None)) is not None:
-        level, reason = (_part(reliability, name) for name in ("level", "reason"))
-        return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     codes = [_part(note, "code") for note in getattr(shown, "notes", ())]
