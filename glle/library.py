@@ -39,7 +39,6 @@ from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
 from glle_engine.posterior.npz import inconsistent
 from glle_engine.reliability.calibration import Calibration, calibrate
-from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, Ensemble, ensemble
 from glle_engine.reliability.resamples import resampling_obstacle
 
 if TYPE_CHECKING:
@@ -180,45 +179,38 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
     @accepts_random_state
-    def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
+    def summary(
         self,
-        n_draws: int = DRAWS,
+        n_draws: int = 100,
         *,
-        n_resamples: int = RESAMPLES,
         first: int = 0,
         seed: int = 0,
         scale: float | Literal["auto"] | None = None,
         source: Source = "posterior",
-    ) -> Ensemble | Summary:
-        """Return how far points move over new samples of the data, as the client's `summary`.
+    ) -> Summary:
+        """Return how far points move from draw to draw, as the client's `summary`.
 
         Parameters
         ----------
         n_draws
             Number of draws.
-        n_resamples
-            Number of embeddings of parts of the data, for each of three kinds of parts; only for the ensemble.
         first, seed
-            First draw, and seed of the draws; `seed` also determines the resamples.
+            First draw, and seed of the draws.
         scale
-            "auto" for the ensemble of calibrated draws and resamples (`glle_engine.reliability.ensemble`), which is the
-            default if the posterior can be resampled. A number, otherwise 1 by default, for the spread of the draws
-            alone, with this factor on the covariance (`glle_engine.posterior.summary`).
+            Factor on the covariance of the draws; "auto" for the scale of `calibration`, which is the default if the
+            posterior has its data and can be calibrated. Otherwise the default is 1.
         source : {"posterior", "prior"}
 
         Raises
         ------
         InvalidParameterError
-            For "auto", if the posterior cannot be resampled, or does not have its data.
+            For "auto", if the posterior cannot be calibrated, or does not have its data.
 
         """
         if scale is None:
-            scale = "auto" if self._obstacle(source) is None else 1.0
-        if scale != "auto":
-            return super().summary(n_draws, first=first, seed=seed, scale=scale, source=source)
-        if obstacle := self._obstacle(source):
-            raise obstacle
-        return ensemble(self, self._data(), n_draws=n_draws, n_resamples=n_resamples, first=first, seed=seed)
+            scale = "auto" if self.data is not None and self._obstacle(source) is None else 1.0
+        number = self._scale_of(scale, source)
+        return super().summary(n_draws, first=first, seed=seed, scale=number, source=source)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -243,8 +235,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         if self.data is None:
             raise InvalidParameterError(
                 "A posterior of a file has no data, which scale='auto' needs.",
-                remedy="Use posterior.ensemble(X) or posterior.calibrate(X).scale with the data X of the fit, or give "
-                "the scale as a number.",
+                remedy="Use posterior.calibrate(X).scale with the data X of the fit, or give the scale as a number.",
             )
         return self.data
 
@@ -284,15 +275,6 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         Options and errors as for `glle_engine.reliability.calibration.calibrate`.
         """
         return calibrate(self, self._features(X), **options)
-
-    @accepts_random_state
-    @with_keywords(ensemble)
-    def ensemble(self, X: ArrayLike, **options: Any) -> Ensemble:
-        """Return the spread of points over draws and resamples of the data X (n, d) of the fit, and its reliability.
-
-        Options and errors as for `glle_engine.reliability.ensemble.ensemble`.
-        """
-        return ensemble(self, self._features(X), **options)
 
 
 class TableFitParameters(FitParameters, TableOptions):

@@ -636,7 +636,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
-    aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
+    aligned = Alignment.from_maps(normalize_all(pictures), normalize(embedding)[0])
     regions = _regions(aligned, embedding, size)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
     islands = islands_of_samples(
@@ -683,7 +683,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
 
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
     """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
-    pairs, p = len(aligned.kinds[0]) // 2, embedding.shape[1]
+    pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
     if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
         return {}
     around = calibrated_regions(aligned, together=2)

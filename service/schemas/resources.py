@@ -311,7 +311,7 @@ class JobOut(BaseModel):
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
-        if job.kind in {"placement", "spread", "audit"} and job.spec["embedding"]:
+        if job.kind in {"placement", "audit"} and job.spec["embedding"]:
             links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"

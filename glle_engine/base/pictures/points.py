@@ -27,6 +27,7 @@ _COLUMNS = (
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
+_MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
@@ -98,7 +99,7 @@ class PointTable:
         groups: Any = getattr(shown, "groups", None)
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
-            of_table["apart_from"] = dict(zip(map(str, _part(groups, "names")), counts, strict=True))
+            of_table["apart_from"] = dict(zip(map(name_of_label, _part(groups, "names")), counts, strict=True))
         if hasattr(groups, "classes"):  # an audit of this process, not of a service
             given["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
@@ -249,6 +250,13 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
     )
 
 
+def name_of_label(value: Any) -> str:
+    """Return a label as a name: a text as it is, whole numbers with all digits."""
+    if isinstance(value, (str, bool, np.bool_)):
+        return str(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"
+
+
 def texts_of_labels(labels: Any) -> Any:
     """Return labels as they are; as texts if they are objects or some are missing. A missing label is an empty text."""
     values = np.asarray(labels)
@@ -267,9 +275,6 @@ def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
 
 def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     """Return a sentence on how far to believe a result, or an empty one."""
-    if (reliability := getattr(shown, "reliability", None)) is not None:
-        level, reason = (_part(reliability, name) for name in ("level", "reason"))
-        return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     codes = [_part(note, "code") for note in getattr(shown, "notes", ())]

@@ -481,8 +481,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     stores.jobs.succeed(done.id)
     stores.jobs.cancel(unwanted.id)
     for job in jobs:
-        task = fetch(stores, job.id)
-        stores.queue.requeue(job, task, None)
+        stores.queue.requeue(fetch(stores, job.id), None, lambda _: None)
     moved = stores.jobs.fetch(running.id)
     assert (moved.status, moved.stage, moved.done, moved.queue) == ("queued", "queued", 0, BATCH)
     assert (waiting(stores, INTERACTIVE), waiting(stores)) == ([], [running.id])

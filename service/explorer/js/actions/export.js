@@ -14,7 +14,7 @@ import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/
 import { drawMarks, marksHere } from '../plot/overlay.js';
 import { SvgContext, SvgPath } from '../lib/svg.js';
 import { sizeOf } from '../plot/size.js';
-import { median, SURE } from '../views/headline.js';
+import { median } from '../views/headline.js';
 import { onStage } from '../views/stage.js';
 import { state } from '../store.js';
 
@@ -77,9 +77,9 @@ function captionHere() {
 }
 
 function verdictHere() {
-  const { audit, single, summary, reliability } = state;
+  const { audit, single, summary } = state;
   if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
-  return `The median point keeps ${percent(median(summary.stability))} of its neighbors. ${reliability ? `How reliable is the spread? ${SURE[reliability.level]}. ${reliability.reason}` : ''}`;
+  return `The median point keeps ${percent(median(summary.stability))} of its neighbors.`;
 }
 
 /** Width and height of the picture: its title, from `top` on the points, then the verdict, then the legend. */

@@ -44,12 +44,11 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = hasSpread && state.reliability; // which reliability the headline says
-  if (hasRegions && state.shape === 'density') drawDensities(context, view);
+  if (hasSpread && state.shape === 'density') drawDensities(context, view);
   if (!isMoving && showsAudit()) drawAudit(context, at, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
-  if (hasRegions) drawContours(context, at, hover, view);
+  if (hasSpread) drawContours(context, at, hover, view);
   for (const row of new Set([only, hover])) {
     if (row < 0) continue;
     if (hasSpread) drawPlaces(context, row, view);
