@@ -107,7 +107,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the defaults of each operation's parameters: by operation, surface and name."""
     return {
         "fit": {
-            "library": of_function(glle.fit, FitSpec),
+            "library": {name: value for name, value in of_function(glle.fit, FitSpec).items() if name != "labels"},
             "estimator": of_function(GLLE.__init__),
             "client": of_function(glle.Client.fit, types.FitOptions),
             "command": {name: value for name, value in of_command("fit").items() if name != "labels"},  # of the data
