@@ -358,6 +358,7 @@ class IslandsOut(BaseModel):
     error: float | None = Field(description="Standard error of the share over pairs of halves.")
     names: list[str] = Field(description="A, B, and so on.")
     sizes: list[int] = Field(description="Points of each island.")
+    outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
     stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
