@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
 from glle.transport.errors import in_words, keyword
-from glle.types import AdviceOptions, AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
+from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.pictures.points import align_rows
 from glle_engine.tables.anndata import cells_of, obs_column
@@ -71,10 +71,6 @@ class DataOptions(UploadOptions):
 
 class FitDataOptions(FitOptions, DataOptions):
     """Keyword arguments of `Client.fit`."""
-
-
-class AdviceDataOptions(AdviceOptions, DataOptions):
-    """Keyword arguments of `Client.advice`."""
 
 
 class AuditDataOptions(AuditOptions, DataOptions):

@@ -286,7 +286,8 @@ def _warn(notes: tuple[Note, ...]) -> None:
 def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) -> bool:
     """Return whether sparse data can be fitted with these parameters; False for parameters that `fit` refuses."""
     try:
-        require_possible_if_sparse(specification.from_dict(parameters))
+        given = {name: value for name, value in parameters.items() if name != "random_state"}
+        require_possible_if_sparse(specification.from_dict(given))
     except GlleError:
         return False
     return True
@@ -311,7 +312,8 @@ class Embedding(_Embedder):
     name : str
         Name of the method, such as "isomap" or "umap".
     parameters
-        Parameters of the method, as for `glle.embed`; `method` is a parameter of "glle".
+        Parameters of the method, as for `glle.embed`; `random_state` is another name of `seed`, and `method` is a
+        parameter of "glle".
 
     Attributes
     ----------
@@ -421,7 +423,7 @@ class Embedding(_Embedder):
                 f"{chosen.title} has no parameter method={given!r}.",
                 remedy=f"Give the name of the method first: glle.Embedding({given!r}).",
             )
-        spec = chosen.spec.from_dict(self._parameters)
+        spec = chosen.spec.from_dict(chosen.named_parameters(self._parameters))
         most = {
             "n_components": d,
             **({"n_neighbors": spec.most_neighbors(n)} if self._has_default_neighbors(spec) else {}),

@@ -15,7 +15,7 @@ from glle_engine.base.errors import (
     MissingLibraryError,
     TooFewPointsError,
 )
-from glle_engine.base.parameters import check_positive
+from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import Note, PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
@@ -40,7 +40,7 @@ from glle_engine.methods.parameters import MethodSpec, of_pairs
 from glle_engine.posterior.findings import bridge_notes, scale_figures, scale_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
@@ -244,6 +244,14 @@ class Method(Generic[S]):
     def random(self) -> bool:
         """Whether the embedding depends on a seed."""
         return "seed" in self.spec.parameters()
+
+    def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
+        if not self.random and (given := [name for name in ("seed", "random_state") if options.get(name) is not None]):
+            raise InvalidParameterError(
+                f"{self.title} has no {given[0]}: it is not random.", remedy=f"Leave {given[0]} away."
+            )
+        return with_seed(options)
 
     def require_available(self) -> None:
         """Raise `MissingLibraryError` unless the libraries are installed."""

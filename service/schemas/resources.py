@@ -293,7 +293,7 @@ class JobOut(BaseModel):
     priority: Priority = Field(description="An interactive job does not wait for batches.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null if it is about a data set.")
     dataset: str | None = Field(
-        description="Id of the data set in the request, to fit, embed, transform or advise on; else null. Inline "
+        description="Id of the data set in the request, to fit, embed, transform or audit; else null. Inline "
         "points have the id that they would have as a data set."
     )
     request: dict[str, Any] = Field(description="The request.")
@@ -311,7 +311,7 @@ class JobOut(BaseModel):
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
-        if job.kind in {"placement", "spread", "audit"} and job.spec["embedding"]:
+        if job.kind in {"placement", "audit"} and job.spec["embedding"]:
             links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"

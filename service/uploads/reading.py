@@ -12,7 +12,6 @@ import os
 import zlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from email.message import Message
 from email.parser import BytesHeaderParser
 from functools import partial
 from pathlib import Path, PurePath
@@ -22,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
 from glle_engine.tables.roles import ColumnRoles
+from service.encoding.media_types import MediaType
 from service.uploads.limits import Limits, check_inflated
 from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
 from worker.base.disk import disk_reserve, free_bytes, require_room, temporary_file
@@ -32,6 +32,7 @@ from worker.records.shares import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
+    from email.message import Message
 
     from fastapi import Request
 
@@ -219,7 +220,7 @@ class Upload:
             if misplaced := [name for name in chosen if name == "sheet" or not found.is_text]:
                 name = misplaced[0]
                 wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
-                detail = f"?{name}= cannot be used: {self._kind} is no {wanted}."
+                detail = f"?{name}= cannot be used: {self.media.kind} is no {wanted}."
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
@@ -252,7 +253,7 @@ class Upload:
                 return replace(self, encoding=", ".join(self._codings[:-1]))
             return replace(self, content_type=_media_of(head))
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        start, end, part, fields = _file_of(body, _boundary(self.content_type))
+        start, end, part, fields = _file_of(body, _boundary(self.media))
         pieces = (body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE))
         head = _write(pieces, out, self.limits.body)
         content_type, encoding = _packing_of(part)
@@ -261,9 +262,9 @@ class Upload:
         return replace(self, content_type=content_type or _media_of(head), encoding=encoding, options=options)
 
     @property
-    def _kind(self) -> str:
-        """Media type without its parameters."""
-        return self.content_type.partition(";")[0].strip().lower()
+    def media(self) -> MediaType:
+        """Media type of the body."""
+        return MediaType.parse(self.content_type)
 
     @property
     def _codings(self) -> list[str]:
@@ -276,12 +277,12 @@ class Upload:
         """Coding of the outermost layer, or an empty string."""
         if self._codings:
             return self._codings[-1]
-        return "gzip" if self._kind in _GZIP_TYPES else ""
+        return "gzip" if self.media.kind in _GZIP_TYPES else ""
 
     @property
     def _is_packed(self) -> bool:
         """Return whether a layer is left to unpack."""
-        return bool(self._coding) or self._kind == MULTIPART
+        return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
         """Raise ``unsupported-media-type`` for an unknown coding or format, or one without its library."""
@@ -317,12 +318,10 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
         raise refuse("malformed-gzip", 422, detail, "Write it again with gzip, and send the whole file.") from None
 
 
-def _boundary(content_type: str) -> bytes:
+def _boundary(form: MediaType) -> bytes:
     """Return the boundary between the parts of a form."""
-    head = Message()
-    head["content-type"] = content_type
-    boundary = head.get_param("boundary")
-    if not isinstance(boundary, str) or not 0 < len(boundary) <= 70 or not boundary.isascii():
+    boundary = form.parameters.get("boundary", "")
+    if not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise _malformed_form("its Content-Type has no boundary")
     return b"--" + boundary.encode()
 
@@ -356,9 +355,9 @@ def _packing_of(head: Message) -> tuple[str, str]:
     """Return Content-Type and Content-Encoding of a form's file; without a type, its bytes decide."""
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
-    kind = head.get_content_type() if head["content-type"] else ""
-    if not encoding and kind not in _VAGUE:
-        return head["content-type"], ""
+    content_type = str(head["content-type"] or "")  # the parser returns no text if it has bytes above 127
+    if not encoding and MediaType.parse(content_type).kind not in _VAGUE:
+        return content_type, ""
     found = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
     return (found, encoding) if found or not encoding else (f"application/{encoding}", "")
 

@@ -26,6 +26,7 @@ _COLUMNS = (
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
+_MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
@@ -97,7 +98,7 @@ class PointTable:
         groups: Any = getattr(shown, "groups", None)
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
-            of_table["apart_from"] = dict(zip(map(str, _part(groups, "names")), counts, strict=True))
+            of_table["apart_from"] = dict(zip(map(name_of_label, _part(groups, "names")), counts, strict=True))
         if hasattr(groups, "classes"):  # an audit of this process, not of a service
             given["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
@@ -149,7 +150,9 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     """Return a pandas DataFrame with a row for each point of a result.
 
     Columns: id and label if given, the coordinates y1, ..., yp, and spread, stability, p_value and others if the result
-    has them. The coordinates of a posterior are the mean of some draws.
+    has them. The coordinates of a posterior are the mean of some draws. Of an audit, `island` is the name of the
+    point's island in the verdict, empty for points without one and where the map is in one piece, and `is_trusted` says
+    whether the island is trusted.
 
     Parameters
     ----------
@@ -179,7 +182,12 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
     columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}
-    return pd.DataFrame({**columns, **points.columns}, index=points.index)
+    own = dict(points.columns)
+    if points.level and "island" in own:
+        islands = [points.islands.get(island, ("", False)) for island in own.pop("island").tolist()]
+        names, is_trusted = zip(*islands, strict=True)
+        own = {"island": np.array(names), "is_trusted": np.array(is_trusted), **own}
+    return pd.DataFrame({**columns, **own}, index=points.index)
 
 
 def to_xarray(draws: Any) -> Any:
@@ -237,6 +245,13 @@ def align_rows(values: Any, index: Any) -> Any:
     )
 
 
+def name_of_label(value: Any) -> str:
+    """Return a label as a name: a text as it is, whole numbers with all digits."""
+    if isinstance(value, (str, bool, np.bool_)):
+        return str(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"
+
+
 def texts_of_labels(labels: Any) -> Any:
     """Return labels as they are; as texts if they are objects or some are missing. A missing label is an empty text."""
     values = np.asarray(labels)
@@ -255,9 +270,6 @@ def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
 
 def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     """Return a sentence on how far to believe a result, or an empty one."""
-    if (reliability := getattr(shown, "reliability", None)) is not None:
-        level, reason = (_part(reliability, name) for name in ("level", "reason"))
-        return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     codes = [_part(note, "code") for note in getattr(shown, "notes", ())]

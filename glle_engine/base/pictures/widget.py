@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.pictures.plotting import CLASSES, MAX_CLASSES, SEQUENCE, Panel
+from glle_engine.base.pictures.colors import CLASSES, MAX_CLASSES, SEQUENCE
+from glle_engine.base.pictures.plotting import Panel
 from glle_engine.base.pictures.points import PointTable, align_rows, frame
 
 if TYPE_CHECKING:

@@ -165,8 +165,7 @@ class ReaderProcesses:
         with temporary_file(self._folder) as out:
             if upload.is_safe(body):
                 return upload.read(body, out)
-            kind = upload.content_type.partition(";")[0].strip().lower()
-            return self._run(asdict(upload), kind, body, out)
+            return self._run(asdict(upload), upload.media.kind, body, out)
 
     def _run(self, options: dict[str, Any], kind: str, body: IO[bytes], out: IO[bytes]) -> Table:
         """Return the table that a reader process made of a body of some kind."""

@@ -97,9 +97,9 @@ def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
 
 def test_tasks_have_handlers_and_wait_in_the_queue_of_their_length(stores: Stores) -> None:
     """Jobs of all kinds carry short stable names, each in the worker's table; short ones do not wait behind batches."""
-    advice, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    analysis, _ = stores.jobs.create(kind="audit", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     short, _ = stores.jobs.create(kind="fit", claim="b", posterior="post_1", spec={}, total=1, short=True)
-    for job in (fit_job(stores), draws_job(stores), advice, short):
+    for job in (fit_job(stores), draws_job(stores), analysis, short):
         stores.queue.enqueue(job)
     names = {task.func_name for task in fetch_tasks(stores.client, in_turn(stores)) if task is not None}
     assert names == {FIT, DRAWS, ANALYSIS} == {"fit", "draws", "analysis"}
@@ -245,7 +245,7 @@ def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores
 
 def test_an_analysis_is_enqueued_once(stores: Stores) -> None:
     """Its task is named by the job."""
-    job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    job, _ = stores.jobs.create(kind="audit", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
     stores.queue.repair(silent(job))
     (task,) = open_queue(BATCH, stores.client).get_jobs()
@@ -455,7 +455,7 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
         for short in (True, False):
             claim = f"{number} {short}"
             stores.queue.enqueue(
-                jobs.create(kind="advice", claim=claim, posterior=None, spec={"dataset": "d"}, total=1, short=short)[0]
+                jobs.create(kind="audit", claim=claim, posterior=None, spec={"dataset": "d"}, total=1, short=short)[0]
             )
     stores.queue.enqueue(draws := draws_job(stores))
     stores.queue.enqueue_others(draws)
@@ -470,7 +470,7 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
 def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     """Its job is queued with its progress from the start; one that ended or is cancelled meanwhile is not enqueued."""
     jobs = [
-        stores.jobs.create(kind="advice", claim=name, posterior=None, spec={"dataset": "d"}, total=9, short=True)[0]
+        stores.jobs.create(kind="audit", claim=name, posterior=None, spec={"dataset": "d"}, total=9, short=True)[0]
         for name in "abc"
     ]
     for job in jobs:
@@ -481,8 +481,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     stores.jobs.succeed(done.id)
     stores.jobs.cancel(unwanted.id)
     for job in jobs:
-        task = fetch(stores, job.id)
-        stores.queue.requeue(job, task, None)
+        stores.queue.requeue(fetch(stores, job.id), None, lambda _: None)
     moved = stores.jobs.fetch(running.id)
     assert (moved.status, moved.stage, moved.done, moved.queue) == ("queued", "queued", 0, BATCH)
     assert (waiting(stores, INTERACTIVE), waiting(stores)) == ([], [running.id])

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from glle_engine.base.pictures.plotting import CLASSES, TEAR, Panel, PointColors, draw, plot, render
+from glle_engine.base.pictures.colors import CLASSES, PointColors
+from glle_engine.base.pictures.plotting import TEAR, Panel, draw, plot, render
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((60, 2))
