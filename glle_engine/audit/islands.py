@@ -1,10 +1,11 @@
 r"""Islands of an embedding: its clusters that do not touch each other.
 
 HDBSCAN finds the clusters (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
-estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`,
-:math:`c` the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the
-largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without
-that extra, and because the islands of an embedding are then the same on every machine and with every version.
+estimates", PAKDD 2013): single linkage of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`, :math:`c`
+the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the largest
+excess of mass are selected. A first pass looks for clusters of 8 points and 2 % of all points; a second pass looks for
+smaller clumps within these, of at least 8 points. The linkage is scipy's; the selection is made here and not by
+scikit-learn, because audits have to work without that extra.
 
 A cluster is not yet an island: HDBSCAN cuts even a uniform disc, and random points on a curve have gaps. A gap is more
 than chance if points of a distribution without the gap would hardly leave it open. Random points of density
@@ -18,7 +19,8 @@ two.
 A point touches another cluster if one of that cluster's points lies within the reach of the point's own cluster. If the
 other cluster has the larger reach, that reach counts, up to 1.5 times the own one. A cluster is *isolated* if at most
 2 % of its points touch another cluster, and at most a tenth of the share that would touch if the cluster itself were
-cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated.
+cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated. Points
+that lie far from every island, in clumps of fewer than 8, belong to none.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import linkage
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
@@ -37,7 +39,8 @@ from glle_engine.reliability.thresholds import ISLAND_CONTACT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS, MIN_SHARE = 8, 0.02  # an island has at least 8 points and 2 % of all points
+MIN_POINTS = 8  # of an island
+MIN_SHARE = 0.02  # smaller islands need the second pass, and have to be isolated in the data
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
 MANY = 5000  # of more points, a random sample is compared
@@ -47,8 +50,7 @@ WIDER = 1.5  # the reach of another cluster counts up to this multiple of the ow
 BORDER = 0.1  # an island may touch others with this share of the points that would touch along a cut
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut
-STEP = 1.5  # in units of the reach: points of one body are linked by steps of at most this length
-FAR_STEP = 7.0  # in units of the reach: clumps farther from every island belong to none
+FAR_STEP = 7.0  # in units of the reach: small clumps farther from every island belong to none
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -259,14 +261,13 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
 
 
-def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their points.
 
-    With `core` (n,), distances are at least the core distances of both points: mutual reachability.
+    Distances are at least the core distances (n,) of both points: mutual reachability.
     """
-    n, distances = len(points), pdist(points)
-    first = 0
-    for row in range(n - 1 if core is not None else 0):
+    n, distances, first = len(points), pdist(points), 0
+    for row in range(n - 1):
         of_row = distances[first : (first := first + n - 1 - row)]
         np.maximum(of_row, np.maximum(core[row], core[row + 1 :]), out=of_row)
     return np.asarray(linkage(distances, "single"))

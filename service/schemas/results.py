@@ -262,7 +262,7 @@ class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
-    island: VectorOut = Field(description="(n,), index of the island of each point.")
+    island: VectorOut = Field(description="(n,), index of each point's island; -1: a clump too small to judge.")
     neighborhood: VectorOut | None = absent("(n,), share of its neighbors that remain, beyond chance in its island.")
     stretch: VectorOut = Field(description="(n,), distance in the map to its neighbors in other samples; 1 is usual.")
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")

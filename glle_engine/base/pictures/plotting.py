@@ -342,7 +342,8 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) ->
                 top = outline[outline[:, 1].argmax()]
                 axes.annotate(name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=TEXT, ha="center")
     if (outside := panel.outside).any():
-        axes.scatter(*points[outside].T, s=sizes if np.isscalar(sizes) else sizes[outside], c=OUTSIDE, linewidths=0)
+        x, y = points[outside].T
+        axes.scatter(x, y, s=sizes if np.isscalar(sizes) else sizes[outside], c=OUTSIDE, linewidths=0)
     if panel.tears is not None and len(panel.tears):
         axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
     if panel.is_folded is not None and panel.has_folds:
