@@ -78,6 +78,7 @@ from glle_engine.audit.sources import (
     source_of_posterior,
 )
 from glle_engine.audit.statement import Facts, Statement, state
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -538,7 +539,7 @@ def _source(
 
 
 def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
-    names, classes = np.unique(np.asarray(labels), return_inverse=True)
+    names, classes = np.unique(array_of(labels, f"the {name}", are_labels=True), return_inverse=True)
     if classes.shape != (n,):
         raise InvalidParameterError(
             f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.parameters import check_choice
 from glle_engine.base.pictures.colors import SHOWN_NAMES, PointColors, shorten
@@ -186,14 +187,16 @@ def plot(
     check_choice("by", by, ("opacity", "size"))
     points = PointTable.from_result(shown)
     points = points if labels is None else replace(points, label="")
-    labels = points.labels if labels is None else align_rows(labels, points.index)
+    labels = points.labels if labels is None else align_rows(labels, points.index, "the labels")
     colors = (
         None
         if labels is None
         else PointColors.from_labels(labels, len(points.places), points.label, are_groups=bool(points.apart_from))
     )
     panel = Panel.from_result(points, colors)
-    distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
+    distances = points.columns.get("spread")
+    if spread is not None:
+        distances = array_of(getattr(spread, "spread", spread), "the spread")
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
         if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
