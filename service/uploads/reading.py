@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from starlette.concurrency import run_in_threadpool
 
@@ -181,6 +181,8 @@ class Upload:
     limits: Limits
     folder: str
 
+    source: ClassVar[str] = "upload"
+
     @classmethod
     def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload that headers describe; raises ``unsupported-media-type`` before the body is read."""
@@ -198,6 +200,11 @@ class Upload:
     def cap(self) -> int:
         """The most bytes that the body may have."""
         return self.limits.body if self._is_packed else format_of(self.content_type).max_bytes(self.limits.body)
+
+    @property
+    def label(self) -> str:
+        """Media type of the body, for messages."""
+        return self.media.kind
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body, because it is small and simple."""
