@@ -30,9 +30,7 @@ BODIES = {
     "TransformOptions": ("TransformIn", {"dataset", "data"}),
     "ReconstructionsOptions": ("ReconstructionsIn", {"n_draws"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
-    "AdviceOptions": ("AdviceIn", {"dataset"}),
     "AuditOptions": ("AuditIn", {"dataset", "coordinates", "embedding", "posterior", "method", "parameters", "labels"}),
-    "SpreadOptions": ("SpreadIn", {"labels"}),
     "CompareOptions": ("ComparisonIn", {"dataset", "methods", "labels", "truth"}),
 }
 QUERIES = {

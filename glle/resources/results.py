@@ -52,7 +52,7 @@ class Resource:
 class Result:
     """Result of an analysis: `arrays` by name, all other values in `metadata`, and the `index` of the uploaded frame.
 
-    Arrays and values are also attributes: ``summary.spread``, ``advice.n_neighbors``.
+    Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``.
     """
 
     arrays: dict[str, Array] = field(default_factory=dict)

@@ -78,18 +78,18 @@ from glle_engine.audit.sources import (
     source_of_posterior,
 )
 from glle_engine.audit.statement import Facts, Statement, state
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import Note
 from glle_engine.base.validation import require_neighbors
-from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import disparity, root_trace
 from glle_engine.methods.parameters import DistanceSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import (
@@ -100,7 +100,16 @@ from glle_engine.reliability.resamples import (
     placing_weights,
     resample,
 )
-from glle_engine.reliability.thresholds import CLEARANCE, FOREIGN, FOREIGN_GAP, PARTLY, STAYS, TRUST
+from glle_engine.reliability.thresholds import (
+    CLEARANCE,
+    FOREIGN,
+    FOREIGN_GAP,
+    MIN_KEPT,
+    PARTLY,
+    STAYS,
+    STRUCTURE_LEVEL,
+    TRUST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -116,15 +125,16 @@ if TYPE_CHECKING:
 STAGES = (2, 4, 8)  # pairs of separate halves after which the audit makes a statement
 MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
+REGION_PAIRS = 4  # fewer pairs do not calibrate regions
 WIDER_PAIRS = 2  # pairs of halves that are embedded with one more coordinate
 WIDER_POINTS = 2000  # at most these points are halved for `WIDER_PAIRS`
-MIN_KEPT = 0.01  # a map that shows anything keeps this share of neighbors beyond the share by chance
 DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
+MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
 SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
 
 
@@ -157,25 +167,25 @@ def audits(
     copies = find_copies(source.data, seed)
     _require_picture(embedding, k, distinct=int((~copies).sum()))
     n, points = len(embedding), source.place(source.data)
-    classes = None if labels is None else _labels(labels, n)
-    relations = find_relations(source.data[~copies], seed)
+    classes, no_groups = _groups(labels, n)
+    of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
+    relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
     kept, by_chance = kept_neighbors(source, embedding, k, seed)
     is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
     facts = Facts(
         name=source.name,
         n=int((~copies).sum()),
-        has_structure=None if relations is None else relations > 0,
+        has_structure=None if relations is None else relations <= STRUCTURE_LEVEL,
         kept=kept,
         by_chance=by_chance,
-        least_kept=MIN_KEPT,
         islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
-    notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
-    if blocks is None:
+    notes = [*source.notes, *no_groups, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
+    if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
         notes += found_notes
         facts = replace(facts, dependent=dependent)
@@ -186,7 +196,7 @@ def audits(
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
-    embedder = _part_embedder(source.embedder, rows, blocks)
+    embedder = _part_embedder(source.embedder, rows, of_blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
     found = _Found(
         points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, source.is_linear, is_given
@@ -205,7 +215,7 @@ def audits(
             if pairs == STAGES[1]:
                 if reason is None:
                     chance = compare_with_chance(
-                        source, embedding, k, seed=seed, executor=makers, on_progress=on_progress
+                        source, embedding, k, of_blocks=of_blocks, seed=seed, executor=makers, on_progress=on_progress
                     )
                     found = replace(
                         found, chance=chance, facts=replace(found.facts, has_gain=chance.has_gain),
@@ -292,7 +302,8 @@ def embedder_of_halves(
     """
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
-    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), blocks)
+    of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -336,7 +347,8 @@ class _Found:
     def answered(self) -> NDArray[np.intp]:
         """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
         islands = self.facts.islands.of_points
-        has_all = (np.bincount(islands[self.rows], minlength=int(islands.max()) + 1) > 1).all()
+        of_rows = islands[self.rows]
+        has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return self.rows if has_all else np.arange(len(islands))
 
     def read(self, places: NDArray[np.float64], executor: Executor | None) -> None:
@@ -367,10 +379,13 @@ def _read(
     near = neighbors_among(Y, rows, k)
     is_own = np.isin(np.arange(len(islands)), chosen)
     held = own = np.zeros(1, bool)
-    if islands.any():
+    others, has_several = Y, islands.max() > 0
+    if points is not None and (has_several or classes is not None):
+        others = island_places(points, is_other, chosen, Y)
+    if has_several:
         own = isolated_among(Y, islands, is_own)
-        held = isolated_among(Y if points is None else island_places(points, is_other, chosen, Y), islands, is_other)
-    return _Reading(Y, near, held, own, None if classes is None else groups_apart(Y, classes))
+        held = isolated_among(others, islands, is_other)
+    return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
 def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
@@ -444,7 +459,7 @@ def _notes(
         yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {most} neighbors, not of n_neighbors={k}.")
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
-    if relations is not None and relations <= 0:
+    if relations is not None and relations > STRUCTURE_LEVEL:
         few = f" More points than {n} may show a relation." if n < MEASURED_POINTS else ""
         yield Note(
             "unseen-structure",
@@ -468,14 +483,13 @@ def _name(names: Sequence[str] | None, column: int, columns: int) -> str:
     return f"column {names[column]!r}" if names is not None and len(names) == columns else f"column {column + 1}"
 
 
-def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: ArrayLike | None) -> Embedder:
+def _part_embedder(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
     """Return an embedder of halves of some rows, or of halves of their blocks."""
-    n = embedder.shape[0]
-    if len(rows) < n:
+    if len(rows) < embedder.shape[0]:
         embedder = embedder.of_rows(rows)
     if blocks is None:
         return embedder
-    of_blocks = _labels(blocks, n, "blocks")[1][rows]
+    of_blocks = blocks[rows]
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
             f"The points are of {count} blocks, which have no halves to compare.",
@@ -525,12 +539,36 @@ def _source(
 
 
 def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
-    names, classes = np.unique(np.asarray(labels), return_inverse=True)
+    names, classes = np.unique(array_of(labels, f"the {name}", are_labels=True), return_inverse=True)
     if classes.shape != (n,):
         raise InvalidParameterError(
             f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."
         )
     return names, classes.astype(np.int64)
+
+
+def _groups(labels: ArrayLike | None, n: int) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
+    """Return the groups of labels as `_labels`; None for none, and with a note if the labels name no groups."""
+    if labels is None:
+        return None, ()
+    found = _labels(labels, n)
+    try:
+        require_groups(*found)
+    except InvalidParameterError as error:
+        return None, (Note("labels-are-no-groups", str(error)),)
+    return found, ()
+
+
+def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
+    """Raise `InvalidParameterError` if labels are measured numbers, or most points have a label of their own."""
+    sizes, n = np.bincount(classes), len(classes)
+    is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
+    if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
+        raise InvalidParameterError(
+            f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
+            remedy="Give groups: of numbers, for example, labels=pandas.qcut(values, 4). Numbers color the picture of "
+            "an audit without labels by glle.plot(audit, labels=values).",
+        )
 
 
 def _dimension(
@@ -575,7 +613,7 @@ def _said(statement: Statement) -> dict[str, Any]:
 
 def _is_beyond(facts: Facts) -> bool | None:
     has_structure = facts.has_structure
-    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= facts.least_kept
+    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= MIN_KEPT
 
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
@@ -584,9 +622,10 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
         raise InvalidParameterError(
-            f"{count - len(readings)} of {count} halves of the data could not be embedded."
-            + (f" The first problem: {problems[0]}" if problems else ""),
-            remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
+            f"{count - len(readings)} of {count} halves of the data could not be embedded.",
+            remedy=problems[0]  # it has its own remedy
+            if problems
+            else "Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
     own = neighbors_among(embedding, rows, found.k)
@@ -598,9 +637,8 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
-    aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
-    around = calibrated_regions(aligned)
-    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    aligned = Alignment.from_maps(normalize_all(pictures), normalize(embedding)[0])
+    regions = _regions(aligned, embedding, size)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
     islands = islands_of_samples(
         found.facts.islands, *(np.array([reading[at] for reading in readings]) for at in (2, 3))
@@ -635,13 +673,23 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         dimension=found.dimension,
         spread=size * root_trace(aligned.covariance),
         stability=np.asarray(graph[at, own.ravel()]).reshape(own.shape).mean(axis=1),
-        regions={"mean": regions, "new sample": regions.of_new_sample()},
+        regions=regions,
         neighbors=graph,
         groups=groups,
         chance=found.chance,
         pairs=len(pictures) // 2,
         notes=found.notes,
     )
+
+
+def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
+    """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
+    pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
+    if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
+        return {}
+    around = calibrated_regions(aligned, together=2)
+    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    return {"mean": regions, "new sample": regions.of_new_sample()}
 
 
 def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:

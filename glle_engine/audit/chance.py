@@ -15,45 +15,46 @@ The p-values say nothing where an embedding can show all features, and where one
 because permuted data then have the same neighbors. Whether the data as a whole have structure is the question of
 `find_relations`.
 
-Relations among features put points closer to each other: the mean logarithm of the distance to the k-th neighbor
+Relations among features put points closer to each other: the mean logarithm of the distance to the fifth neighbor
 estimates the entropy of the data (Kozachenko and Leonenko, 1987), and the joint entropy is below the sum of the
-features' entropies unless they are independent. With the mean :math:`L` of the data, and the means :math:`L^*` of m
-permuted data sets,
+features' entropies unless they are independent. Features are replaced by their ranks, so that neither units nor heavy
+tails matter. This statistic sees relations that no line shows, such as parity.
 
-.. math:: t = \frac{\overline{L^*} - L}{s \sqrt{1 + 1 / m}},
-
-where s is the standard deviation of the m means. There are relations if t exceeds the quantile of Student's
-distribution with m - 1 degrees of freedom. If features are independent, the permuted data have the distribution of the
-data, so that the test keeps its level for any distribution and sample size. Features are replaced by their ranks, so
-that neither units nor heavy tails matter. The test needs nothing but neighbor searches.
-
-With many features and few points, all points are about equally far from each other. The second statistic comes from
+With many features and few points, all points are about equally far from each other. The second statistic is from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
-the largest eigenvalue of the ranks' covariance, compared with the eigenvalues of permuted data in the same way. The
-distances see relations that no line shows, such as parity, and the eigenvalue sees groups of few points.
+the largest eigenvalue of the ranks' covariance. It sees factors, and groups of few points, and assumes that a line has
+most of a relation.
 
 Neither statistic sees groups among features that are principal components: these are uncorrelated, and most of them are
 noise of small variance. The third statistic is the first one for ranks that keep the standard deviations of their
-features. Each of the three tests gets a third of the level.
+features. It assumes that features of larger variance say more.
 
-No test sees structure within single features, such as two modes of one column.
+The data and m permuted copies are m + 1 data sets that cannot be told apart if features are independent. Each statistic
+is standardized over all of them, and the largest of the three values is the test's statistic T. The p-value is the
+share of the m + 1 data sets whose T is at least the data's (Westfall and Young, "Resampling-based multiple testing",
+1993). It only counts, so it holds for any distribution, sample size and number of statistics. The one assumption is
+that rows are independent samples. If rows of a block are not, but blocks are, whole blocks are permuted: a row then
+keeps its position in the block, and all blocks are cut to one length.
+
+No test sees structure within single features, such as two modes of one column (`glle_engine.audit.columns`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.linalg import eigsh
-from scipy.special import stdtrit
 
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.reliability.alignment import doubled_centred_ranks
+from glle_engine.reliability.thresholds import CLEAR_GAIN, DOMINANT, STRUCTURE_LEVEL
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -63,18 +64,23 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
 
 # The test of relations.
-PERMUTATIONS = 16
+PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # the data have to be the first among these and themselves
 NEIGHBOR = 5  # the test uses the distance to this neighbor
-MAX_SHAPE = (1000, 1000)  # random points and features: enough for a relation that an embedding shows
-LEVEL = 1 - 0.005 / 3  # of each of the three statistics
+MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = (
+    1000,
+    500,
+    1000,
+)  # random ones: enough for a relation that a map shows
+MANY_FEATURES = 200
+MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
+MIN_EXCHANGED = 8  # blocks that are permuted, cut to a shorter length if they have many rows
+ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
 # The comparison of neighborhoods.
 NULLS = 4
 NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
-DOMINANT = 0.9  # share of the variance in one feature
 FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
-CLEAR = 0.1  # an embedding clearly beats chance if it keeps this share of the neighbors that chance loses
 MIN_SHARE_OF_COPIES = 0.05  # of the rows; fewer copies change no test
 
 
@@ -96,30 +102,60 @@ def _repeats(data: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.array([first.setdefault(hash(row.tobytes()), at) != at for at, row in enumerate(data)])
 
 
-def find_relations(data: NDArray[np.float64], seed: int = 0) -> float | None:
-    """Return by how much t exceeds its quantile: more than 0 if features of data (n, d) are related.
+def find_relations(
+    data: NDArray[np.float64], seed: int = 0, of_blocks: NDArray[np.int64] | None = None
+) -> float | None:
+    """Return the p-value of the test whether features of data (n, d) are related; None if fewer than two features vary.
 
-    Returns None if fewer than two features vary.
+    `of_blocks` (n,) are the blocks of rows that are not independent of each other.
     """
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
-    rows, columns = (np.sort(rng.permutation(size)[:most]) for size, most in zip(data.shape, MAX_SHAPE, strict=True))
-    data = data[np.ix_(rows, columns)]
+    limit = MAX_ROWS if data.shape[1] <= MANY_FEATURES else MAX_ROWS_OF_MANY_FEATURES
+    rows = _equal_blocks(np.arange(len(data)) if of_blocks is None else of_blocks, limit, rng)
+    columns = np.sort(rng.permutation(data.shape[1])[:MAX_FEATURES])
+    data = data[np.ix_(rows.ravel(), columns)]
     ranks = np.stack([doubled_centred_ranks(column) for column in data.T], axis=1)
     varies = np.ptp(ranks, axis=0) > 0
     if varies.sum() < 2:
         return None
     ranks, data = ranks[:, varies] / ranks[:, varies].std(axis=0), data[:, varies]
     deviations = (data / power_of_two(float(np.abs(data).max()))).std(axis=0)
-    k = min(NEIGHBOR, len(ranks) // 5)
-    permuted = [np.stack([rng.permutation(column) for column in ranks.T], axis=1) for _ in range(PERMUTATIONS)]
-    statistics = (lambda X: -_closeness(X, k), _top_eigenvalue, lambda X: -_closeness(X * deviations, k))
-    return max(_excess(found(ranks), [found(null) for null in permuted]) for found in statistics)
+    length = rows.shape[1]
+    k = min(NEIGHBOR + length - 1, len(ranks) // 5)
+
+    def statistics(points: NDArray[np.float64]) -> list[float]:
+        return [-_closeness(points, k), _top_eigenvalue(points), -_closeness(points * deviations, k)]
+
+    permuted = (_permute_columns(ranks, length, rng) for _ in range(PERMUTATIONS))
+    values = np.array([statistics(ranks), *(statistics(copy) for copy in permuted)])
+    deviation = values.std(axis=0)
+    standardized = (values - values.mean(axis=0)) / np.where(deviation > ROUNDING, deviation, np.inf)
+    largest = standardized.max(axis=1)
+    return float((largest >= largest[0] - ROUNDING).mean())
 
 
-def _excess(found: float, nulls: list[float]) -> float:
-    """Return by how much the t statistic of `found`, against the values of permuted data, exceeds its quantile."""
-    deviation = max(float(np.std(nulls, ddof=1)), 1e-12) * np.sqrt(1 + 1 / len(nulls))
-    return float((found - np.mean(nulls)) / deviation - stdtrit(len(nulls) - 1, LEVEL))
+def _permute_columns(data: NDArray[np.float64], length: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return data (n, d) with each column permuted by itself, in blocks of `length` consecutive rows."""
+    blocks = np.arange(len(data)).reshape(-1, length)
+    return np.stack([column[rng.permutation(blocks).ravel()] for column in data.T], axis=1)
+
+
+def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return rows (b, m) of at most `limit` rows: consecutive rows of each of b random blocks that have m rows.
+
+    The length m is the one that leaves most rows, of the lengths that at least half of the blocks have.
+    """
+    names, counts = np.unique(blocks, return_counts=True)
+    lengths = np.unique(counts)
+    enough = np.array([(counts >= length).sum() for length in lengths])
+    is_allowed = enough >= MIN_BLOCKS_SHARE * len(names)
+    length = int(lengths[is_allowed][(lengths * enough)[is_allowed].argmax()])
+    chosen = np.sort(rng.permutation(names[counts >= length])[: max(limit // length, MIN_EXCHANGED)])
+    length = min(length, max(limit // len(chosen), 1))
+    order = np.argsort(blocks, kind="stable")
+    first = np.searchsorted(blocks[order], chosen)
+    start = first + [int(rng.integers(0, size - length + 1)) for size in counts[np.searchsorted(names, chosen)]]
+    return np.asarray(order[start[:, None] + np.arange(length)])
 
 
 def _top_eigenvalue(points: NDArray[np.float64]) -> float:
@@ -174,7 +210,7 @@ class Chance:
         The gain must exceed the standard deviation over the permuted data sets, and be at least a tenth of the share of
         neighbors that their embeddings lose.
         """
-        least = CLEAR * (1 - float(self.expected.mean()))
+        least = CLEAR_GAIN * (1 - float(self.expected.mean()))
         return self.gain > float(self.expected.std(ddof=1)) and self.gain >= least
 
 
@@ -183,6 +219,7 @@ def compare_with_chance(
     Y: NDArray[np.float64],
     n_neighbors: int = NEIGHBORS,
     *,
+    of_blocks: NDArray[np.int64] | None = None,
     seed: int = 0,
     executor: Executor | None = None,
     on_progress: OnProgress = silent,
@@ -195,6 +232,8 @@ def compare_with_chance(
         How the embedding is made again.
     Y : (n, p) float64
     n_neighbors : int
+    of_blocks : (n,) int64, optional
+        Blocks of rows that are not independent of each other, and are permuted together.
     seed : int
         Seed of the permutations and of the blocks of points.
     executor : concurrent.futures.Executor, optional
@@ -210,9 +249,10 @@ def compare_with_chance(
     preserved = np.empty(n)
     for block in blocks:
         preserved[block] = shared_neighbors(source.place(data[block]), Y[block], k)
+    parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK, rng)]
     permuted = (
-        np.stack([rng.permutation(column) for column in data[blocks[number % len(blocks)]].T], axis=1)
-        for number in range(NULLS)
+        _permute_columns(data[part.ravel()], part.shape[1], rng)
+        for part, _ in zip(cycle(parts), range(NULLS), strict=False)
     )
     compare = partial(_null, source, k)
     results = (map if executor is None else executor.map)(compare, permuted, range(NULLS))

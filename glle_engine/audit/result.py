@@ -116,9 +116,8 @@ class Audit(PointResult):
         Mean probability that a point's neighbors in the map are its neighbors in the map of another sample, too.
     regions : dict of Regions
         "mean": regions for the mean position of each point over samples; "new sample": regions for the point's position
-        in the map of another sample. Both have the levels .5 and .9. On average over distributions of data, the regions
-        reach these levels; for nine of ten distributions, the regions of level .9 come within .10 of it
-        (docs/explanation/believe.md).
+        in the map of another sample. Both have the levels .5 and .9, calibrated on pairs of halves that were held out.
+        Empty for fewer than 4 pairs, or fewer than p + 1.
     neighbors : (n, n) csr_array or None
         Probability that j is among the neighbors of i in the map of another sample.
     groups : Groups or None
@@ -157,7 +156,7 @@ class Audit(PointResult):
     __repr__ = brief
 
     def __str__(self) -> str:
-        return self.verdict
+        return "\n".join([self.verdict, *(note.message for note in self.notes)])
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:

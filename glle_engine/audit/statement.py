@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from glle_engine.base.results import brief
-from glle_engine.reliability.thresholds import FEW_DISTURBED, FEW_POINTS, MANY_DISTURBED, PARTLY, TRUST
+from glle_engine.reliability.thresholds import (
+    FEW_DISTURBED,
+    FEW_POINTS,
+    MANY_DISTURBED,
+    MIN_KEPT,
+    MOST_SAMPLES,
+    PARTLY,
+    TRUST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
-MOST_SAMPLES = 0.5  # an island is separate in most samples from this share on
 SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
 NAMED = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
@@ -66,8 +73,6 @@ class Facts:
         Whether the features are related; None if it cannot be decided.
     kept, by_chance : float
         Share of the data's neighbors that the map keeps, and share that random positions would keep.
-    least_kept : float
-        The map shows structure if `kept` exceeds `by_chance` by at least this share.
     islands, arrangement, neighborhoods, shape, remains
         As in `Audit`; `remains` is None if only coordinates are given.
     disturbed : Disturbed
@@ -94,7 +99,6 @@ class Facts:
     has_structure: bool | None
     kept: float
     by_chance: float
-    least_kept: float
     islands: Islands
     disturbed: Disturbed | None = None
     p: int = 2
@@ -129,7 +133,7 @@ def state(facts: Facts) -> Statement:
     if facts.dominant is not None:
         name, share = facts.dominant
         return Statement(
-            "partly",
+            "unknown",
             f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
         )
@@ -157,7 +161,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"
     if facts.has_structure is False:
         return "no", "Do not read structure into this map: we found none", f"your {apart}"
-    if facts.has_structure and facts.kept - facts.by_chance < facts.least_kept:
+    if facts.has_structure and facts.kept - facts.by_chance < MIN_KEPT:
         action = "Do not rely on this map: the data have structure, but the map does not show it"
         return (
             "no",

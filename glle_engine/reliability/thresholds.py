@@ -1,4 +1,4 @@
-"""Thresholds behind every statement on certainty: of audits, of summaries of draws, and of movements.
+"""Thresholds behind every statement on certainty: of audits.
 
 A share is an R^2 or a share of neighbors in [0, 1], and a correlation is a rank correlation over points.
 """
@@ -10,7 +10,15 @@ TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
 STAYS = 0.875  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+MOST_SAMPLES = 0.5  # share of resamples from which on an island is said to be separate in most of them
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
+
+# Whether the data have structure.
+STRUCTURE_LEVEL = 0.025  # p-value up to which features are related: noise is called structure in one of 40 samples
+
+MIN_KEPT = 0.01  # share of neighbors that a map which shows anything keeps beyond the share by chance
+CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
+DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
 
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
@@ -24,7 +32,3 @@ MOSTLY = 0.5  # share of a point's neighbors in the picture that are far elsewhe
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5  # share of marked points: fewer are not mentioned, more are no local fault
 FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbors with its maps than times this share
 FOREIGN_GAP = 0.1  # and at least this share fewer
-
-# Rank correlations of the spread of draws and of movements.
-HIGH_CORRELATION = 0.8
-MODERATE_CORRELATION = 0.65

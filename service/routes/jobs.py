@@ -89,8 +89,8 @@ async def get_result(
     Draws: npy has the embeddings, (n_draws, n, p) or (scales, n_draws, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
     draw, and `notes` if a calibrated scale is doubtful; the header Glle-Scale has the scales, Glle-Notes the codes of
-    the notes. Analyses: JSON has all members, with `arrays` by name; npz the arrays (except for advice, which has
-    none); npy the `embedding` of a transform, the `data` of reconstructions or the `weights` of a draw.
+    the notes. Analyses: JSON has all members, with `arrays` by name; npz the arrays; npy the
+    `embedding` of a transform, the `data` of reconstructions or the `weights` of a draw.
 
     CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
     each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are

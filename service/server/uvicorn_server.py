@@ -18,6 +18,7 @@ import redis
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
+from service.server.http_protocol import HttpProtocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import ProblemError, refuse
 from worker.observability.live_workers import prolong
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from worker.storage.mark import RecordsMark
     from worker.stores import Stores
 
-HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
 LAST_TURNS = 16  # turns of the event loop before the close; they accept connections that the kernel would reset
 SETTLE_SECONDS = 0.5  # time for connections that were accepted just before the shutdown
@@ -91,8 +91,7 @@ class ApiServer(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
                 proxy_headers=False,  # would trust any loopback client, unlike `service.middleware.access_policy`
-                http="h11",  # h11 refuses all but HTTP/1.1 and 1.0; httptools has no limit on the head
-                h11_max_incomplete_event_size=HEAD_BYTES,
+                http=HttpProtocol,
                 # No limit_concurrency: unlike `RequestLimits`, it counts idle connections, and also refuses probes.
                 ws="none",
             )

@@ -61,7 +61,7 @@ def test_client_imports_nothing_of_the_server() -> None:
     assert command & {"numpy", "httpx", "rich"} == set()
     assert client & {*server, "numba", "scipy", "pandas", "narwhals"} == set()
     assert client >= {"glle", "httpx", "numpy"}
-    (engine,) = loaded_packages("import glle; glle.fit, glle.advise, glle.plot")
+    (engine,) = loaded_packages("import glle; glle.fit, glle.audit, glle.plot")
     assert engine & {"httpx", "anyio", "rich"} == set()
 
 
@@ -301,16 +301,6 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
         np.testing.assert_array_equal(
             found["labels"][:, None] if "labels" in getattr(found, "files", ()) else found, column
         )
-
-
-def test_an_estimate_is_fetched_after_its_job() -> None:
-    """202 with a job, the job's end, the same POST again."""
-    expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}
-    service = Service(job("queued"), job("succeeded"), httpx.Response(200, json=expected))
-    assert dict(service.client().estimate_fit("ds_1", n_neighbors=7)) == expected
-    asked, _, again = service.requests
-    assert (asked.method, asked.url.path) == ("POST", "/v1/posteriors/estimate")
-    assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
 
 
 def test_lists_iterate_over_all_pages() -> None:

@@ -20,7 +20,7 @@ from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
-PUBLIC = "GLLE Embedding GlleError advise audit compare datasets embed fit frame load plot to_xarray widget"
+PUBLIC = "GLLE Embedding GlleError audit compare datasets embed fit frame load plot to_xarray widget"
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 

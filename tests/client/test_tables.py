@@ -48,8 +48,6 @@ METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
     "dataset": lambda client, data, **options: client.dataset(data, **options),
     "preview": lambda client, data, **options: client.preview(data, **options),
     "fit": lambda client, data, **options: client.fit(data, **options),
-    "estimate_fit": lambda client, data, **options: client.estimate_fit(data, **options),
-    "advice": lambda client, data, **options: client.advice(data, **options),
     "embed": lambda client, data, **options: client.embed(data, "pca", **options),
     "compare": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
     "transform": lambda client, data, **options: posterior(client).transform(data, **options),
@@ -200,13 +198,12 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     assert legend is not None
     assert legend.get_title().get_text() == "cluster"
     assert [text.get_text() for text in legend.get_texts()] == ["left", "right"]
-    assert "missing-values" in {note.code for note in glle.advise(table, labels="cluster", missing="drop").notes}
 
 
 def test_guessed_roles_and_large_features_are_said_by_name() -> None:
     """In the notes, in print, and in the legend."""
     table = TABLE.assign(c=TABLE["c"] * 1e4)
-    for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6), glle.advise(table)):
+    for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6)):
         assert any("'cluster' has 2 distinct words. It has the labels" in note.message for note in found.notes)
     posterior = glle.fit(table, n_neighbors=6)
     assert "1 of 3 features hold 99 % of the variance, most of it c, and" in " ".join(

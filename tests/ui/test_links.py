@@ -51,6 +51,19 @@ def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer,
             expect(other.at("frame-name")).to_contain_text("PCA" if method else "Average")
 
 
+def test_a_reload_while_a_map_is_made_keeps_its_verdict(explorer: Explorer) -> None:
+    """The address has the job of the map; after the reload the map is followed, shown and audited."""
+    explorer.open_sheet("s_curve", 300)
+    explorer.open_set_up()
+    explorer.at("method").select_option("t-sne")
+    explorer.at("fit").click()
+    explorer.page.wait_for_url(lambda url: "job=" in url, wait_until="commit")
+    assert "audit" not in explorer.page.url
+    explorer.page.reload()
+    expect(explorer.at("frame-name")).to_have_text("t-SNE", timeout=LONG)
+    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
+
+
 def test_axes_and_selected_rows_have_a_link(explorer: Explorer, tab: Tab) -> None:
     """A fresh profile shows the same two of three axes, and the same rows are selected."""
     explorer.open_sheet("s_curve", 80)

@@ -31,6 +31,8 @@ NEIGHBORS = "neighbors_"  # prefix of the arrays of a sparse matrix, which have 
 MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
 """Parameters that the result repeats."""
+READ_FROM_HALVES = ("labels", "n_neighbors")
+"""Parameters that change what is read from the maps of halves, and not the maps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ class AuditSpec(AnalysisSpec):
                 **self._subject(context), blocks=self._blocks(context), seed=self.seed
             )
 
-        name = digest(self.to_dict()) + ":"
+        name = digest({key: value for key, value in self.to_dict().items() if key not in READ_FROM_HALVES}) + ":"
         return StoredResamples(self.owners(context.subject), SEPARATE, self.seed, load_embedder, name=name)
 
     def run(self, context: AnalysisContext) -> Entry:

@@ -27,11 +27,8 @@ Kind = Literal[
     "reconstructions",
     "weights",
     "calibration",
-    "advice",
-    "estimate",
     "embedding",
     "placement",
-    "spread",
     "comparison",
     "audit",
 ]

@@ -2,9 +2,9 @@ r"""LLE with an automatic k, with an automatic ridge, without outliers, and of s
 
 LLE with an automatic number of neighbors: the best embedding over a range of k.
 
-The best embedding has the highest (trustworthiness + continuity) / 2 - instability / 10
-(`glle_engine.posterior.selection`). Only graphs of one component with one closed class are candidates. The smallest k
-that connects the graph is reported separately.
+The best embedding has the highest (trustworthiness + continuity) / 2 - instability / 10. The instability is the mean
+Procrustes disparity to the embeddings of the next smaller and next larger k. Only graphs of one component with one
+closed class are candidates. The smallest k that connects the graph is reported separately.
 
 Two published criteria chose worse. They are the residual variance of Euclidean distances (Kouropteva, Okun and
 Pietikainen 2002), which prefers embeddings that do not unroll a sheet, and the Procrustes disparity of neighborhoods
@@ -50,6 +50,7 @@ n^2 d.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,11 +63,12 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, first_connecting
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import DistanceSpec, NeighborSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, embedding_of, lle_of
+from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.posterior.placement import attach
-from glle_engine.posterior.selection import advise, goodness
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _TRIED = 10
+_PROBES = 2000  # points whose ranks are compared
 _BLOCK_ENTRIES = 1 << 20
 _SETTLED = 1e-3
 _ADDED = 1024
@@ -135,10 +138,11 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
             remedy="Raise k_most.",
             details={"smallest_connecting_k": connecting},
         )
-    advice = advise(X, n_neighbors=ks, n_components=spec.n_components, reg=spec.reg, on_progress=on_progress)
-    curve = [{"n_neighbors": row.n_neighbors, "cost": 1 - goodness(row)} for row in advice.neighbors_curve]
-    best = int(min(curve, key=lambda row: row["cost"])["n_neighbors"])
-    embedding = lle_of(X, nearest[:, :best], spec.at(best), on_progress)
+    embeddings = [lle_of(X, nearest[:, :k], spec.at(k), on_progress) for k in ks]
+    costs = _costs(X, [embedding.Y for embedding in embeddings])
+    chosen = int(np.argmin(costs))
+    embedding, best = embeddings[chosen], ks[chosen]
+    curve = [{"n_neighbors": k, "cost": cost} for k, cost in zip(ks, costs, strict=True)]
     figures = {
         **embedding.figures,
         "n_neighbors": best,
@@ -147,6 +151,17 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
         "left_out": [k for k in spec.candidates() if k not in ks],
     }
     return Embedding(embedding.Y, embedding.eigenvalues, figures)
+
+
+def _costs(X: NDArray[np.float64], embeddings: list[NDArray[np.float64]]) -> list[float]:
+    """Return 1 - (trustworthiness + continuity) / 2 + instability / 10 of each embedding (n, p), by ascending k."""
+    k, points = min(10, (len(X) - 1) // 2), np.random.default_rng(0).permutation(len(X))[:_PROBES]
+    between = [disparity(a, b) for a, b in pairwise(embeddings)]
+    beside = [[*between[max(at - 1, 0) : at], *between[at : at + 1]] for at in range(len(embeddings))]
+    return [
+        1 - (trustworthiness(X, Y, k, points) + continuity(X, Y, k, points)) / 2 + sum(near) / max(len(near), 1) / 10
+        for Y, near in zip(embeddings, beside, strict=True)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ ALONE: Any = {"remains": None}
         ({"n": 100, **NOISE}, "no", "", "", ["we found none."]),
         ({"kept": 0.105}, "no", "", "", ["the map does not show it", "keeps 10%"]),
         ({"has_structure": None, "kept": 0.105}, "unknown", "layout neighbors", "", ["fewer than two features vary"]),
-        ({"dominant": ("column 'a'", 0.97)}, "partly", "", "", ["column 'a' has 97% of the variance"]),
+        ({"dominant": ("column 'a'", 0.97)}, "unknown", "", "", ["column 'a' has 97% of the variance"]),
         (ALONE, "unknown", "", "", ["coordinates alone cannot tell. The map keeps 60% of", "would keep 10%."]),
         (ALONE | {"islands": islands([1, 0, 0], None)}, "unknown", "", "", ["1 of its 3 islands is separate"]),
         (ALONE | {"islands": islands([1, 1], None)}, "unknown", "", "", ["both islands are separate"]),
@@ -85,7 +85,7 @@ def test_a_statement_follows_from_the_facts(
 ) -> None:
     """Its level, what to rely on, and the numbers and names that it says."""
     facts: dict[str, Any] = {
-        "name": "PCA", "n": N, "has_structure": True, "kept": 0.6, "by_chance": 0.1, "least_kept": 0.01,
+        "name": "PCA", "n": N, "has_structure": True, "kept": 0.6, "by_chance": 0.1,
         "islands": ONE, "remains": 0.96, "neighborhoods": NEAR,
     }  # fmt: skip
     found = state(Facts(**facts | changes))
@@ -114,7 +114,7 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
         facts = Facts(
                 name="PCA", n=200, has_structure=structure,
-                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1, least_kept=0.01,
+                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1,
                 islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
                 neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
                 foreign=(0.1, 0.8) if rng.random() < 0.1 else None,

@@ -4,7 +4,6 @@ from typing import Any
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.methods import METHODS
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 
 MOST = 400  # characters: eleven arrays of a summary
@@ -24,7 +23,6 @@ def public_objects() -> list[Any]:
         posterior.summary(4),
         posterior.extend(X, X[:3]),
         calibrate(posterior, X, n_resamples=4, n_draws=4),
-        advise(X),
         METHODS["pca"],
         METHODS["pca"].embed(X),
     ]

@@ -10,8 +10,6 @@ from glle_engine import GlleError, Posterior, fit, manifolds
 from glle_engine.graph.relations import Distances
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.ranks import continuity, trustworthiness
-from glle_engine.posterior.cost.estimate import estimate
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 
 
@@ -30,7 +28,7 @@ def posteriors(points: NDArray[np.float64]) -> tuple[Posterior, Posterior]:
 def test_distances_determine_the_posterior(
     points: NDArray[np.float64], posteriors: tuple[Posterior, Posterior]
 ) -> None:
-    """Mean, covariance, embedding, figures, calibration, advice and ranks are those of the points, to rounding."""
+    """Mean, covariance, embedding, figures, calibration and ranks are those of the points, to rounding."""
     a, b = posteriors
     D = cdist(points, points)
     np.testing.assert_array_equal(a.neighbors, b.neighbors)
@@ -45,11 +43,6 @@ def test_distances_determine_the_posterior(
     first, second = (calibrate(one, X, n_resamples=4, n_draws=4) for one, X in ((a, points), (b, D)))
     assert second.scale == pytest.approx(first.scale, rel=1e-4)
     np.testing.assert_allclose(second.half_sample_spread, first.half_sample_spread, rtol=1e-4)
-    advice, other = advise(points, n_neighbors=(8, 10)), advise(D, n_neighbors=(8, 10), metric="precomputed")
-    for row, same in zip(other.neighbors_curve, advice.neighbors_curve, strict=True):
-        assert row.trustworthiness == pytest.approx(same.trustworthiness, abs=1e-9)
-        assert row.reconstruction_error == pytest.approx(same.reconstruction_error, rel=1e-6)
-    assert estimate(D, metric="precomputed").fit.seconds > 0
     for score in (trustworthiness, continuity):
         assert score(Distances.among(D), a.embedding) == pytest.approx(score(points, a.embedding), abs=1e-9)
 

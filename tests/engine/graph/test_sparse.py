@@ -15,7 +15,6 @@ from glle_engine.graph.relations import locate
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import disparity
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
 
 
@@ -149,11 +148,9 @@ def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name
 
 @pytest.mark.parametrize("name", ["pca", "umap", "sne"])
 def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
-    """With the remedy, before any work; and so does advice."""
+    """With the remedy, before any work."""
     with pytest.raises(GlleError, match=r"no sparse data.*toarray\(\).*TruncatedSVD"):
         method(name).embed(csr_array(matrix))
-    with pytest.raises(GlleError, match=r"sparse matrix of shape \(250, 150\).*TruncatedSVD"):
-        advise(csr_array(matrix))
 
 
 @pytest.mark.parametrize(

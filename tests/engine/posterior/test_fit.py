@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base import errors
 from glle_engine.methods import METHODS
-from glle_engine.posterior.selection import advise
 
 GLLE, LLE = METHODS["glle"], METHODS["lle"]
 
@@ -81,9 +80,6 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
     asked = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
     drawn = manifolds.make("s_curve", **asked).X
     np.testing.assert_array_equal(drawn, manifolds.make("s_curve", 200, seed=3, noise=0.5).X)
-    ks: Any = np.arange(8, 10)
-    advice = advise(sheet, n_neighbors=ks).to_dict()
-    assert json.loads(json.dumps(advice)) == advise(sheet, n_neighbors=[8, 9]).to_dict()
 
 
 @pytest.mark.parametrize(

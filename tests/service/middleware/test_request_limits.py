@@ -82,7 +82,7 @@ def test_a_slow_body_is_408_and_leaves_no_file(port: int, settings: Settings, ho
     assert "faster" in problem["remedy"]
     assert not any((Path(settings.data_dir) / "incoming").iterdir())
     assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
-    command = b"POST /v1/advice HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    command = b"POST /v1/audits HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert drip(port, command + how.replace(b"100000", b"1000"), drop)[0] == 408
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ def test_the_page_is_small_and_names_no_other_host() -> None:
 def test_every_library_and_every_example_has_its_licence(client: httpx.Client) -> None:
     """A vendored file has its licence text next to it; a README names author, DOI and licence of the examples."""
     libraries = list((FOLDER / "vendor").glob("*.min.js"))
-    assert len(libraries) == 2
+    assert len(libraries) == 3
     for library in libraries:
         text = library.with_name(library.name.replace(".min.js", ".LICENSE.txt")).read_text("utf-8")
         assert "ermission" in text, library.name
@@ -127,3 +128,15 @@ def test_every_named_file_exists_and_every_module_is_used() -> None:
             remaining += [(script.parent / target).resolve() for target in targets]
     modules = {path for path in FOLDER.rglob("*.js") if path.parent.name != "vendor"}
     assert reached == modules
+
+
+def test_no_circle_of_modules() -> None:
+    """The imports of the page's modules have no circle."""
+    imports = {
+        path: {
+            (path.parent / target).resolve()
+            for target in re.findall(r"(?:from|import) '(\.[^']+)'", path.read_text("utf-8"))
+        }
+        for path in (FOLDER / "js").rglob("*.js")
+    }
+    assert len(list(TopologicalSorter(imports).static_order())) >= len(imports)

@@ -46,7 +46,7 @@ def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> Non
     answer = client.patch(path, content=b'{"name": "x"}', headers=MERGE_PATCH)
     assert (answer.status_code, answer.json()["name"]) == (200, "x")
     assert client.patch(path, content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
-    assert client.post("/v1/advice", content=b"{}", headers=MERGE_PATCH).status_code == 415
+    assert client.post("/v1/audits", content=b"{}", headers=MERGE_PATCH).status_code == 415
 
 
 INVALID: list[Any] = [

@@ -53,6 +53,26 @@ def test_redis_away_is_503_and_the_process_lives(settings: Settings) -> None:
     stores.close()
 
 
+def test_a_scrape_writes_nothing(settings: Settings, stores: Stores) -> None:
+    """On a server that is full, and so refuses writes and transactions, while a task waits and no worker lives."""
+    register_worker(stores)
+    stores.client.delete("glle:worker:one")
+    stores.queue.enqueue(stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0])
+    stores.client.acl_setuser(
+        "full", enabled=True, nopass=True, keys=["*"], channels=["*"], categories=["+@all", "-@write"],
+        commands=["-multi", "-eval", "-evalsha"],
+    )  # fmt: skip
+    address = settings.redis_url.rpartition("@")[2]
+    full = Stores.connect(replace(settings, redis_url=f"redis://full:any@{address}"))
+    try:
+        with serving(create_app(full)) as client:
+            lines = client.get("/metrics").text.splitlines()
+    finally:
+        full.close()
+        stores.client.acl_deluser("full")
+    assert {"glle_redis_up 1.0", 'glle_queue_length{queue="glle-batch"} 1.0', "glle_workers 0.0"} <= set(lines)
+
+
 def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restarted server replies LOADING until its log is read.
 

@@ -86,15 +86,15 @@ def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
             created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
             assert created.status_code == 201
             check_exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
-            body = {"dataset": created.json()["id"]}
-            assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
-            other = {**body, "n_neighbors": [5]}
-            check_exceeded(client.post("/v1/advice", json=other, headers=headers), "jobs")
-            assert [job["kind"] for job in client.get("/v1/jobs", headers=headers).json()["items"]] == ["advice"]
+            body = {"dataset": created.json()["id"], "method": "pca"}
+            assert client.post("/v1/embeddings", json=body, headers=headers).status_code == 202
+            other = {**body, "method": "lle"}
+            check_exceeded(client.post("/v1/embeddings", json=other, headers=headers), "jobs")
+            assert [job["kind"] for job in client.get("/v1/jobs", headers=headers).json()["items"]] == ["embedding"]
         headers = bearer(stores, "carol")  # who may have two jobs
         dataset = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers).json()["id"]
-        asked = [{"dataset": dataset, "n_neighbors": [k]} for k in (5, 6, 7)]
-        answers = [client.post("/v1/advice", json=body, headers=headers) for body in asked]
+        asked = [{"dataset": dataset, "method": method} for method in ("pca", "lle", "isomap")]
+        answers = [client.post("/v1/embeddings", json=body, headers=headers) for body in asked]
         assert [answer.status_code for answer in answers[:2]] == [202, 202]
         assert check_exceeded(answers[2], "jobs")["allowed"] == 2
 
@@ -107,7 +107,7 @@ def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
         headers = {**alice.headers}
         assert client.get("/v1/usage").status_code == 401
         first = client.get("/v1/usage", headers=headers).json()
-        job = client.post("/v1/advice", json={"dataset": alice.dataset}, headers=headers).json()
+        job = client.post(f"/v1/posteriors/{alice.posterior}/calibration", json={}, headers=headers).json()
         answer = client.get("/v1/usage", headers=headers).json()
         other = client.get("/v1/usage", headers=bearer(stores, "carol", "read")).json()
         assert job["status"] == "queued"

@@ -15,9 +15,7 @@ from sklearn.neighbors import kneighbors_graph
 import glle_engine
 from glle import AsyncClient, Client, InvalidRequestError, frame
 from glle_engine import manifolds
-from glle_engine.posterior.selection import advise
 from glle_engine.reliability.calibration import calibrate
-from glle_engine.reliability.ensemble import ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,17 +59,15 @@ def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:
-    """Summary, transform, reconstructions, weights, calibration, arrays and advice are those of the engine."""
+    """Summary, transform, reconstructions, weights, calibration and arrays are those of the engine."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
     X, direct = roll.data(), glle_engine.fit(roll.data())
-    summary = posterior.summary(8, n_resamples=4)
-    assert (summary.consensus.shape, summary.spread.shape, summary.n_draws, summary.n_resamples) == ((N, 2), (N,), 8, 4)
-    expected = ensemble(direct, X, n_draws=8, n_resamples=4)
+    summary = posterior.summary(8)
+    assert (summary.consensus.shape, summary.spread.shape, summary.n_draws) == ((N, 2), (N,), 8)
+    expected = direct.summary(8, scale=calibrate(direct, X).scale)
     np.testing.assert_allclose(summary.spread, expected.spread, rtol=1e-4, atol=1e-6)
-    assert summary.half_axes.shape == (N, 2, 2)
-    assert summary.reliability["level"] in {"high", "moderate", "low"}
-    assert "reliability" not in posterior.summary(8, scale=1.0).metadata
+    assert "calibration" not in posterior.summary(8, scale=1.0).metadata
     np.testing.assert_allclose(posterior.arrays()["embedding"], direct.embedding, atol=1e-9)
     placed, extension = posterior.transform(X[:5] + 0.05, n_draws=3), direct.extend(X, X[:5] + 0.05)
     np.testing.assert_allclose(placed.embedding, extension.embed(direct.embedding), atol=1e-6)
@@ -87,8 +83,6 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
         at_auto = posterior.draw(1, scale="auto")
     assert len(caught) == bool(calibrated.notes)
     assert at_auto.tobytes() == posterior.draw(1, scale=calibrated.scale).tobytes()
-    assert glle.advice(roll).n_neighbors == advise(X).n_neighbors
-    assert glle.estimate_fit(roll)["problem"] is None
     assert set(roll.arrays()) == {"data", "coordinates"}
 
 
@@ -100,12 +94,12 @@ def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> No
     posterior, embedding = glle.fit(table, missing="drop"), glle.embed(table, "pca", missing="drop")
     audit = glle.audit(table, method="pca", missing="drop")
     compared = glle.compare(table, ["pca", "lle"], missing="drop")
-    advice, placed = glle.advice(table, missing="drop"), embedding.transform(table, missing="drop")
+    placed = embedding.transform(table, missing="drop")
     kept = [at for at in range(60) if at != 3]
-    for result in (embedding, audit, compared, advice, placed):
+    for result in (embedding, audit, compared, placed):
         assert "1 of 60 rows" in " ".join(note.message for note in result.notes)
         assert list(result.index) == kept
-    for shown in (posterior, posterior.summary(4, scale=1.0), embedding, embedding.spread(), audit):
+    for shown in (posterior, posterior.summary(4, scale=1.0), embedding, audit):
         assert list(frame(shown).index) == kept
     assert audit.groups.names == ["a", "b"]
     for fitted in (posterior, embedding):

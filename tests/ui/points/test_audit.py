@@ -138,6 +138,50 @@ def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
     assert set(labels) == set(name.split(":")[0].split(" and "))
 
 
+def test_each_island_has_a_closed_outline_around_its_points(explorer: Explorer) -> None:
+    """Of five groups in a row, which a wide stage shows beyond the box, each has one ring that holds its points."""
+    group = np.repeat(np.arange(5), 40)
+    X = np.random.default_rng(4).standard_normal((200, 4))
+    X[:, 0] += 12 * group
+    explorer.open()
+    explorer.choose_file("row.csv", csv(X, map_1=X[:, 0].round(3).tolist(), map_2=X[:, 1].round(3).tolist()))
+    explorer.at("use-file").click()
+    expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
+    explorer.wait_still()
+    shares = explorer.page.evaluate(ENCLOSED)
+    assert len(shares) == 5
+    assert min(shares) > 0.9, shares
+    assert explorer.page.evaluate(IS_ODD_LINE) == []
+
+
+# For each island, the share of its points within the outer ring of its outline.
+ENCLOSED = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { onStage: { box } } = await import('/explorer/js/views/stage.js');
+    const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
+    const { islandsHere } = await import('/explorer/js/plot/overlay.js');
+    const { data } = state.single;
+    const context = document.createElement('canvas').getContext('2d');
+    const directions = directionsOf(2, state.axes, null);
+    return islandsHere({ p: 2, box, directions }).map(({ rings }, island) => {
+        const path = new Path2D(`M${rings[0].join('L')}Z`);
+        const of = state.audit.arrays.island;
+        const rows = Array.from(of.keys()).filter((row) => of[row] === island);
+        const isInside = (row) => context.isPointInPath(path, ...placeOf(data, row, 2, directions, box));
+        return rows.filter(isInside).length / rows.length;
+    });
+}"""
+
+
+# The lines of tears that join no point which the panel counts as torn.
+IS_ODD_LINE = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { tearLines } = await import('/explorer/js/lib/islands.js');
+    const { is_torn: isTorn } = state.audit.arrays;
+    return tearLines(state).filter(([row, other]) => !isTorn[row] && !isTorn[other]);
+}"""
+
+
 LABELS = """async () => {
     const { selection, columns } = (await import('/explorer/js/store.js')).state;
     return Array.from(selection.list, (row) => columns.labels[row]);

@@ -78,7 +78,7 @@ def test_expired_results_are_removed(
     stores: Stores, stored: list[str], posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results of all tenants go with their files; posteriors, embeddings and data sets stay."""
-    stores.for_tenant("alice").jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    stores.for_tenant("alice").jobs.create(kind="audit", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     assert stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
     later = now_ms() + 1000 * (stores.settings.job_ttl + 1)
     monkeypatch.setattr(results, "now_ms", lambda: later)

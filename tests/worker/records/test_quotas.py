@@ -24,7 +24,7 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 
     def is_created(number: int) -> bool:
         try:
-            return jobs.create(kind="advice", claim=str(number), posterior=None, spec={"dataset": "d"}, total=1)[1]
+            return jobs.create(kind="audit", claim=str(number), posterior=None, spec={"dataset": "d"}, total=1)[1]
         except ProblemError:
             return False
 

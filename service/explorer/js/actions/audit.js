@@ -3,6 +3,7 @@
 import { ask, askJson, Refused } from '../api.js';
 import { askArray, follow } from '../jobs.js';
 import { inWords } from '../lib/remedies.js';
+import { methodNamed } from '../methods.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
@@ -24,9 +25,10 @@ export async function audit() {
   await read(job);
 }
 
-/** Audit what is shown without being asked, once; a refusal is shown, and the map stays. */
+/** Audit what is shown without being asked, once, unless its method needs labels or the map is given, whose audit shows it; a refusal is shown, and the map stays. */
 export async function auditFirst() {
-  if (state.dataset.n > MAX_AUDITED || state.isAudited) return;
+  const { dataset, isAudited, single } = state;
+  if (dataset.n > MAX_AUDITED || isAudited || single?.isGiven || (single && methodNamed(single.body.method)?.needs_labels)) return;
   try {
     await audit();
   } catch (error) {

@@ -5,24 +5,14 @@ import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { titleOfMethod } from '../lib/titles.js';
+import { hindrance, settingsOf } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditFirst, auditOf, followEarly, MAX_AUDITED } from './audit.js';
-import { settingsOf } from './fit.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
 const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
 const LEVELS = ['trust', 'partly', 'unknown', 'no']; // of verdicts, the best first
-
-/** The methods that make an embedding. */
-export const embedders = () => state.methods.filter((method) => method.makes === 'embedding');
-
-/** Reason why a method is unavailable, or an empty string. */
-export function hindrance(method) {
-  if (method.available === false) return `needs the extra “${method.missing_extra}” where the service runs`;
-  if (method.needs_labels && !state.dataset?.has_labels) return 'needs labels';
-  return '';
-}
 
 /** The names of the methods to compare. */
 export function comparedMethods() {
@@ -45,7 +35,7 @@ export async function embed(method) {
     clearResults();
     set({ view: 'draws' });
     await showEmbedding(job);
-    if (!method.needs_labels) await auditFirst();
+    await auditFirst();
   });
 }
 

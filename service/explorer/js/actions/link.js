@@ -1,7 +1,7 @@
 /** Link that reproduces the view, in the fragment of the address: data, running job, posterior, draws, comparison. */
 
 import { set, state } from '../store.js';
-import { changedFrom } from './fit.js';
+import { changedFrom } from '../methods.js';
 
 const VIEWS = new Set(['draws', 'grid', 'compare']);
 const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history

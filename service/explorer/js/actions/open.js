@@ -2,11 +2,12 @@
 
 import { askJson } from '../api.js';
 import { set, state } from '../store.js';
-import { audit, auditCoordinates, showAudited } from './audit.js';
+import { audit, auditCoordinates, auditFirst, showAudited } from './audit.js';
 import { openRow, showComparison, showEmbedding } from './compare.js';
 import { choose } from './data.js';
 import { openExampleMap } from './examples.js';
-import { changedFrom, draw, followFit, show } from './fit.js';
+import { changedFrom } from '../methods.js';
+import { draw, followFit, show } from './fit.js';
 import { openWithin, writeLink } from './link.js';
 import { choosePoints } from './selection.js';
 import { clearResults, runWork } from './state.js';
@@ -47,6 +48,7 @@ async function openResults(link) {
   if (row || !link.posterior) showLook(link);
   set({ shape: link.shape });
   if (link.audit && !state.isAudited) await audit();
+  else if (link.job && state.single) await auditFirst(); // the map was still being made when the address was written
 }
 
 /** Show the frame of a link, its axes, colors and selected rows. */

@@ -1,7 +1,7 @@
 /** Steps two and three: the method with its settings, and the draws. */
 
 import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
-import { hindrance } from '../actions/compare.js';
+import { hindrance } from '../methods.js';
 import { bytes, html, number } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { titleOfMethod } from '../lib/titles.js';

@@ -1,6 +1,6 @@
 /** Notes of the fit, and of a calibrated scale of the draws, in plain words, with the step that helps. */
 
-import { settingsOf } from '../actions/fit.js';
+import { settingsOf } from '../methods.js';
 import { html, seconds } from '../lib/html.js';
 import { plainNote } from '../lib/remedies.js';
 import { state, useStore } from '../store.js';

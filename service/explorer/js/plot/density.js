@@ -1,101 +1,87 @@
-/** Density of the places of each label over all draws: the smallest region that holds half of them. */
+/** Density of positions in the box, and its contours: closed rings around the smallest region that holds a share of them. */
 
+import { blur2, contours } from '../../vendor/d3-contour-4.0.3.min.js';
 import { placeOf } from '../lib/frames.js';
 
-const CELLS = 128; // a side of the grid
-const REACH = 1.25; // the grid covers the box and a margin
-const SHARE = 0.5; // of the places within the contour
-const MAX_PLACES = 400000; // of one label; more change nothing that is seen
-
-/** A cell's middle in the box. */
-export const middleOf = (cell) => ((cell + 0.5) / CELLS) * 2 * REACH - REACH;
+const SHARE = 0.5; // of the positions of a label within its contour
+const MAX_CELLS = 160; // along the longer side of a grid
+const CELLS_PER_BANDWIDTH = 2.5;
+const MAX_POSITIONS = 400000; // of one label; more change nothing that is seen
+const BANDWIDTHS = [0.02, 0.1]; // smallest and largest bandwidth in the box
 
 /**
  * The density of each class, or of all points if the colors are no classes.
  * @param {{draws: object, look: object, mask: Uint8Array | null, hidden: Uint8Array | undefined, directions: number[][], box: object}} given
- * @returns {{index: number, values: Float32Array, level: number, lines: number[][]}[]} line segments [x, y, x, y] in the box
+ * @returns {{index: number, rings: number[][][]}[]} rings of points [x, y] in the box
  */
 export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
   const classes = look.legend.kind === 'classes' ? look.legend.entries.length : 1;
   const rows = Array.from({ length: classes }, () => []);
   for (let row = 0; row < draws.n; row++) if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
-  return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, ...densityOf(list, draws, directions, box) }).filter(Boolean);
+  return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, rings: contourOf(positionsOf(list, draws, directions, box), { share: SHARE }).flat() }).filter(Boolean);
 }
 
-/** The density of the places of some rows, and the contour that holds this share of them. */
-export function densityOf(rows, { data, count, n, p }, directions, box, { share = SHARE, width = null } = {}) {
-  const grid = new Float32Array(CELLS * CELLS);
-  const step = Math.max(1, Math.ceil((rows.length * count) / MAX_PLACES));
-  let [total, sx, sy, sxx, syy] = [0, 0, 0, 0, 0];
+/** The positions of some rows in all embeddings, in the box: [x, y] pairs. */
+export function positionsOf(rows, { data, count, n, p }, directions, box) {
+  const step = Math.max(1, Math.ceil((rows.length * count) / MAX_POSITIONS));
+  const positions = [];
   for (let draw = 0; draw < count; draw++) {
     const embedding = data.subarray(draw * n * p, (draw + 1) * n * p);
-    for (let i = draw % step; i < rows.length; i += step) {
-      const [x, y] = placeOf(embedding, rows[i], p, directions, box);
-      const [column, line] = [x, y].map((value) => Math.floor(((value + REACH) / (2 * REACH)) * CELLS));
-      if (column < 0 || line < 0 || column >= CELLS || line >= CELLS) continue;
-      grid[line * CELLS + column]++;
-      total++;
-      sx += column;
-      sy += line;
-      sxx += column * column;
-      syy += line * line;
-    }
+    for (let i = draw % step; i < rows.length; i += step) positions.push(placeOf(embedding, rows[i], p, directions, box));
   }
-  const deviation = Math.sqrt(Math.max(0, (sxx - (sx * sx) / total + syy - (sy * sy) / total) / (2 * total)));
-  const scott = Math.min(6, Math.max(1.2, deviation * rows.length ** (-1 / 6))); // Scott's rule for two dimensions
-  const values = smooth(grid, width ?? scott);
-  const level = levelOf(values, grid, share);
-  return { values, level, lines: contour(values, level) };
+  return positions;
 }
 
-/** Convolve with a normal distribution of this width, first along the lines, then across them. */
-function smooth(grid, width) {
-  const reach = Math.ceil(3 * width);
-  const kernel = Array.from({ length: 2 * reach + 1 }, (_, i) => Math.exp(-((i - reach) ** 2) / (2 * width * width)));
-  const sum = kernel.reduce((a, b) => a + b);
-  let from = grid;
-  for (const [step, across] of [[1, CELLS], [CELLS, 1]]) {
-    const into = new Float32Array(from.length);
-    for (let line = 0; line < CELLS; line++) {
-      for (let at = 0; at < CELLS; at++) {
-        const value = from[line * across + at * step];
-        if (!value) continue;
-        for (let i = Math.max(0, at - reach); i <= Math.min(CELLS - 1, at + reach); i++) {
-          into[line * across + i * step] += (value * kernel[i - at + reach]) / sum;
-        }
-      }
-    }
-    from = into;
-  }
-  return from;
+/**
+ * The contour of the smallest region that holds a share of the positions, on a grid over these positions alone.
+ * @param {number[][]} positions - in the box
+ * @param {{share: number, bandwidth?: number}} options - the default bandwidth in the box is Scott's
+ * @returns {number[][][][]} polygons, each with an outer ring and the rings of its holes, of points [x, y] in the box
+ */
+export function contourOf(positions, { share, bandwidth = scott(positions) }) {
+  const [x, y] = [0, 1].map((side) => extentOf(positions, side));
+  const longest = Math.max(x[1] - x[0], y[1] - y[0]) + 6 * bandwidth;
+  const cell = Math.max(bandwidth / CELLS_PER_BANDWIDTH, longest / MAX_CELLS);
+  const [left, low] = [x, y].map(([from]) => from - 3 * Math.max(bandwidth, cell));
+  const [columns, lines] = [x, y].map(([from, to]) => Math.ceil((to - from + 6 * Math.max(bandwidth, cell)) / cell) + 1);
+  const counts = new Float32Array(columns * lines);
+  for (const [u, v] of positions) counts[Math.floor((v - low) / cell) * columns + Math.floor((u - left) / cell)]++;
+  const deviation = bandwidth / cell;
+  const radius = (Math.sqrt(4 * deviation * deviation + 1) - 1) / 2; // of the box filters whose sum has this deviation
+  const { data } = blur2({ data: counts.slice(), width: columns, height: lines }, radius);
+  const { coordinates } = contours().size([columns, lines]).contour(data, levelOf(data, counts, share));
+  return coordinates.map((polygon) => polygon.map((ring) => ring.map(([u, v]) => [left + u * cell, low + v * cell])));
 }
 
-/** The largest value above which the cells hold a share of the counted places (Hyndman 1996). */
+/** The polygon with the largest area: the main piece of a contour. */
+export function mainPiece(polygons) {
+  return polygons.reduce((best, polygon) => (areaOf(polygon[0]) > areaOf(best[0]) ? polygon : best), polygons[0]) ?? [];
+}
+
+/** The area within a ring. */
+function areaOf(ring) {
+  return Math.abs(ring.reduce((sum, [x, y], i) => sum + x * ring[(i + 1) % ring.length][1] - y * ring[(i + 1) % ring.length][0], 0)) / 2;
+}
+
+function extentOf(positions, side) {
+  return positions.reduce(([from, to], position) => [Math.min(from, position[side]), Math.max(to, position[side])], [Infinity, -Infinity]);
+}
+
+/** Scott's bandwidth for two dimensions, within bounds. */
+function scott(positions) {
+  const variances = [0, 1].map((side) => {
+    const mean = positions.reduce((sum, position) => sum + position[side], 0) / positions.length;
+    return positions.reduce((sum, position) => sum + (position[side] - mean) ** 2, 0) / positions.length;
+  });
+  const [least, most] = BANDWIDTHS;
+  return Math.min(most, Math.max(least, Math.sqrt((variances[0] + variances[1]) / 2) * positions.length ** (-1 / 6)));
+}
+
+/** The largest value above which the cells hold a share of the counted positions (Hyndman 1996). */
 function levelOf(values, counts, share) {
   const cells = Array.from(counts.keys()).filter((cell) => counts[cell] > 0).sort((a, b) => values[b] - values[a]);
   const total = cells.reduce((sum, cell) => sum + counts[cell], 0);
   let sum = 0;
   for (const cell of cells) if ((sum += counts[cell]) >= share * total) return values[cell];
   return 0;
-}
-
-/** The segments of the contour at a level, by marching squares. */
-function contour(values, level) {
-  const lines = [];
-  const share = (a, b) => (level - a) / (b - a);
-  for (let line = 0; line < CELLS - 1; line++) {
-    for (let column = 0; column < CELLS - 1; column++) {
-      const at = line * CELLS + column;
-      const corners = [values[at], values[at + 1], values[at + CELLS + 1], values[at + CELLS]];
-      const crossed = [];
-      for (let side = 0; side < 4; side++) {
-        const [a, b] = [corners[side], corners[(side + 1) % 4]];
-        if (a >= level === b >= level) continue;
-        const t = share(a, b);
-        crossed.push([[column + t, line], [column + 1, line + t], [column + 1 - t, line + 1], [column, line + 1 - t]][side]);
-      }
-      for (let i = 0; i + 1 < crossed.length; i += 2) lines.push([...crossed[i], ...crossed[i + 1]].map(middleOf));
-    }
-  }
-  return lines;
 }

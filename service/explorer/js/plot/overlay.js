@@ -1,11 +1,12 @@
 /** Overlay of the points: regions, density, neighbors, names of groups, and the point under the pointer. */
 
 import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf, points } from '../lib/frames.js';
+import { isTrusted, tearLines } from '../lib/islands.js';
 import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
-import { densitiesOf, densityOf } from './density.js';
+import { contourOf as densityContourOf, densitiesOf, mainPiece, positionsOf } from './density.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
@@ -13,8 +14,8 @@ export const SHOWN_REGIONS = 20; // rows whose regions are shown without a selec
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
-const ISLAND = { share: 0.97, width: 1.5 }; // of an island's points within its outline, and cells of its smoothing
-const DASH = 0.04; // of a dashed outline, in the box
+const ISLAND = { share: 0.97, bandwidth: 0.03 }; // of an island's points within its outline; in the box
+const DASH = [7, 5]; // pixels of a dashed outline and of its gaps
 
 /** The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones. */
 export function outlinedRows() {
@@ -43,12 +44,11 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = hasSpread && state.reliability; // which reliability the headline says
-  if (hasRegions && state.shape === 'density') drawDensities(context, view);
-  if (state.audit && !isMoving && state.shape === 'none' && (state.single || state.frame === -1)) drawAudit(context, at, view);
+  if (hasSpread && state.shape === 'density') drawDensities(context, view);
+  if (!isMoving && showsAudit()) drawAudit(context, at, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
-  if (hasRegions) drawContours(context, at, hover, view);
+  if (hasSpread) drawContours(context, at, hover, view);
   for (const row of new Set([only, hover])) {
     if (row < 0) continue;
     if (hasSpread) drawPlaces(context, row, view);
@@ -139,49 +139,71 @@ export function densitiesHere({ look, directions }) {
 
 let outlined = { key: [], islands: [] }; // the last outlines of islands
 
-/** The outline of each island of the audited map in the box, and the middle of its top. */
-function islandsHere({ p, box, directions }) {
-  const { audit: { islands: { names, stays }, arrays }, dataset: { n }, hidden } = state;
+/** The outline of the main piece of each island of the audited map, as rings in the box. */
+export function islandsHere({ p, box, directions }) {
+  const { audit: { islands: { names }, arrays }, dataset: { n }, hidden } = state;
   const data = embeddingOf(state.frame);
   const key = [arrays.island, data, hidden, ...box.center, ...box.half, ...directions.flat()];
   if (key.some((value, i) => value !== outlined.key[i])) {
-    const islands = names.length < 2 ? [] : names.slice(0, MAX_NAMES).map((name, island) => {
+    const islands = names.length < 2 ? [] : names.map((name, island) => {
       const rows = Array.from(arrays.island.keys()).filter((row) => arrays.island[row] === island && !hidden?.mask[row]);
-      return { name, isSolid: stays[island], lines: rows.length > 2 ? densityOf(rows, { data, count: 1, n, p }, directions, box, ISLAND).lines : [] };
+      return { name, isSolid: isTrusted(state.audit, island), rings: rows.length > 2 ? mainPiece(densityContourOf(positionsOf(rows, { data, count: 1, n, p }, directions, box), ISLAND)) : [] };
     });
     outlined = { key, islands };
   }
   return outlined.islands;
 }
 
-/** What the audit says, in the picture: islands that stay have solid outlines, others dashed ones; lines join torn neighbors. */
+/** What the audit says, in the picture: islands to trust have solid outlines, others dashed ones; lines join the torn points to their neighbors. */
 function drawAudit(context, at, view) {
   const { screen, colors } = view;
-  const place = (x, y) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
+  const place = ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
   context.strokeStyle = colors.ink;
-  for (const { name, isSolid, lines } of islandsHere(view)) {
+  for (const { name, isSolid, rings } of islandsHere(view)) {
+    if (!rings.length) continue; // all its points are hidden
     context.lineWidth = isSolid ? 2 : 1.2;
+    context.setLineDash(isSolid ? [] : DASH);
     context.globalAlpha = isSolid ? 1 : 0.7;
-    context.beginPath();
-    for (const [a, b, c, d] of lines) {
-      if (!isSolid && (Math.floor((a + 0.4 * b) / DASH) + Math.floor((b - 0.4 * a) / DASH)) & 1) continue; // a chessboard, because the segments are in no order
-      context.moveTo(...place(a, b));
-      context.lineTo(...place(c, d));
-    }
+    traceRings(context, rings, place);
     context.stroke();
     context.globalAlpha = 1;
-    const [x, y] = place(...lines.reduce((best, line) => (line[1] > best[1] ? line : best), [0, -Infinity]));
-    if (lines.length) writeName(context, name, x, Math.max(9, y - 10), colors);
+    const [x, y] = place(rings[0].reduce((best, point) => (point[1] > best[1] ? point : best)));
+    writeName(context, name, x, Math.max(9, y - 10), colors);
   }
+  context.setLineDash([]);
   context.lineWidth = 1.4;
   context.strokeStyle = colors.accent;
   context.beginPath();
-  for (const [row, other] of state.audit.tears) {
-    if (state.hidden?.mask[row] || state.hidden?.mask[other]) continue;
+  for (const [row, other] of tearLines(state)) {
     context.moveTo(...at(row));
     context.lineTo(...at(other));
   }
   context.stroke();
+}
+
+/** Whether the picture shows what the audit says. */
+const showsAudit = () => Boolean(state.audit) && state.shape === 'none' && (Boolean(state.single) || state.frame === -1);
+
+/** What the outlines and lines of the picture mean, of those that it has; for saved pictures. */
+export function marksHere() {
+  if (!showsAudit()) return '';
+  const { names } = state.audit.islands;
+  const trusted = Array.from(names.keys(), (island) => isTrusted(state.audit, island));
+  const isShown = names.length > 1;
+  return [
+    trusted.some(Boolean) && 'Solid outline: an island to trust, with its letter.',
+    isShown && !trusted.every(Boolean) && 'Dashed outline: do not rely on this island.',
+    tearLines(state).length > 0 && 'Orange lines join points to the neighbors from which the map tears them.',
+  ].filter(Boolean).join(' ');
+}
+
+/** Trace closed rings in the box as the current path. */
+function traceRings(context, rings, place) {
+  context.beginPath();
+  for (const ring of rings) {
+    ring.forEach((point, i) => (i ? context.lineTo(...place(point)) : context.moveTo(...place(point))));
+    context.closePath();
+  }
 }
 
 /** Write a name over the picture. */
@@ -200,14 +222,10 @@ function drawDensities(context, view) {
   const { box, densities } = densitiesHere(view);
   const [across, up] = [0, 1].map((side) => (value) =>
     (value * box.half[side] + (box.center[side] - view.box.center[side]) * MARGIN) / view.box.half[side]);
-  const at = (x, y) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
-  for (const { index, lines } of densities) {
+  const place = ([x, y]) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
+  for (const { index, rings } of densities) {
     context.strokeStyle = index < 0 ? colors.ink : look.palette[index];
-    context.beginPath();
-    for (const [x, y, u, v] of lines) {
-      context.moveTo(...at(x, y));
-      context.lineTo(...at(u, v));
-    }
+    traceRings(context, rings, place);
     context.stroke();
   }
 }

@@ -1,6 +1,7 @@
 /** Methods side by side, with their scores. */
 
-import { auditRowsNow, bestOf, compare, comparedMethods, embedders, hindrance, openRow } from '../actions/compare.js';
+import { auditRowsNow, bestOf, compare, comparedMethods, openRow } from '../actions/compare.js';
+import { embedders, hindrance } from '../methods.js';
 import { boxOf, placeInBox } from '../lib/frames.js';
 import { html, number, percent, seconds, useMemo } from '../lib/html.js';
 import { colorsOf, LOOK } from '../lib/look.js';

@@ -1,8 +1,8 @@
 /** The empty stage, with the next steps. */
 
-import { hindrance } from '../actions/compare.js';
 import { EXAMPLES, openExample, openExampleMap } from '../actions/examples.js';
-import { chosenMethod, fit } from '../actions/fit.js';
+import { fit } from '../actions/fit.js';
+import { chosenMethod, hindrance } from '../methods.js';
 import { html } from '../lib/html.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { set, useStore } from '../store.js';

@@ -92,7 +92,7 @@ def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> No
 
 
 def test_automatic_k_is_better_than_a_bad_one() -> None:
-    """On a roll whose neighborhoods must be small, the k advised keeps what 20 neighbors lose."""
+    """On a roll whose neighborhoods must be small, the k that is found keeps what 20 neighbors lose."""
     roll = manifolds.make("swiss_roll", 400, seed=0)
     found = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
     curve = found.figures["curve"]

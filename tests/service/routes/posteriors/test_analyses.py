@@ -1,4 +1,4 @@
-"""Summaries, new points, generated data and advice over HTTP; tasks run in the test process, without workers."""
+"""Summaries, new points and generated data over HTTP; tasks run in the test process, without workers."""
 
 from __future__ import annotations
 
@@ -153,27 +153,6 @@ def test_bad_new_points_are_refused(client: httpx.Client, stores: Stores, poster
     assert (len(in_turn(stores)), len(list(stores.datasets.newest()))) == (waiting, count)
 
 
-def test_advice(client: httpx.Client, stores: Stores) -> None:
-    """The range of a data set, without a posterior; equal ranges share one job; JSON alone."""
-    dataset = upload(client, SHEET)
-    first = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [9, 5, 7]})
-    again = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [5, 7, 9, 9]})
-    job = first.json()
-    assert again.json()["id"] == job["id"]
-    assert (job["kind"], job["posterior"], job["dataset"]) == ("advice", None, dataset)
-    assert set(job["links"]) == {"self", "dataset"}
-    assert job["request"]["n_neighbors"] == [5, 7, 9]
-    result = result_of(stores, first)
-    payload = client.get(result).json()
-    assert [row["n_neighbors"] for row in payload["neighbors_curve"]] == [5, 7, 9]
-    assert payload["n_neighbors"] in {5, 7, 9}
-    problem = check_problem(client.get(result, headers=NPZ), 406, "not-acceptable")
-    assert problem["details"]["offered"] == ["application/json"]
-    default = client.post("/v1/advice", json={"dataset": dataset}).json()
-    assert default["request"]["n_neighbors"] == [5, 6, 7, 8, 10, 12, 15, 20, 25, 30]
-    assert [job["id"] for job in client.get("/v1/jobs?kind=advice").json()["items"]] == [default["id"], job["id"]]
-
-
 def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: Stores) -> None:
     """The published direct method has no prior: every route refuses at once."""
     direct = fit_posterior(client, method="direct", variant="published")
@@ -211,9 +190,9 @@ def test_a_result_goes_with_its_job(client: httpx.Client, stores: Stores, poster
 def test_a_deleted_data_set_fails_its_analysis_and_deletes_results(client: httpx.Client, stores: Stores) -> None:
     """The result of a failed job is the problem that ended it; no result stays."""
     dataset = upload(client, SHEET)
-    result_of(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
+    result_of(stores, client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset}))
     assert stores.results.usage()["results"] == 1
-    job = client.post("/v1/advice", json={"dataset": dataset}).json()
+    job = client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset, "n_neighbors": 6}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert stores.results.usage()["results"] == 0
     tasks.analyse(job["id"])
