@@ -279,7 +279,7 @@ def compare(
     blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
     found = read_points(X, of_table)
     points = found.X
-    scored = Scored(points, found.labels, found.rows(truth), n_neighbors)
+    scored = Scored(points, found.labels, found.rows(truth, "the truth"), n_neighbors)
     candidates = default_candidates(*np.shape(points)) if methods is None else candidates_of(methods)
     making = _Making(Comparison(labels=found.labels), scored, scored.names(scores))
     if not audit:
@@ -291,7 +291,7 @@ def compare(
         candidates,
         standardize=standardize,
         metric=metric,
-        blocks=found.column(blocks) if isinstance(blocks, str) else found.rows(blocks),
+        blocks=found.column(blocks) if isinstance(blocks, str) else found.rows(blocks, "the blocks"),
         names=found.names,
         threads=threads,
         on_progress=on_progress,

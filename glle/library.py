@@ -417,13 +417,13 @@ def audit(
         require_groups(*np.unique(points.labels, return_inverse=True))
     found = engine_audit(
         points.X,
-        points.rows(Y),
+        points.rows(Y, "the coordinates"),
         method=method,
         parameters=given,
         standardize=standardize,
         metric=metric,
         labels=points.labels,
-        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
+        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
         is_own_map=is_own_map,
         n_neighbors=score_neighbors,
         names=points.names if names is None else names,
@@ -519,9 +519,9 @@ def embed(
         chosen.spec.from_dict(parameters),
         on_progress,
         labels=classes_of(points.labels) if chosen.labels else None,
-        init=points.rows(init),
+        init=points.rows(init, "init"),
     )
-    given = Scored(points.X, points.labels, points.rows(truth), score_neighbors)
+    given = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
     names = given.names(scores)
     result = TableEmbedding.from_result(replace(found, notes=points.all_notes(found.notes)), points)
     return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})

@@ -229,7 +229,7 @@ def page(openapi: dict[str, Any]) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
         f"<style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
-        f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=/openapi.json>/openapi.json</a></p>"
+        f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=openapi.json>/openapi.json</a></p>"
         + "".join(sections)
         + f"<h2>models</h2>{models}</html>"
     )

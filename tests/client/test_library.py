@@ -412,3 +412,12 @@ def test_draws_have_named_dimensions(posterior: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ImportError, match="pip install xarray"):
         glle.to_xarray(values)
+
+
+@pytest.mark.parametrize("groups", [np.arange(1, 4) * 1_111_111, np.arange(1, 4) * 1e6, np.arange(25) + 7])
+def test_a_plotted_audit_names_its_groups(groups: Any) -> None:
+    """Of numbers, also of a million and more, and of more groups than colors."""
+    labels = np.sort(groups[np.arange(N) % len(groups)])
+    axes = glle.audit(X, method="pca", labels=labels).plot()
+    names = [text.get_text().partition(":")[0] for text in axes.texts]
+    assert [name for name in names if not name.endswith("outside")] == [f"{group:.0f}" for group in groups]

@@ -248,12 +248,10 @@ class TaskWorker(RqWorker):
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return
-        with self.connection.pipeline() as pipeline:
-            self.cleanup_execution(job, pipeline, execution)
-            pipeline.execute()
         stores = process_stores()
-        if (record := stores.jobs.get(job.args[0])) is not None:
-            stores.queue.requeue(record, job, batch_parts(record))
+        record = stores.jobs.get(job.args[0])
+        parts = None if record is None else batch_parts(record)
+        stores.queue.requeue(job, parts, lambda pipeline: self.cleanup_execution(job, pipeline, execution))
 
     def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
         """Return whether an interactive task has ended for its memory: it said so, or compiled code has crashed."""

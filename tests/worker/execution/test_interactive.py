@@ -121,17 +121,32 @@ def test_a_cancelled_task_is_not_a_batch(stores: Stores, settings: Settings) -> 
         assert starts(stores, SLOW) == starts(stores, SLOW)[:1]
 
 
-def test_a_kill_of_the_worker_meanwhile_loses_nothing(stores: Stores, settings: Settings) -> None:
-    """A worker that is killed once it has recorded a batch, and before the task is queued, leaves it to another one."""
-    die = "from worker.jobs.queue import TaskQueue; TaskQueue.enqueue = lambda *_: os.kill(os.getppid(), 9)"
-    enqueued(stores, ENDLESS, short=False)
-    job = enqueued(stores, SLOW)
-    with worker(settings, "first", PROGRAM + die) as first:
-        until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
-        until(lambda: first.poll() is not None)
-    with ExitStack() as stack:
-        for name in ("second", "third"):
-            stack.enter_context(worker(settings, name, PROGRAM))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_when_an_overdue_task_becomes_a_batch_loses_nothing(
+    stores: Stores, settings: Settings, moment: str
+) -> None:
+    """The tenant's place among the interactive tasks is free again, although the process that held it is dead.
+
+    `tests.worker.test_stop_points` kills at each write between these two moments.
+    """
+    die = f"""
+from worker.jobs.queue import TaskQueue
+requeue = TaskQueue.requeue
+def requeue_and_die(self, *arguments):
+    if "{moment}" == "after":
+        requeue(self, *arguments)
+    if self._client.set("test:died", 1, nx=True):
+        os.kill(os.getpid(), 9)
+    requeue(self, *arguments)
+TaskQueue.requeue = requeue_and_die
+"""
+    batch = enqueued(stores, ENDLESS, short=False)
+    with worker(settings, "one", PROGRAM + die):
+        until(lambda: starts(stores, ENDLESS))
+        job = enqueued(stores, SLOW)
+        until(lambda: stores.client.exists("test:died"))
+        succeeded(stores, enqueued(stores, QUICK))
+        stores.queue.withdraw(stores.jobs.cancel(batch.id))
         succeeded(stores, job)
 
 
