@@ -16,6 +16,7 @@ import pytest
 import redis
 from rq import Worker as RqWorker
 
+from glle_engine.tables.table import Table
 from service.app import create_app
 from service.cli import doctor, main
 from tests.conftest import until
@@ -27,7 +28,6 @@ from worker.jobs.queue import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

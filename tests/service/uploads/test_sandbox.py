@@ -45,8 +45,8 @@ from worker.records.shares import SHARE, UNLIMITED, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from glle_engine.tables.table import Table
     from worker.base.problems import Problem
-    from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
 LARGE = 2**22  # bytes of a body
