@@ -19,10 +19,10 @@ try:
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
+from glle_engine.base.arrays import require_lossless, require_unmasked
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.spec import FitSpec, SpaceSpec
-from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
 from glle_engine.methods.maps import no_inverse
@@ -58,7 +58,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
-        require_unmasked(X, "the data")
+        require_lossless(X, "the data")
+        require_unmasked(options.get("y"), "the labels")
         options = {"dtype": [np.float64, np.float32], **options}
         data = validate_data(self, X, accept_sparse="csr" if is_sparse else False, reset=reset, **options)
         if self._precomputed - {"kernel"}:
@@ -393,6 +394,7 @@ class Embedding(_Embedder):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return points (m, d) at places X (m, p): of PCA, PPCA, factor analysis, kernel PCA and NPE."""
         check_is_fitted(self)
+        require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])
         return self.result_.inverse_transform(places).astype(places.dtype)
 

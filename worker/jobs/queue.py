@@ -344,8 +344,9 @@ class TaskQueue:
                 raise ProblemError(worker_lost(job.id, RETRIES + 1))
             if known.id in running and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
-        # The task that combines parts waits for their shards. If it is the only one left, RQ has lost one of these.
-        waits = PENDING if not present.isdisjoint(task_ids(job)) or ids != [task_id(job)] else PENDING[1:]
+        waits = set(PENDING)
+        if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
+            waits.remove(JobStatus.DEFERRED)  # it combines parts that are all made, and RQ has lost one of their tasks
         for id_, task in zip(ids, tasks, strict=True):
             if id_ not in present and (task is None or task.get_status(refresh=False) not in waits):
                 self._enqueue(job, id_, limit, task)

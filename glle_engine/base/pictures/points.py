@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of, require_unmasked
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
-from glle_engine.base.validation import array_of, float64_of, require_unmasked
+from glle_engine.base.validation import float64_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -115,8 +116,7 @@ def coordinates(shown: Any) -> NDArray[np.float64]:
     found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
     if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         found = shown.arrays()["embedding"]
-    require_unmasked(found, "the coordinates")
-    places = array_of(found)
+    places = array_of(found, "the coordinates")
     if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
@@ -175,7 +175,9 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
         raise ImportError("Frames need pandas: pip install pandas.") from error
     points = PointTable.from_result(shown)
     given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
-    aligned = {name: align_rows(values, points.index) for name, values in given.items() if values is not None}
+    aligned = {
+        name: align_rows(values, points.index, f"the {name}s") for name, values in given.items() if values is not None
+    }
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
     if "id" in columns and columns["id"].ndim == 2:  # ids of several columns
         columns = {f"id_{at}": part for at, part in enumerate(columns.pop("id").T, start=1)} | columns
@@ -223,17 +225,20 @@ def to_xarray(draws: Any) -> Any:
     return xr.DataArray(values, coords=coords, dims=("draw", "point", "axis"), name="embedding")
 
 
-def align_rows(values: Any, index: Any) -> Any:
-    """Return values of pandas in the order of an index.
+def align_rows(values: Any, index: Any, name: str) -> Any:
+    """Return values of pandas in the order of an index; `name` says in messages what they are, such as "the labels".
 
     Values that are not of pandas, and all values if there is no index, are returned as they are.
 
     Raises
     ------
+    NotFiniteError
+        If values are masked.
     InvalidParameterError
         If the index of the values differs from `index`, and lacks some of its rows or has duplicates.
 
     """
+    require_unmasked(values, name)
     own = getattr(values, "index", None) if hasattr(values, "iloc") else None
     if own is None or index is None or (len(own) == len(index) and (own == index).all()):
         return values
