@@ -192,7 +192,7 @@ def audits(
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    rows = _rows_of_halves(source.embedder, seed)
+    rows = rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
@@ -303,7 +303,7 @@ def embedder_of_halves(
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
     of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
-    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
+    return _part_embedder(source.embedder, rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -347,7 +347,8 @@ class _Found:
     def answered(self) -> NDArray[np.intp]:
         """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
         islands = self.facts.islands.of_points
-        has_all = (np.bincount(islands[self.rows], minlength=int(islands.max()) + 1) > 1).all()
+        of_rows = islands[self.rows]
+        has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return self.rows if has_all else np.arange(len(islands))
 
     def read(self, places: NDArray[np.float64], executor: Executor | None) -> None:
@@ -378,16 +379,16 @@ def _read(
     near = neighbors_among(Y, rows, k)
     is_own = np.isin(np.arange(len(islands)), chosen)
     held = own = np.zeros(1, bool)
-    others = Y
-    if points is not None and (islands.any() or classes is not None):
+    others, has_several = Y, islands.max() > 0
+    if points is not None and (has_several or classes is not None):
         others = island_places(points, is_other, chosen, Y)
-    if islands.any():
+    if has_several:
         own = isolated_among(Y, islands, is_own)
         held = isolated_among(others, islands, is_other)
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
-def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:

@@ -33,6 +33,12 @@ SHEET = {"name": "s_curve", "n": 50}
 LOCAL = "127.0.0.1"
 
 
+@pytest.fixture(scope="module")
+def open_settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings without keys."""
+    return replace(server_settings, data_dir=str(tmp_path_factory.mktemp("prefixes")), auth="off")
+
+
 @pytest.mark.parametrize(
     ("text", "prefix"),
     [
@@ -98,27 +104,25 @@ def check_below(client: httpx.Client, prefix: str, removed: str, **headers: str)
 
 
 @pytest.mark.parametrize("root", ["", "/glle", "/a/b"])
-def test_links_are_below_the_root_path(server_settings: Settings, tmp_path: Path, root: str) -> None:
+def test_links_are_below_the_root_path(open_settings: Settings, root: str) -> None:
     """The proxy removes the path; uvicorn's option names it."""
-    settings = replace(server_settings, data_dir=str(tmp_path), auth="off")
-    with serving(connected_app(Stores.connect(settings)), root) as client:
+    with serving(connected_app(Stores.connect(open_settings)), root) as client:
         check_below(client, root, root)
         assert client.get("/livez").status_code == 200
 
 
-def test_links_are_below_the_prefix_of_a_trusted_proxy(server_settings: Settings, tmp_path: Path) -> None:
+def test_links_are_below_the_prefix_of_a_trusted_proxy(open_settings: Settings) -> None:
     """Several proxies give several prefixes; what is no prefix is ignored."""
-    settings = replace(server_settings, data_dir=str(tmp_path), auth="off", trusted_proxies=LOCAL)
+    settings = replace(open_settings, trusted_proxies=LOCAL)
     with serving(connected_app(Stores.connect(settings)), "/root") as client:
         for sent, prefix in (("/glle/", "/glle"), ("/a,/b", "/a/b"), ("/", ""), ("//evil.example", "/root")):
             check_below(client, prefix, prefix, **{"X-Forwarded-Prefix": sent})
         check_below(client, "/root", "/root")
 
 
-def test_the_prefix_of_any_other_client_is_ignored(server_settings: Settings, tmp_path: Path) -> None:
+def test_the_prefix_of_any_other_client_is_ignored(open_settings: Settings) -> None:
     """A client could lead others elsewhere, by an answer that is cached."""
-    settings = replace(server_settings, data_dir=str(tmp_path), auth="off")
-    with serving(connected_app(Stores.connect(settings))) as client:
+    with serving(connected_app(Stores.connect(open_settings))) as client:
         check_below(client, "", "", **{"X-Forwarded-Prefix": "/glle"})
 
 
@@ -169,9 +173,9 @@ def _answers(url: str) -> bool:
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="needs caddy (apt-get install caddy)")
-def test_caddy_serves_the_api_below_a_path(server_settings: Settings, tmp_path: Path) -> None:
+def test_caddy_serves_the_api_below_a_path(open_settings: Settings, tmp_path: Path) -> None:
     """Each file that the page names, each link and each location is found behind a proxy that removes /glle."""
-    settings = replace(server_settings, data_dir=str(tmp_path), auth="off", trusted_proxies=LOCAL)
+    settings = replace(open_settings, trusted_proxies=LOCAL)
     with serving(connected_app(Stores.connect(settings))) as served, caddy(served.base_url.port or 80, tmp_path) as url:
         page = httpx.get(f"{url}/")
         named = re.findall(r"""(?:href|src)="([^"]+)\"""", page.text)
